@@ -1,6 +1,6 @@
 """Ottla: Kafka you can pip install.
 
-Everything below is loaded when it is first used: to import `ottla` costs next to nothing.
+All names below are loaded on first use, so that `import ottla` is fast.
 """
 
 from importlib import import_module
@@ -92,7 +92,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what a name stands for."""
+    """Import a public name on its first use."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

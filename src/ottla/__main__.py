@@ -1,4 +1,4 @@
-"""`python -m ottla` is `ottla`."""
+"""Entry point of `python -m ottla`, the command `ottla`."""
 
 from ottla.cli.main import main
 

@@ -2,5 +2,5 @@
 
 
 def address_text(host: str, port: int) -> str:
-    """ "host:port", an IPv6 address in brackets as in URLs: "[::1]:9092"."""
+    """Format "host:port", with an IPv6 address in brackets as in URLs: "[::1]:9092"."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""The clients for asyncio, under the names of the blocking ones in `ottla`."""
+"""Clients for asyncio, with the same names as the blocking clients in `ottla`."""
 
 from ottla.client.aio import Admin, Consumer, Producer, ShareConsumer
 

@@ -17,7 +17,7 @@ _SEPARATORS: Final = str.maketrans("_-", "..")
 
 
 def nearest(name: str, known: Iterable[str], limit: float = LIMIT) -> str | None:
-    """The known name that is nearest, the first of several; None when all cost more than `limit` per character."""
+    """Return the nearest known name, the first of several; None if all cost more than `limit` per character."""
     written = name.lower().translate(_SEPARATORS)
     best, lowest = None, limit * len(written)
     for candidate in known:

@@ -1,4 +1,4 @@
-"""The version of this Ottla: the one place where it stands. A release is the tag "v" + VERSION (docs/releases.md)."""
+"""Version of Ottla, defined only here. A release has the tag "v" + VERSION (docs/releases.md)."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""The clients for asyncio: each a thin face of the same core that the blocking classes show.
+"""Clients for asyncio: a thin API over the core that the blocking classes use as well.
 
-The core runs on the loop that is running when a client is made, without a task of its own. Nothing is decided in this file.
+The core runs on the event loop that is running when a client is created. This file holds no logic of its own.
 Timeouts are seconds, as in confluent-kafka.
 """
 
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 _ROWS_BETWEEN_TURNS = 10_000
-"""Of a table, before others of the loop have their turn."""
+"""Number of rows of a table that are encoded before control returns to the event loop."""
 
 
 class ShareConsumer(Asynchronous):
-    """A member of a share group (KIP-932); see `ottla.ShareConsumer`, whose methods these are.
+    """Member of a share group (KIP-932); see `ottla.ShareConsumer`, which has the same methods.
 
     async with ShareConsumer(bootstrap_servers="localhost:9092", group_id="jobs") as consumer:
         consumer.subscribe(["work"])
@@ -64,27 +64,27 @@ class ShareConsumer(Asynchronous):
         self._share = ShareConsumerCore(self._core)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Share these topics, in place of those before."""
+        """Subscribe to these topics, in place of the previous ones."""
         self._share.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leave the group; what is not acknowledged is released."""
+        """Leave the group; records without an acknowledgement are released."""
         await self._run(self._share.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
-        """The topics."""
+        """Return the subscribed topics."""
         return self._share.subscription
 
     async def poll(self, timeout: float | None = None) -> list[Record]:
-        """Up to max.poll.records records; empty when none came within `timeout` seconds (None: wait for some)."""
+        """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit)."""
         return await self._run(self._share.poll(milliseconds(timeout)))
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what becomes of a record of the last poll (explicit mode). Raises IllegalState."""
+        """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState."""
         self._share.acknowledge(record, kind)
 
     async def commit(self, timeout: float | None = 60.0) -> CommitResults:
-        """Send the acknowledgements and wait: partition -> None, or its error. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         return await self._run(self._share.commit(milliseconds(timeout)))
 
     def commit_async(self) -> None:
@@ -92,7 +92,7 @@ class ShareConsumer(Asynchronous):
         self._share.commit_soon()
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
-        """Call `callback({partition: offsets}, error)` whenever acknowledgements were answered."""
+        """Set the callback, run as `callback({partition: offsets}, error)` after each response to acknowledgements."""
         self._share.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
@@ -101,17 +101,17 @@ class ShareConsumer(Asynchronous):
 
     @property
     def member_id(self) -> str:
-        """As the group knows this consumer."""
+        """Return the member id of this consumer."""
         return self._share.member_id
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records, for ever."""
+        """Iterate over records without end."""
         while True:
             for record in await self.poll():
                 yield record
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Accept what the last poll returned (implicit mode), release the rest, leave the group."""
+        """Accept the records of the last poll (implicit mode), release all others, leave the group."""
         if not self._released:
             await self._run(self._share.close(milliseconds(timeout)))
 
@@ -143,7 +143,7 @@ class Producer(Asynchronous):
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             await producer.produce("work", "value", key="key")
 
-    `produce` waits for memory only; `send` returns a future that is where the record was appended.
+    `produce` waits for buffer memory only; `send` returns a future for the position of the appended record.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class Producer(Asynchronous):
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Take a record on its way; see `ottla.Producer.produce`. `on_delivery` is called as soon as the outcome is known.
+        """Append a record to a batch; see `ottla.Producer.produce`. `on_delivery` is called when the outcome is known.
 
-        Serializers run in a thread, as they may have to ask a registry, in the order of the calls.
+        Serializers run in a thread, in the order of the calls, as they may have to query a schema registry.
         """
         if self._serializers is not None:
-            headers = checked_headers(headers)  # once: a generator would be used up when the record takes them
+            headers = checked_headers(headers)  # converted once: a generator can be consumed only once
             key, value = await self._serialize(self._serializers, topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         try:
@@ -206,7 +206,7 @@ class Producer(Asynchronous):
     async def _serialize(
         self, serializers: Serializers, topic: str, key: Any, value: Any, headers: list[Header] | None
     ) -> tuple[Any, Any]:
-        """Key and value as bytes. Calls get their results in order: all that wait are serialized in one turn of a thread."""
+        """Serialize key and value. Results come in the order of the calls; one run in a thread serializes all pending calls."""
         future: asyncio.Future[tuple[Any, Any]] = self._loop.create_future()
         self._to_serialize.append((future, partial(serializers.key_and_value, topic, key, value, headers)))
         if self._serializing is None:
@@ -240,7 +240,7 @@ class Producer(Asynchronous):
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> "asyncio.Future[Delivered]":
-        """As `produce`; the future is where the record was appended, or raises why it was not."""
+        """Produce a record; the future returns the position of the appended record, or raises the error."""
         future: asyncio.Future[Delivered] = self._loop.create_future()
         await self.produce(topic, value, key, partition, partial(_settle, future), timestamp, headers)
         return future
@@ -248,7 +248,7 @@ class Producer(Asynchronous):
     async def produce_arrow(
         self, data: Any, topic: str | None = None, *, partition: int = ANY
     ) -> "asyncio.Future[TableDelivered]":
-        """Take the rows of Arrow tables on their way; see `ottla.Producer.produce_arrow`."""
+        """Append the rows of Arrow tables to batches; see `ottla.Producer.produce_arrow`."""
         from ottla.client.producer.tables import TableReport, TableWriting
 
         future: asyncio.Future[TableDelivered] = self._loop.create_future()
@@ -256,20 +256,20 @@ class Producer(Asynchronous):
         writing = TableWriting(self._producer, report, data, topic, partition)
         while writing.advance(most=_ROWS_BETWEEN_TURNS):
             await self._run(writing.ready())
-            await asyncio.sleep(0)  # others of the loop want their turn
+            await asyncio.sleep(0)  # let other tasks of the event loop run
         report.complete(writing.taken)
         return future
 
     async def flush(self, timeout: float | None = None) -> int:
-        """Send everything and wait; how many records have no outcome after `timeout` seconds."""
+        """Send all records and wait; return how many have no outcome after `timeout` seconds."""
         return await self._run(self._producer.flush(milliseconds(timeout)))
 
     def __len__(self) -> int:
-        """Records without an outcome."""
+        """Return the number of records without an outcome."""
         return self._producer.accumulator.records
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         return await self._run(self._producer.partitions_for(topic))
 
     def metrics(self) -> dict[str, float]:
@@ -277,11 +277,11 @@ class Producer(Asynchronous):
         return self._producer.metrics()
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Become the one producer of transactional.id. Raises IllegalState, FencedError."""
+        """Register as the only producer of transactional.id and fence all others. Raises IllegalState, FencedError."""
         await self._run(self._producer.transactional().init(limit_ms(timeout)))
 
     def begin_transaction(self) -> None:
-        """Everything produced from now on is committed or aborted as a whole."""
+        """Begin a transaction: all records produced until its end are committed or aborted together."""
         self._producer.transactional().begin()
 
     async def send_offsets_to_transaction(
@@ -290,41 +290,42 @@ class Producer(Asynchronous):
         group_metadata: GroupMetadata,
         timeout: float | None = None,
     ) -> None:
-        """Commit a group's offsets with the transaction."""
+        """Add the offsets of a consumer group to the transaction."""
         await self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
-        """Wait until everything is acknowledged, then let readers see it.
+        """Wait until all records are acknowledged, then commit the transaction.
 
-        timeout  seconds for both together; default.api.timeout.ms unless given
+        timeout  limit for both steps together, in seconds; default.api.timeout.ms by default
 
-        Raises RequestTimedOut, and nothing is visible yet: call again, or abort unless the error says that it may have
-        succeeded. Raises IllegalState when a part of the transaction failed: abort.
+        After RequestTimedOut no record is visible yet: call again, or abort unless the error says that the commit may
+        have succeeded. After IllegalState, raised when a record or request of the transaction failed, only abort is
+        possible.
         """
         await self._run(self._producer.transactional().commit(limit_ms(timeout)))
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
-        """Discard what was written: records without an acknowledgement fail with TransactionAborted.
+        """Abort the transaction and discard its records; those without an acknowledgement fail with TransactionAborted.
 
-        Raises RequestTimedOut while records are in flight to a broker that does not answer: call again.
+        Raises RequestTimedOut while records are in flight to a broker that does not respond; the call can be repeated.
         """
         await self._run(self._producer.transactional().abort(limit_ms(timeout)))
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Flush for so long, give up the rest."""
+        """Flush for up to `timeout` seconds; records that are not delivered by then fail."""
         if not self._released:
             await self._run(self._producer.close(milliseconds(timeout)))
 
 
 class Consumer(Asynchronous):
-    """Reads records of topics; see `ottla.Consumer`, whose methods these are.
+    """Reads records of topics; see `ottla.Consumer`, which has the same methods.
 
         async with Consumer(bootstrap_servers="localhost:9092", group_id="readers") as consumer:
             consumer.subscribe(["work"])
             async for record in consumer:
                 ...
 
-    Listeners may be coroutine functions.
+    Rebalance listeners may be coroutine functions.
     """
 
     def __init__(
@@ -338,7 +339,7 @@ class Consumer(Asynchronous):
     ) -> None:
         super().__init__(config, options)
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
-        self._deserializing = asyncio.Lock()  # two calls at a time would begin with the same record
+        self._deserializing = asyncio.Lock()  # two concurrent calls would begin with the same record
         self._consumer = ConsumerCore(self._core)
 
     def subscribe(
@@ -350,27 +351,27 @@ class Consumer(Asynchronous):
         on_revoke: RebalanceListener | None = None,
         on_lost: RebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group, in place of what was read before."""
+        """Read topics as a member of the group, in place of the previous subscription or assignment."""
         self._consumer.subscribe(topics, pattern, Listeners(on_assign, on_revoke, on_lost))
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Drop the subscription and assignment, and leave the group."""
         await self._run(self._consumer.unsubscribe())
 
     def subscription(self) -> list[str]:
-        """The topics, as far as they were named."""
+        """Return the topics subscribed by name."""
         return self._consumer.subscription
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, without others of the group."""
+        """Read these partitions, without group membership."""
         self._consumer.assign([TopicPartition(*partition) for partition in partitions])
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """Return the assigned partitions."""
         return self._consumer.assignment
 
     async def poll(self, timeout: float | None = None) -> Record | None:
-        """The next record; None when none came within `timeout` seconds (None: wait for one)."""
+        """Return the next record; None if none arrived within `timeout` seconds (None: no limit)."""
         if self._deserializers is not None:
             return next(iter(await self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
@@ -380,7 +381,7 @@ class Consumer(Asynchronous):
         return record
 
     async def _wait(self, deadline: float | None) -> bool:
-        """Until there may be records; listeners are run on the way. False when the time is over."""
+        """Wait until records may be available, and run pending listeners. Return False when the timeout expires."""
         while True:
             left = None if deadline is None else deadline - time.monotonic()
             event = await self._run(self._consumer.wait(milliseconds(left)))
@@ -394,19 +395,21 @@ class Consumer(Asynchronous):
                 event.done.keep(None)
 
     async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
-        """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
+        """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         records = self._consumer.take_many(most)
-        while not records and await self._wait(deadline):  # no wait once records are taken: it may be cancelled
+        while not records and await self._wait(deadline):  # no await afterwards: a cancellation would lose records
             records = self._consumer.take_many(most)
         return records
 
     async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
-        """As `consume`, of one chunk. A record is taken when it is deserialized, so a cancelled call loses none; one that is
-        unreadable when its error is raised, which is by the next call when readable ones come before it."""
+        """Return deserialized records of one chunk, as `consume` does.
+
+        The position moves past a record once it is deserialized, so a cancelled call loses no record. It moves past an
+        unreadable record when its error is raised: by the next call, if readable records come before it."""
         deadline = None if timeout is None else time.monotonic() + timeout
         async with self._deserializing:
             while True:
@@ -415,7 +418,7 @@ class Consumer(Asynchronous):
                     if not await self._wait(deadline):
                         return []
                     continue
-                # In a thread: a registry may have to be asked.
+                # In a thread: deserializers may have to query a schema registry.
                 objects, unreadable = await asyncio.to_thread(deserializers.records, records)
                 if self._consumer.advance(records, len(objects) or 1):
                     if unreadable is not None and not objects:
@@ -425,7 +428,7 @@ class Consumer(Asynchronous):
     async def poll_arrow(
         self, timeout: float | None = None, *, columns: Sequence[str] | None = None
     ) -> "pa.Table | None":
-        """Records as an Arrow table, all that one fetch brought; see `ottla.Consumer.poll_arrow`."""
+        """Return the records of one fetch as an Arrow table; see `ottla.Consumer.poll_arrow`."""
         from ottla.client.consumer.tables import table_of
 
         batches = self._consumer.take_batches()
@@ -435,42 +438,42 @@ class Consumer(Asynchronous):
         return None if batches is None else table_of(*batches, columns=columns)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records, for ever."""
+        """Iterate over records without end."""
         while True:
             record = await self.poll()
             if record is not None:
                 yield record
 
     async def position(self, partition: TopicPartition, timeout: float | None = 60.0) -> int:
-        """The offset of the next record."""
+        """Return the offset of the next record."""
         return await self._run(self._consumer.position(partition, milliseconds(timeout)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at an offset; one with a leader epoch is validated first (KIP-320)."""
+        """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
         self._consumer.seek(TopicPartition(*partition), offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the first records; of all partitions unless some are given."""
+        """Set the positions of partitions (default: all) to their first offsets."""
         self._consumer.seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the ends; of all partitions unless some are given."""
+        """Set the positions of partitions (default: all) to their end offsets."""
         self._consumer.seek_to(partitions, LATEST)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give no records of these until they are resumed."""
+        """Return no records of these partitions until they are resumed."""
         self._consumer.pause([TopicPartition(*partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these."""
+        """Resume paused partitions."""
         self._consumer.resume([TopicPartition(*partition) for partition in partitions])
 
     def paused(self) -> list[TopicPartition]:
-        """Those that are paused."""
+        """Return the paused partitions."""
         return self._consumer.paused
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end; None before a fetch returned it."""
+        """Return the number of records between the position and the end; None before a fetch has returned the end."""
         return self._consumer.lag(partition)
 
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -490,7 +493,7 @@ class Consumer(Asynchronous):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit offsets, or the positions, and wait; what was committed."""
+        """Commit offsets, by default the positions, and wait; return the committed offsets."""
         return await self._run(self._consumer.commit(offsets, limit_ms(timeout)))
 
     async def committed(
@@ -508,7 +511,7 @@ class Consumer(Asynchronous):
         return self._consumer.metrics()
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Commit (enable.auto.commit), leave the group."""
+        """Commit the positions (enable.auto.commit) and leave the group."""
         if not self._released:
             await self._run(self._consumer.close(milliseconds(timeout)))
 
@@ -516,7 +519,7 @@ class Consumer(Asynchronous):
 def _awaits(
     method: Callable[Concatenate[AdminCore, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["Admin", P], Coroutine[Any, Any, T]]:
-    """A method of the core as a coroutine of asyncio."""
+    """Convert a method of the core to an asyncio coroutine function."""
 
     async def awaiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._run(method(self._admin, *args, **kwargs))
@@ -526,7 +529,7 @@ def _awaits(
 
 
 class Admin(Asynchronous):
-    """Everything an administrator asks of a cluster; see `ottla.Admin`, whose methods these are."""
+    """Administrative requests to a cluster; see `ottla.Admin`, which has the same methods."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         super().__init__(config, options)

@@ -1,4 +1,4 @@
-"""pyarrow for the client's tables, or one line that says where it comes from."""
+"""Optional import of pyarrow, with an error that names the extra to install."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Shared base of the asyncio clients: the core on the caller's own loop, and calls that await it."""
+"""Shared base of the asyncio clients: runs the core on the caller's event loop."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Asynchronous:
-    """A client of a cluster that lives until `close`, or the end of its `async with` block.
+    """Client that is open until `close` or the end of its `async with` block.
 
-    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}
-    options  the same as keywords: bootstrap_servers="localhost:9092"
+    config   configs by Kafka's names: {"bootstrap.servers": "localhost:9092"}
+    options  configs as keyword arguments: bootstrap_servers="localhost:9092"
     """
 
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ class Asynchronous:
         return await wait(self._core.scheduler, coroutine)
 
     async def close(self) -> None:
-        """End it."""
+        """Close the client."""
         if not self._released:
             self._core.close()
 

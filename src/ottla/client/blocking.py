@@ -1,9 +1,9 @@
-"""The clients for code that blocks: each a thin face of the same core that `ottla.aio` shows.
+"""Blocking clients: a thin API over the core that `ottla.aio` uses as well.
 
-The core runs on a loop in a thread that all of them share; a call waits here until the core has done its part. Nothing is
-decided in this file. Timeouts are seconds, as in confluent-kafka.
+The core runs on an event loop in a thread that all blocking clients share; a call waits for the result of the core. This
+file holds no logic of its own. Timeouts are seconds, as in confluent-kafka.
 
-One file, because the four classes are one surface: the same words for the same things, and the same order as in `aio.py`.
+One file, because the four classes are one public API, with the same method names in the same order as in `aio.py`.
 """
 
 import concurrent.futures
@@ -47,19 +47,19 @@ P = ParamSpec("P")
 
 
 class ShareConsumer(Blocking):
-    """A member of a share group (KIP-932): records are shared by all members, and each is acknowledged by itself.
+    """Member of a share group (KIP-932): records are distributed among the members and acknowledged one by one.
 
-    Implicit mode accepts what a poll returned when the next one begins; with share_acknowledgement_mode="explicit" every
-    record is acknowledged by `acknowledge`, and `commit` or the next poll tells the broker.
+    In implicit mode the next poll accepts all records of the previous one. With share_acknowledgement_mode="explicit" the
+    application acknowledges each record by `acknowledge`; `commit` or the next poll sends the acknowledgements.
 
         with ShareConsumer(bootstrap_servers="localhost:9092", group_id="jobs") as consumer:
             consumer.subscribe(["work"])
             for record in consumer:
                 ...
 
-    Not for two threads at once. Raises InvalidClientConfig.
+    Not thread-safe. Raises InvalidClientConfig.
 
-    member_id  of a member that died and is to go on as this one; a new one unless given
+    member_id  id of a failed member to resume; a new id by default
     """
 
     def __init__(
@@ -78,32 +78,32 @@ class ShareConsumer(Blocking):
             raise
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Share these topics, in place of those before."""
+        """Subscribe to these topics, in place of the previous ones."""
         names = list(topics)
         self._call(lambda: self._share.subscribe(names))
 
     def unsubscribe(self) -> None:
-        """Leave the group; what is not acknowledged is released."""
+        """Leave the group; records without an acknowledgement are released."""
         self._run(self._share.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
-        """The topics."""
+        """Return the subscribed topics."""
         return self._share.subscription
 
     def poll(self, timeout: float | None = None) -> list[Record]:
-        """Up to max.poll.records records; empty when none came within `timeout` seconds (None: wait for some).
+        """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit).
 
         Raises IllegalState while records of the last poll are not acknowledged (explicit mode), CorruptBatch, NotAuthorized
-        and other KafkaErrors that time does not mend.
+        and other KafkaErrors that cannot be retried.
         """
         return self._run(self._share.poll(milliseconds(timeout)))
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what becomes of a record of the last poll (explicit mode). Raises IllegalState."""
+        """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState."""
         self._share.acknowledge(record, kind)
 
     def commit(self, timeout: float | None = 60.0) -> CommitResults:
-        """Send the acknowledgements and wait: partition -> None, or its error. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         return self._run(self._share.commit(milliseconds(timeout)))
 
     def commit_async(self) -> None:
@@ -111,7 +111,7 @@ class ShareConsumer(Blocking):
         self._call(self._share.commit_soon)
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
-        """Call `callback({partition: offsets}, error)` whenever acknowledgements were answered, in the client's thread."""
+        """Set the callback, run on the client's thread as `callback({partition: offsets}, error)` after each response."""
         self._share.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
@@ -120,16 +120,16 @@ class ShareConsumer(Blocking):
 
     @property
     def member_id(self) -> str:
-        """As the group knows this consumer."""
+        """Return the member id of this consumer."""
         return self._share.member_id
 
     def __iter__(self) -> Iterator[Record]:
-        """Records, for ever."""
+        """Iterate over records without end."""
         while True:
             yield from self.poll()
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Accept what the last poll returned (implicit mode), release the rest, leave the group."""
+        """Accept the records of the last poll (implicit mode), release all others, leave the group."""
         if not self._released:
             try:
                 self._run(self._share.close(milliseconds(timeout)))
@@ -151,8 +151,8 @@ class Producer(Blocking):
         with Producer(bootstrap_servers="localhost:9092") as producer:
             producer.produce("work", "value", key="key")
 
-    A record is taken at once and sent in the background; `flush`, or the end of the block, waits for all. Texts are sent
-    as UTF-8. Any thread may produce. Raises InvalidClientConfig.
+    A record is buffered at once and sent in the background; `flush`, or the end of the block, waits for the delivery of
+    all records. Strings are sent as UTF-8. Any thread may produce. Raises InvalidClientConfig.
 
     partitioner                       (topic buffers, key) -> partition, in place of the config `partitioner`
     key_serializer, value_serializer  (object, SerializationContext) -> bytes: `produce` and `send` take what these take; see
@@ -177,7 +177,7 @@ class Producer(Blocking):
         self._append = self._producer.accumulator.append if self._producer.transactions is None else None
 
     def _wake(self) -> None:
-        """Let the sender look, unless it is about to."""
+        """Schedule a run of the sender, unless one is scheduled already."""
         if not self._woken:
             self._woken = True
             self._thread.post(self._look)
@@ -196,10 +196,10 @@ class Producer(Blocking):
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Take a record on its way.
+        """Append a record to a batch, which is sent in the background.
 
-        value, key   text, bytes or None; with serializers whatever they take
-        partition    where it goes; unless given, its key decides
+        value, key   str, bytes or None; with serializers any object that they accept
+        partition    partition of the record; chosen by the partitioner unless given
         on_delivery  called with (error, None) or (None, Delivered) from `poll` or `flush`
         timestamp    ms since the epoch; now, unless given
 
@@ -218,7 +218,7 @@ class Producer(Blocking):
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> "concurrent.futures.Future[Delivered]":
-        """As `produce`; the future is where the record was appended, or raises why it was not."""
+        """Produce a record; the future returns the position of the appended record, or raises the error."""
         future: concurrent.futures.Future[Delivered] = concurrent.futures.Future()
         self._take(topic, value, key, partition, partial(_settle, future), timestamp, headers)
         return future
@@ -234,7 +234,7 @@ class Producer(Blocking):
         headers: Headers | None,
     ) -> None:
         if self._serializers is not None:
-            headers = checked_headers(headers)  # once: a generator would be used up when the record takes them
+            headers = checked_headers(headers)  # converted once: a generator can be consumed only once
             key, value = self._serializers.key_and_value(topic, key, value, headers)
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if isinstance(value, str):
@@ -244,7 +244,7 @@ class Producer(Blocking):
         try:
             pairs = None if headers is None else header_list(headers)
             if self._append is not None:
-                # Nearly every record ends here; what cannot be taken at once takes the longer way below.
+                # Fast path of nearly every record; a record that cannot be appended at once takes the slow path below.
                 taken = self._append(topic, partition, moment, key, value, pairs, listener)
                 if taken == APPENDED or self._producer.judge(taken, topic, partition, key, value):
                     return
@@ -260,7 +260,7 @@ class Producer(Blocking):
     def produce_many(
         self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None, partition: int = ANY
     ) -> int:
-        """Take many records of a topic on their way; how many there were."""
+        """Append many records of a topic to batches; return their number."""
         count = 0
         if keys is None:
             for value in values:
@@ -275,19 +275,20 @@ class Producer(Blocking):
     def produce_arrow(
         self, data: Any, topic: str | None = None, *, partition: int = ANY
     ) -> "concurrent.futures.Future[TableDelivered]":
-        """Take the rows of Arrow tables on their way, without an object for a row.
+        """Append the rows of Arrow tables to batches, without creating an object for each row.
 
-        data       a pyarrow Table or RecordBatch, an iterable or reader of batches, a frame that speaks Arrow (pandas, polars)
-        topic      where rows go; unless given, the column `topic` says
-        partition  where rows go that name none
+        data       a pyarrow Table or RecordBatch, an iterable or reader of batches, a data frame with Arrow support (pandas,
+                   polars)
+        topic      topic of all rows; by default that in the column `topic`
+        partition  partition of rows without one in the column `partition`
 
         Columns: value and key (string or binary of any kind, null), headers (list<struct<key, value>>), partition (integer,
-        null: the key decides), timestamp (any unit, or integers in ms; null: now), topic. Others are left aside.
+        null: chosen by the key), timestamp (any unit, or integers in ms; null: now), topic. Other columns are ignored.
 
-        The future is what was delivered when all records are acknowledged, or raises the first error; a table stops at the
-        first record that fails. Waits as `produce` does. Raises ValueError for columns that cannot be records, TypeError for
-        what is no table, ImportError without pyarrow; UnknownTopic, RecordTooLarge, BufferExhausted, when rows before
-        that one are on their way.
+        The future returns a summary when all records are acknowledged, or raises the first error; a table stops at the
+        first record that fails. Waits for memory as `produce` does. Raises ValueError for unsuitable columns, TypeError
+        for data that is not a table, ImportError without pyarrow. Raises UnknownTopic, RecordTooLarge or BufferExhausted
+        for a row; the rows before it are sent all the same.
         """
         from ottla.client.producer.tables import TableReport, TableWriting
 
@@ -300,12 +301,11 @@ class Producer(Blocking):
         return future
 
     def _delivered(self, on_delivery: OnDelivery, error: KafkaError | None, delivered: Delivered | None) -> None:
-        """In the core's thread: `poll` and `flush` call back in the caller's."""
+        """Queue a delivery callback. Runs on the core's thread; `poll` and `flush` run the callbacks on the caller's thread."""
         self._reports.append((on_delivery, error, delivered))
 
     def poll(self, timeout: float = 0.0) -> int:
-        """Call what `on_delivery` named for the records whose outcome is known; how many. Waits up to `timeout` seconds for
-        the first."""
+        """Run the pending `on_delivery` callbacks and return their number. Waits up to `timeout` seconds for the first."""
         deadline = time.monotonic() + timeout
         while not self._reports and time.monotonic() < deadline:
             time.sleep(min(0.001, timeout))
@@ -317,17 +317,17 @@ class Producer(Blocking):
         return count
 
     def flush(self, timeout: float | None = None) -> int:
-        """Send everything and wait; how many records have no outcome after `timeout` seconds. Callbacks are called."""
+        """Send all records, wait for their outcomes, and run callbacks; return how many remain after `timeout` seconds."""
         left = self._run(self._producer.flush(milliseconds(timeout)))
         self.poll()
         return left
 
     def __len__(self) -> int:
-        """Records without an outcome."""
+        """Return the number of records without an outcome."""
         return self._producer.accumulator.records
 
     def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         return self._run(self._producer.partitions_for(topic))
 
     def metrics(self) -> dict[str, float]:
@@ -335,11 +335,11 @@ class Producer(Blocking):
         return self._call(self._producer.metrics)
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Become the one producer of transactional.id. Raises IllegalState, FencedError."""
+        """Register as the only producer of transactional.id and fence all others. Raises IllegalState, FencedError."""
         self._run(self._producer.transactional().init(limit_ms(timeout)))
 
     def begin_transaction(self) -> None:
-        """Everything produced from now on is committed or aborted as a whole."""
+        """Begin a transaction: all records produced until its end are committed or aborted together."""
         self._call(self._producer.transactional().begin)
 
     def send_offsets_to_transaction(
@@ -348,30 +348,31 @@ class Producer(Blocking):
         group_metadata: GroupMetadata,
         timeout: float | None = None,
     ) -> None:
-        """Commit a group's offsets with the transaction."""
+        """Add the offsets of a consumer group to the transaction."""
         self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Wait until everything is acknowledged, then let readers see it.
+        """Wait until all records are acknowledged, then commit the transaction.
 
-        timeout  seconds for both together; default.api.timeout.ms unless given
+        timeout  limit for both steps together, in seconds; default.api.timeout.ms by default
 
-        Raises RequestTimedOut, and nothing is visible yet: call again, or abort unless the error says that it may have
-        succeeded. Raises IllegalState when a part of the transaction failed: abort.
+        After RequestTimedOut no record is visible yet: call again, or abort unless the error says that the commit may
+        have succeeded. After IllegalState, raised when a record or request of the transaction failed, only abort is
+        possible.
         """
         self._run(self._producer.transactional().commit(limit_ms(timeout)))
         self.poll()
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Discard what was written: records without an acknowledgement fail with TransactionAborted.
+        """Abort the transaction and discard its records; those without an acknowledgement fail with TransactionAborted.
 
-        Raises RequestTimedOut while records are in flight to a broker that does not answer: call again.
+        Raises RequestTimedOut while records are in flight to a broker that does not respond; the call can be repeated.
         """
         self._run(self._producer.transactional().abort(limit_ms(timeout)))
         self.poll()
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Flush for so long, give up the rest."""
+        """Flush for up to `timeout` seconds; records that are not delivered by then fail."""
         if not self._released:
             try:
                 self._run(self._producer.close(milliseconds(timeout)))
@@ -388,10 +389,11 @@ class Consumer(Blocking):
             for record in consumer:
                 ...
 
-    Not for two threads at once. Timeouts are seconds. Raises InvalidClientConfig.
+    Not thread-safe. Timeouts are seconds. Raises InvalidClientConfig.
 
-    key_deserializer, value_deserializer  (bytes, SerializationContext) -> object: `poll`, `consume` and iteration give
-                                          records with what these return (DeserializedRecord); see `ottla.schemas`
+    key_deserializer, value_deserializer  (bytes, SerializationContext) -> object: `poll`, `consume` and iteration return
+                                          records with deserialized keys and values (DeserializedRecord); see
+                                          `ottla.schemas`
     """
 
     def __init__(
@@ -414,7 +416,7 @@ class Consumer(Blocking):
         more_room = self._consumer.more_room
         self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)  # type: ignore[method-assign]
 
-    # What is read.
+    # Subscriptions and assignments.
 
     def subscribe(
         self,
@@ -425,40 +427,40 @@ class Consumer(Blocking):
         on_revoke: RebalanceListener | None = None,
         on_lost: RebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group, in place of what was read before.
+        """Read topics as a member of the group, in place of the previous subscription or assignment.
 
         pattern   all topics whose whole name matches: Python's syntax with classic groups, RE2's (on the broker) with
                   group.protocol=consumer
-        on_*      called with a list of partitions, inside `poll`, when they come, go, or are lost
+        on_*      listeners, called inside `poll` with the list of partitions that were assigned, revoked or lost
         """
         names = list(topics)
         listeners = Listeners(on_assign, on_revoke, on_lost)
         self._call(lambda: self._consumer.subscribe(names, pattern, listeners))
 
     def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Drop the subscription and assignment, and leave the group."""
         self._run(self._consumer.unsubscribe())
 
     def subscription(self) -> list[str]:
-        """The topics, as far as they were named."""
+        """Return the topics subscribed by name."""
         return self._consumer.subscription
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, without others of the group."""
+        """Read these partitions, without group membership."""
         assigned = [TopicPartition(*partition) for partition in partitions]
         self._call(lambda: self._consumer.assign(assigned))
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """Return the assigned partitions."""
         return self._call(lambda: self._consumer.assignment)
 
     # Records.
 
     def poll(self, timeout: float | None = None) -> Record | None:
-        """The next record; None when none came within `timeout` seconds (None: wait for one).
+        """Return the next record; None if none arrived within `timeout` seconds (None: no limit).
 
-        Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that time
-        does not mend; UnreadableRecord when a deserializer refuses the record, behind which the next poll goes on.
+        Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that
+        cannot be retried. Raises UnreadableRecord when a deserializer fails; the next poll continues after that record.
         """
         if self._deserializers is not None:
             return next(iter(self._consume_objects(self._deserializers, 1, timeout)), None)
@@ -473,7 +475,7 @@ class Consumer(Blocking):
         return None
 
     def _wait(self, deadline: float | None) -> bool:
-        """Until there may be records; listeners are run on the way. False when the time is over."""
+        """Wait until records may be available, and run pending listeners. Return False when the timeout expires."""
         while True:
             left = None if deadline is None else deadline - time.monotonic()
             event = self._run(self._consumer.wait(milliseconds(left)))
@@ -482,14 +484,14 @@ class Consumer(Blocking):
             self._run_listener(event)
 
     def _run_listener(self, handover: Handover) -> None:
-        """Run a listener, in the caller's thread."""
+        """Run a rebalance listener on the caller's thread."""
         try:
             handover.listener(handover.partitions)
         finally:
             self._call(lambda: handover.done.keep(None))
 
     def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
-        """Up to so many records (max.poll.records); empty when none came within `timeout` seconds."""
+        """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds."""
         most: int = self.config["max.poll.records"] if num_messages is None else num_messages
         if self._deserializers is not None:
             return self._consume_objects(self._deserializers, most, timeout)
@@ -500,8 +502,10 @@ class Consumer(Blocking):
         return records
 
     def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
-        """As `consume`, of one chunk: a record is taken when it is deserialized, and one that is unreadable when its error is
-        raised, which is by the next call when readable ones come before it."""
+        """Return deserialized records of one chunk, as `consume` does.
+
+        The position moves past a record once it is deserialized. It moves past an unreadable record when its error is
+        raised: by the next call, if readable records come before it."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             records = self._consumer.peek_many(most)
@@ -516,7 +520,7 @@ class Consumer(Blocking):
                 return objects
 
     def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:
-        """Whole record batches as the broker stores them: partition, bytes, first offset wanted, next offset."""
+        """Return whole record batches as stored by the broker: partition, bytes, first requested offset, next offset."""
         batches = self._consumer.take_batches()
         deadline = None if timeout is None else time.monotonic() + timeout
         while batches is None and self._wait(deadline):
@@ -524,11 +528,11 @@ class Consumer(Blocking):
         return batches
 
     def poll_arrow(self, timeout: float | None = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
-        """Records as an Arrow table, all that one fetch brought; None when none came within `timeout` seconds.
+        """Return the records of one fetch as an Arrow table; None when none came within `timeout` seconds.
 
         columns  of key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers unless given
 
-        Wants pyarrow.
+        Requires pyarrow.
         """
         from ottla.client.consumer.tables import table_of
 
@@ -536,7 +540,7 @@ class Consumer(Blocking):
         return None if batches is None else table_of(*batches, columns=columns)
 
     def __iter__(self) -> Iterator[Record]:
-        """Records, for ever."""
+        """Iterate over records without end."""
         while True:
             record = self.poll()
             if record is not None:
@@ -545,39 +549,39 @@ class Consumer(Blocking):
     # Positions.
 
     def position(self, partition: TopicPartition, timeout: float | None = 60.0) -> int:
-        """The offset of the next record."""
+        """Return the offset of the next record."""
         return self._run(self._consumer.position(partition, milliseconds(timeout)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at an offset; one with a leader epoch is validated first (KIP-320)."""
+        """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
         self._call(lambda: self._consumer.seek(TopicPartition(*partition), offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the first records; of all partitions unless some are given."""
+        """Set the positions of partitions (default: all) to their first offsets."""
         chosen = list(partitions)
         self._call(lambda: self._consumer.seek_to(chosen, EARLIEST))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the ends; of all partitions unless some are given."""
+        """Set the positions of partitions (default: all) to their end offsets."""
         chosen = list(partitions)
         self._call(lambda: self._consumer.seek_to(chosen, LATEST))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give no records of these until they are resumed."""
+        """Return no records of these partitions until they are resumed."""
         chosen = [TopicPartition(*partition) for partition in partitions]
         self._call(lambda: self._consumer.pause(chosen))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these."""
+        """Resume paused partitions."""
         chosen = [TopicPartition(*partition) for partition in partitions]
         self._call(lambda: self._consumer.resume(chosen))
 
     def paused(self) -> list[TopicPartition]:
-        """Those that are paused."""
+        """Return the paused partitions."""
         return self._call(lambda: self._consumer.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end; None before a fetch returned it."""
+        """Return the number of records between the position and the end; None before a fetch has returned the end."""
         return self._call(lambda: self._consumer.lag(partition))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -599,7 +603,7 @@ class Consumer(Blocking):
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit offsets, or the positions, and wait; what was committed."""
+        """Commit offsets, by default the positions, and wait; return the committed offsets."""
         return self._run(self._consumer.commit(offsets, limit_ms(timeout)))
 
     def commit_async(
@@ -607,7 +611,7 @@ class Consumer(Blocking):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: Callable[[KafkaError | None, dict[TopicPartition, OffsetAndMetadata]], object] | None = None,
     ) -> None:
-        """Commit offsets, or the positions, in the background; the callback runs in the client's thread."""
+        """Commit offsets, by default the positions, in the background; the callback runs on the client's thread."""
         positions = self._call(self._consumer.consumed) if offsets is None else whole_offsets(offsets)
 
         async def commit() -> None:
@@ -636,7 +640,7 @@ class Consumer(Blocking):
         return self._call(self._consumer.metrics)
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Commit (enable.auto.commit), leave the group."""
+        """Commit the positions (enable.auto.commit) and leave the group."""
         if not self._released:
             try:
                 self._run(self._consumer.close(milliseconds(timeout)))
@@ -645,14 +649,14 @@ class Consumer(Blocking):
 
 
 def _post(thread: LoopThread, function: Callable[[Chunk], None], chunk: Chunk) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: so is the consumer
+    with contextlib.suppress(RuntimeError):  # the event loop is closed, and with it the consumer
         thread.post(function, chunk)
 
 
 def _waits(
     method: Callable[Concatenate[AdminCore, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["Admin", P], T]:
-    """A method of the core as one that waits for it."""
+    """Convert a coroutine method of the core to a blocking method."""
 
     def waiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._run(method(self._admin, *args, **kwargs))
@@ -662,12 +666,12 @@ def _waits(
 
 
 class Admin(Blocking):
-    """Everything an administrator asks of a cluster. Timeouts are seconds; default.api.timeout.ms unless given.
+    """Administrative requests to a cluster. Timeouts are seconds; the default is default.api.timeout.ms.
 
         with Admin(bootstrap_servers="localhost:9092") as admin:
             admin.create_topics([NewTopic("work", num_partitions=3)]).check()
 
-    What is asked of several things at once answers for each: `results["work"]` is what was done, or raises why not.
+    A request about several resources returns a result for each: `results["work"]` returns the outcome or raises the error.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:

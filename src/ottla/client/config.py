@@ -1,7 +1,7 @@
 """Client configs under Kafka's dotted names: type, default, bounds, in one table.
 
-A name that Kafka's own clients know and that has no meaning here (a serializer, a metric reporter) is accepted and has no
-effect, as a name like that has none in Kafka either; any other unknown name is refused with the nearest one that is known.
+Configs of Kafka's own clients that have no meaning here (a serializer, a metric reporter) are accepted and ignored. Any
+other unknown name is an error, which suggests the nearest known name.
 """
 
 import re
@@ -24,7 +24,7 @@ PARTITIONERS: Final = (
     "fnv1a_random",
     "random",
 )
-"""Partitioners of records that name no partition: Kafka's (murmur2_sticky; KIP-480, KIP-794), round robin, and librdkafka's."""
+"""Partitioners for records without a partition: Kafka's (murmur2_sticky; KIP-480, KIP-794), round robin, librdkafka's."""
 
 
 class _Config(NamedTuple):
@@ -65,7 +65,7 @@ def _acks(text: str) -> int:
 
 
 def addresses(text: str) -> tuple[tuple[str, int], ...]:
-    """ "host:port,host:port" as pairs. Raises ValueError."""
+    """Parse "host:port,host:port" into (host, port) pairs. Raises ValueError."""
     pairs = []
     for part in text.split(","):
         address = part.strip()
@@ -98,7 +98,7 @@ _DURATION: Final = re.compile(
 
 
 def duration_ms(text: str) -> int:
-    """An ISO-8601 duration of days and time ("P1DT2H3M4.5S") in ms. Raises ValueError."""
+    """Convert an ISO-8601 duration of days and time ("P1DT2H3M4.5S") to ms. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groupdict().values()) or text[-1] in "Tt":
         raise ValueError(f"{text!r} is no duration like P1DT2H30M")
@@ -134,7 +134,7 @@ def _optional(text: str) -> str | None:
 _INT32: Final = 2**31 - 1
 
 CONFIGS: Final[dict[str, _Config]] = {
-    # Every client.
+    # All clients.
     "bootstrap.servers": _Config((), addresses),
     "client.id": _Config("ottla", str),
     "security.protocol": _Config("PLAINTEXT", _plaintext),
@@ -154,7 +154,7 @@ CONFIGS: Final[dict[str, _Config]] = {
     "send.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
     "receive.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
     "client.rack": _Config("", str),
-    # Reading.
+    # Consumers.
     "allow.auto.create.topics": _Config(True, _boolean),
     "exclude.internal.topics": _Config(True, _boolean),
     "group.id": _Config("", str),
@@ -177,7 +177,7 @@ CONFIGS: Final[dict[str, _Config]] = {
     "check.crcs": _Config(True, _boolean),
     "share.acknowledgement.mode": _Config("implicit", _one_of("implicit", "explicit")),
     "share.acquire.mode": _Config("batch_optimized", _one_of("batch_optimized", "record_limit")),
-    # Writing.
+    # Producers.
     "acks": _Config(-1, _acks),
     "enable.idempotence": _Config(True, _boolean),
     "max.in.flight.requests.per.connection": _Config(5, _integer(1, _INT32)),
@@ -200,9 +200,9 @@ CONFIGS: Final[dict[str, _Config]] = {
 }
 
 BULK: Final[dict[str, Any]] = {"max.partition.fetch.bytes": 4 << 20, "batch.size": 1_000_000}
-"""Defaults for clients that move whole batches of columns: nothing waits for them to fill, so they may be large."""
+"""Defaults for clients that transfer whole columnar batches: larger fetches and batches, as latency matters less."""
 
-# Known to Kafka's clients, without meaning here.
+# Configs of Kafka's clients that are ignored here.
 _WITHOUT_EFFECT: Final = frozenset(
     [
         "auto.include.jmx.reporter",
@@ -254,16 +254,16 @@ _LIBRDKAFKA: Final[dict[str, str]] = {
     "sticky.partitioning.linger.ms": "batch.size (bytes; KIP-794)",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
-"""Names of librdkafka's own (confluent-kafka takes them) -> Kafka's."""
+"""Names of librdkafka and confluent-kafka -> Kafka's names."""
 
 
 def dotted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments as configs: `group_id` is group.id, None is left out."""
+    """Convert keyword arguments to configs: `group_id` becomes group.id; None values are left out."""
     return {name.replace("_", "."): value for name, value in options.items() if value is not None}
 
 
 def _text(value: Any) -> str:
-    """A value as it would stand in a properties file."""
+    """Format a value as in a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
@@ -272,10 +272,10 @@ def _text(value: Any) -> str:
 
 
 class ClientConfig:
-    """Parsed configs. Two of the same values are equal and hash alike, so that connections can be kept by them.
+    """Parsed configs. Equal values compare and hash equal, so that a config can be the key of a connection cache.
 
-    prefix    what the user wrote before each name
-    defaults  in place of Kafka's
+    prefix    prefix of each name as the user wrote it, used in error messages
+    defaults  defaults in place of Kafka's
 
     Raises InvalidClientConfig for an unknown name or a bad value.
     """
@@ -316,7 +316,7 @@ class ClientConfig:
 
     @property
     def bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
-        """(host, port) of each."""
+        """Return (host, port) of each bootstrap server."""
         servers: tuple[tuple[str, int], ...] = self["bootstrap.servers"]
         return servers
 
@@ -327,7 +327,7 @@ class ClientConfig:
 
 
 def _settle_idempotence(values: dict[str, Any], configs: Mapping[str, Any], prefix: str) -> None:
-    """Idempotence and what it needs, as Kafka's producer takes conflicting configs (KIP-679)."""
+    """Set the configs that idempotence requires; resolve conflicts as Kafka's producer does (KIP-679)."""
     in_flight = values["max.in.flight.requests.per.connection"]
     conflicts = values["acks"] != -1 or in_flight > 5 or values["retries"] == 0
     if "enable.idempotence" not in configs and conflicts and values["transactional.id"] is None:

@@ -1,8 +1,8 @@
-"""The coordinator of one group or transactional id: its connection, requests to it, and when to look for another one.
+"""Connection to the coordinator of one group or transactional id: lookup, requests, and when to look it up again.
 
-The one policy of all clients for a coordinator that is not there: it is forgotten when its connection cannot be opened or is
-lost, and when it answers that another broker coordinates. The next attempt looks it up again (FindCoordinator). Repeating the
-request is up to the caller: `Metadata.retrying`, or the heartbeats of a member.
+All clients use one policy for an unavailable coordinator: it is forgotten when its connection fails, and when it responds
+that another broker is the coordinator. The next attempt looks it up again (FindCoordinator). The caller retries the
+request: by `Metadata.retrying`, or with the next heartbeat of a member.
 """
 
 from typing import Final, TypeVar
@@ -19,11 +19,11 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 _NEWEST: Final = 32767
 _PURPOSE: Final = "coordinator"
-"""Requests of groups have connections of their own: a JoinGroup waits for minutes."""
+"""Purpose of the connections for group requests, which are separate because a JoinGroup may wait for minutes."""
 
 
 class CoordinatorClient:
-    """The coordinator of a key.
+    """Client of the coordinator of a key.
 
     kind  GROUP or TRANSACTION
     key   group id or transactional id
@@ -35,7 +35,7 @@ class CoordinatorClient:
         self._key = key
 
     async def link(self) -> Link:
-        """The connection to the coordinator. Raises KafkaError."""
+        """Return the connection to the coordinator. Raises KafkaError."""
         node = await self._metadata.coordinator(self._kind, self._key)
         try:
             return await self._metadata.network.ready(node, _PURPOSE)
@@ -44,7 +44,7 @@ class CoordinatorClient:
             raise
 
     async def request(self, request: Request[R], *, newest: int = _NEWEST) -> R:
-        """Send in the newest version that both sides know, up to `newest`; return the response. Its errors are for `check`."""
+        """Send a request in the newest common version, up to `newest`; return the response. `check` raises its errors."""
         link = await self.link()
         return await self.response(link.request(request, link.version(type(request), newest)))
 
@@ -63,10 +63,10 @@ class CoordinatorClient:
             raise error_for(code, about, message)
 
     def note(self, code: int) -> None:
-        """Take in an error code of a response: it may say that another broker coordinates."""
+        """Handle the error code of a response: forget the coordinator if another broker has its role."""
         if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR):
             self.forget()
 
     def forget(self) -> None:
-        """Look the coordinator up again with the next request."""
+        """Forget the coordinator, so that the next request looks it up again."""
         self._metadata.forget_coordinator(self._kind, self._key)

@@ -18,19 +18,19 @@ class ClientEnvironment(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """Return the clock."""
 
     @property
     def random(self) -> Random:
-        """Random numbers, for ids and jitter."""
+        """Return the source of random numbers for ids and jitter."""
 
     @property
     def timers(self) -> Timers:
-        """Calls back later."""
+        """Return the timers that schedule callbacks."""
 
     @property
     def transport(self) -> Transport:
-        """Opens connections."""
+        """Return the transport that opens connections."""
 
 
 def connection_settings(config: ClientConfig) -> ConnectionSettings:
@@ -49,7 +49,7 @@ def connection_settings(config: ClientConfig) -> ConnectionSettings:
 
 
 class Core:
-    """One client without its role. Everything of it runs on one thread."""
+    """Core of one client, shared by producer, consumer and admin client. All its code runs on one thread."""
 
     def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
         self.config = config
@@ -60,7 +60,7 @@ class Core:
         self.metadata = Metadata(config, self.network, self.scheduler, environment.random)
 
     def close(self) -> None:
-        """Give up every connection."""
+        """Close every connection."""
         self.network.close()
 
 

@@ -68,7 +68,7 @@ __all__ = [
 
 
 class BrokersUnreachable(RetriableError):
-    """None of the addresses answered in time; the message names them."""
+    """No bootstrap server or broker responded within the timeout; the message names the addresses."""
 
 
 class UnknownTopic(KafkaError):
@@ -80,11 +80,11 @@ class UnknownTopic(KafkaError):
 
 
 class LogTruncation(OffsetOutOfRange):
-    """Records that were read are not in the log any more, and auto.offset.reset is "none" (KIP-320): another leader took over
-    that did not have them.
+    """The log was truncated below the position, and auto.offset.reset is "none" (KIP-320): a new leader lacks records that
+    were read.
 
     position   position of the consumer
-    diverging  the first offset that may be another record than the one that was read; -1 if unknown
+    diverging  first offset at which the log may differ from the records that were read; -1 if unknown
     """
 
     position: int = -1
@@ -96,7 +96,7 @@ class NoOffset(KafkaError):
 
 
 class CorruptBatch(KafkaError):
-    """A batch failed its CRC or makes no sense; the message names topic, partition and offset."""
+    """A batch failed its CRC check or is malformed; the message names topic, partition and offset."""
 
     @property
     def retriable(self) -> bool:
@@ -112,8 +112,8 @@ class BufferExhausted(KafkaError, BufferError):
 
 
 class IllegalState(KafkaError):
-    """The client is not in a state for this call: it is closed, not subscribed, or something must be done before."""
+    """The client is in the wrong state for this call: for example closed, or not subscribed."""
 
 
 class InvalidClientConfig(KafkaError, ValueError):
-    """A config that is not known, or a value that it cannot have."""
+    """Unknown config, or invalid value of a config."""

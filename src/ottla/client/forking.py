@@ -1,12 +1,12 @@
-"""Clients in a forked process: every call raises IllegalState, with what to do instead.
+"""Clients in a forked process: every call raises IllegalState, with a hint to create the client after the fork.
 
-A forked process has the memory of its parent but none of its threads: the loop of the blocking clients runs in one that is
-gone, and sockets and epoll descriptors are those of the parent. A call would wait for ever, a record would be taken and never
-sent.
+A forked process has the memory of its parent but none of its threads: the thread of the blocking clients' event loop is
+missing, and sockets and epoll descriptors are shared with the parent. A call would wait for ever; a record would be
+buffered and never sent.
 
-What a client reaches its core by is replaced in the child, so that a call in the parent pays nothing for the check. The
-originals are kept: what their finalizers would close belongs to the parent (an epoll descriptor is shared, and so is what is
-registered there).
+The attributes by which a client reaches its core are replaced in the child, so that calls in the parent need no check. The
+original objects are kept alive: their finalizers would close descriptors that the parent still uses (an epoll descriptor
+and its registrations are shared).
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any, Final
 from ottla.client.errors import IllegalState
 
 _ATTRIBUTES: Final = ("_admin", "_append", "_consumer", "_core", "_producer", "_reports", "_share", "_thread")
-"""By which the clients of `blocking.py`, `aio.py` and `waiting.py` reach what a forked process does not have."""
+"""Attributes by which the clients of `blocking.py`, `aio.py` and `waiting.py` reach their core or its thread."""
 
 _clients: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 _originals: Final[list[Any]] = []
@@ -47,7 +47,7 @@ class ParentsClient:
 
 
 def register(client: Any) -> None:
-    """Make the calls of a client raise in processes that are forked from now on. Its `_released` becomes True there."""
+    """Make calls of a client raise in child processes forked later. The child sets its `_released` to True."""
     _clients[id(client)] = client
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class GroupMetadata(NamedTuple):
-    """A member of a consumer group as a transaction commits offsets for it (KIP-447).
+    """Identity of a consumer group member, sent with offsets that a transaction commits (KIP-447).
 
     generation  of a classic group, or the member's epoch (KIP-848); -1 for a group without members
     """
@@ -16,7 +16,7 @@ class GroupMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The offset of the next record to read, and what the consumer notes with it."""
+    """Offset of the next record to read, with metadata of the consumer."""
 
     offset: int
     metadata: str = ""

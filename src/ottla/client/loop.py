@@ -1,7 +1,7 @@
 """Drivers of the client's core: run a coroutine of its scheduler, and wait for the result on an asyncio loop or in a thread.
 
-`ottla.aio` runs the core on the caller's own loop (`wait`). The blocking classes run it on a `LoopThread` that all clients of
-the process share (`call`, `run`). Sockets and threads are those of `ottla.environment`.
+`ottla.aio` runs the core on the caller's event loop (`wait`). The blocking classes run it on a `LoopThread` that all clients
+of the process share (`call`, `run`). Sockets and threads come from `ottla.environment`.
 """
 
 import asyncio

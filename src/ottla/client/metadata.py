@@ -1,19 +1,19 @@
-"""Metadata of the cluster as one client has it: brokers, topics, leaders, coordinators; and the retries of requests.
+"""Metadata cache of one client: brokers, topics, leaders, coordinators; and the retries of requests.
 
-Strategy. Topics are requested when they are needed, and again when they are metadata.max.age.ms old or an answer shows that
-they are stale (NOT_LEADER_OR_FOLLOWER, a broken connection); concurrent callers share one request. Any broker can answer: one
-with an open connection, then those of the last metadata, then the bootstrap addresses. When no broker of the metadata can be
-reached the client starts again from the bootstrap addresses (KIP-899), likewise when a broker turns out to be another than it
-was (KIP-1242) or when no metadata was received for metadata.recovery.rebootstrap.trigger.ms (KIP-1102).
+Strategy. Topics are requested when they are needed, and again when they are metadata.max.age.ms old or a response shows that
+they are stale (NOT_LEADER_OR_FOLLOWER, a broken connection); concurrent callers share one request. Brokers are tried in this
+order: one with an open connection, those of the last metadata, the bootstrap servers. The client starts again from the
+bootstrap servers when no broker of the metadata can be reached (KIP-899), when an address leads to another broker or cluster
+than before (KIP-1242), or when no metadata was received for metadata.recovery.rebootstrap.trigger.ms (KIP-1102).
 
-A name stands for another topic once that was deleted and created again. Ids have no order, so nothing in an answer tells which
-of two is the newer one, and a broker that lags behind (one that was frozen) names the deleted topic. So another id than the
-known one is adopted only when a second broker, which is asked at once, names it too; and the id that it replaces is not taken
-back for half a minute, in which several brokers may lag. That ban ends: had the brokers that lag been the first to be asked,
-the topic that exists would be shut out for good.
+A deleted and recreated topic has a new id under the same name. Ids have no order, so a response does not show which of two
+ids is the newer one, and a broker that lags behind (one that was frozen) returns the id of the deleted topic. So a changed id
+is adopted only when a second broker, queried at once, returns it as well. The replaced id is rejected for half a minute, while
+several brokers may lag. The rejection expires: if lagging brokers had been queried first, the existing topic would otherwise
+stay rejected for good.
 
-What may be repeated is repeated with exponential backoff and jitter (KIP-580) until the caller's time is over; the error
-then says what the last attempt met.
+Retriable errors are retried with exponential backoff and jitter (KIP-580) until the caller's timeout; the error then names
+the error of the last attempt.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ R = TypeVar("R", bound=Response)
 _OLDEST_WITH_EPOCHS: Final = 9
 """Older versions return leader epochs that are not reliable (KAFKA-9212)."""
 _ANSWER_WITHIN_MS: Final = 3000
-"""Time for one broker to answer before another one is asked as well."""
+"""Time for one broker to respond before another one is queried as well."""
 _WARN_AFTER_MS: Final = 1500
 _WARN_EVERY_MS: Final = 10_000
 _WATCH_EVERY_MS: Final = 2000
@@ -63,7 +63,7 @@ logger = logging.getLogger("ottla.client")
 
 
 class _MissingTopic:
-    """A topic that brokers do not know, or do not give: since when, and when that was last logged."""
+    """Topic that is missing from the metadata or not authorized: since when, and when that was last logged."""
 
     __slots__ = ("begun_ms", "warned_ms")
 
@@ -73,10 +73,10 @@ class _MissingTopic:
 
 
 class Metadata:
-    """The cluster as one client sees it.
+    """Metadata of the cluster, cached by one client.
 
-    controller  node that leads the cluster, -1 if unknown
-    version     changes with every answer that taught something
+    controller  node id of the controller, -1 if unknown
+    version     changes with every response that changed the metadata
     """
 
     def __init__(self, config: ClientConfig, network: Network, scheduler: Scheduler, random: Random) -> None:
@@ -90,16 +90,16 @@ class Metadata:
         self._topics: dict[str, TopicInfo] = {}
         self._names: dict[bytes, str] = {}
         self._newest_epochs: dict[bytes, dict[int, int]] = {}
-        """topic id -> partition -> the newest leader epoch in any answer (KIP-320)"""
+        """topic id -> partition -> newest leader epoch in any response (KIP-320)"""
         self._ids: dict[str, bytes] = {}
         self._retired: dict[bytes, int] = {}
-        """Ids of topics that were deleted and created again -> until when (ms) an answer that has one is taken for stale."""
+        """Ids of deleted and recreated topics -> time (clock ms) until which responses with that id count as stale."""
         self._missing: dict[str, _MissingTopic] = {}
         self._watched_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
         self._missed_since_ms: int | None = None
-        """Time (clock ms) of the first request for metadata since the last answer or rebootstrap; None without one."""
+        """Time (clock ms) of the first metadata request since the last response or rebootstrap; None without one."""
 
     # -- repeating --
 
@@ -111,8 +111,8 @@ class Metadata:
         return int(milliseconds * (80 + self._random.below(41)) // 100)
 
     async def retrying(self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
-        """`attempt()` until it raises nothing retriable. Raises RequestTimedOut after `timeout_ms`
-        (default.api.timeout.ms)."""
+        """Call `attempt` until it succeeds or raises an error that is not retriable. Raises RequestTimedOut after
+        `timeout_ms` (default.api.timeout.ms)."""
         limit: int = self.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms
         clock = self.scheduler.clock
         deadline = clock.now_ms() + limit
@@ -141,7 +141,7 @@ class Metadata:
                 await self.scheduler.sleep(min(self.backoff_ms(failures), left))
 
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
-        """Return the error of a call whose timeout is over; it names every address that cannot be reached."""
+        """Return the error of a call that timed out; it names every unreachable address."""
         reasons = list(self.network.troubles.values())
         if isinstance(last, BrokersUnreachable) or (isinstance(last, ConnectionLost | None) and self._all_fail()):
             met = "; ".join(reasons) or str(last)
@@ -151,15 +151,15 @@ class Metadata:
         return RequestTimedOut(f"{about}: no success within {limit} ms{last_words}", last.code if last else -1)
 
     def _all_fail(self) -> bool:
-        """Return whether every known address has failed since it last answered."""
+        """Return True if every known address has failed since its last response."""
         troubles = self.network.troubles
         return bool(troubles) and all(address in troubles for address, _ in self._addresses())
 
     # -- asking --
 
     async def any_link(self) -> Link:
-        """A link to whichever broker answers. Raises BrokersUnreachable, naming every address and what it said, after
-        socket.connection.setup.timeout.ms, and what else keeps brokers from answering."""
+        """Return a connection to any broker. Raises BrokersUnreachable, with the error of every address, after
+        socket.connection.setup.timeout.ms; other errors, such as a failed authentication, are raised as they are."""
         open_now = self.network.open_links()
         if open_now:
             return open_now[0]
@@ -216,7 +216,7 @@ class Metadata:
     async def ask(
         self, node: int, request: Request[R], *, newest: int = 32767, timeout_ms: int | None = None, purpose: str = ""
     ) -> R:
-        """Send to a node, -1 for whichever, in the newest version that both sides know; the response."""
+        """Send a request to a node (-1: any) in the newest common version; return the response."""
 
         async def attempt(link: Link) -> R:
             return await link.request(request, link.version(type(request), newest), timeout_ms=timeout_ms)
@@ -226,8 +226,8 @@ class Metadata:
         return await attempt(await self.network.ready(node, purpose))
 
     async def anywhere(self, attempt: Callable[[Link], Awaitable[T]]) -> T:
-        """Run `attempt` with a connection to any broker. After _ANSWER_WITHIN_MS without an answer another broker is asked as
-        well, and so on; the first answer counts, so a frozen broker delays nothing for longer. Raises KafkaError."""
+        """Run `attempt` with a connection to any broker. After _ANSWER_WITHIN_MS without a response another broker is
+        tried as well, and so on; the first response counts, so that a frozen broker causes no long delay. Raises KafkaError."""
         link = await self.any_link()
         asked = {link.address}
         begun = [self.scheduler.spawn(_awaited(attempt(link)), "request")]
@@ -253,25 +253,25 @@ class Metadata:
     # -- topics --
 
     def forget(self, topic: str | None = None) -> None:
-        """Metadata of a topic, or of all, is stale."""
+        """Mark the metadata of a topic, or of all topics, as stale."""
         if topic is None:
             self._topics.clear()
         else:
             self._topics.pop(topic, None)
 
     def known(self, topic: str) -> TopicInfo | None:
-        """A topic as it is known, if it is and is not stale."""
+        """Return a topic from the cache; None if it is missing or stale."""
         info = self._topics.get(topic)
         if info is not None and self.scheduler.clock.now_ms() - info.fetched_ms < self.config["metadata.max.age.ms"]:
             return info
         return None
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """The name that goes with an id, as far as it was ever seen."""
+        """Return the name of a topic id; None if no metadata has contained it."""
         return self._names.get(topic_id)
 
     async def topic(self, name: str, *, create: bool = False, timeout_ms: int | None = None) -> TopicInfo:
-        """A topic from the cache, or asked for. `create` lets the broker make it (auto.create.topics.enable).
+        """Return a topic from the cache, or request it. `create` lets the broker create it (auto.create.topics.enable).
 
         Raises UnknownTopic at once, unless `create`: then after `timeout_ms` (max.block.ms).
         """
@@ -305,12 +305,12 @@ class Metadata:
         raise StaleMetadata(f"topic {name} is missing from the metadata response")
 
     async def all_topics(self) -> list[TopicInfo]:
-        """Every topic of the cluster, by name."""
+        """Request all topics of the cluster; return them by name."""
         await self.retrying("list topics", lambda: self.fetch(None))
         return sorted(self._topics.values())
 
     async def fetch(self, names: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
-        """Ask now, for topics by name or (None) for all."""
+        """Request the metadata of topics by name, or of all (None)."""
         requested = None if names is None else tuple(sorted(set(names)))
         key = (requested, create)
         task = self._asking.get(key)
@@ -341,16 +341,16 @@ class Metadata:
     async def _request(
         self, link: Link, names: tuple[str, ...] | None, *, create: bool
     ) -> tuple[MetadataResponse, int, Address]:
-        """Ask one broker; the response, its version, and where it came from."""
+        """Send one metadata request; return the response, its version, and the address of the broker."""
         version = link.version(MetadataRequest)
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         if version == 0 and topics is None:
-            topics = []  # how version 0 asks for all
+            topics = []  # all topics in version 0
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < 4)
         return await link.request(request, version), version, link.address
 
     async def _confirm(self, other_ids: dict[str, bytes], asked: Address) -> None:
-        """Ask a second broker for topics that have another id than before; what both say is adopted."""
+        """Query a second broker for topics whose id has changed; adopt the ids that both brokers return."""
         names = tuple(sorted(other_ids))
 
         async def attempt(link: Link) -> tuple[MetadataResponse, int, Address]:
@@ -381,9 +381,9 @@ class Metadata:
         has_epochs: bool,
         confirmed: Mapping[str, bytes] | None = None,
     ) -> dict[str, bytes]:
-        """Take in an answer; the ids that are not those of the topics as they are known, by name, and are left aside.
+        """Merge a response into the cache. Return changed topic ids by name, which are not adopted yet.
 
-        confirmed  such ids of an answer before, which are adopted when this one has them too
+        confirmed  changed ids of the previous response; those that this response repeats are adopted
         """
         other_ids: dict[str, bytes] = {}
         now = self.scheduler.clock.now_ms()
@@ -421,7 +421,7 @@ class Metadata:
         return other_ids
 
     def _warn(self, name: str, code: int) -> None:
-        """Log that a topic cannot be had: not the first time, when it may be about to be created; then every few seconds."""
+        """Log that a topic is unavailable: not the first time, as it may be about to be created; then every few seconds."""
         now = self.scheduler.clock.now_ms()
         missing = self._missing.setdefault(name, _MissingTopic(now))
         last = missing.begun_ms if missing.warned_ms is None else missing.warned_ms
@@ -434,7 +434,7 @@ class Metadata:
         logger.warning("%s (asked for since %.0f s)", what, seconds)
 
     def watch(self, names: Iterable[str]) -> None:
-        """Look for topics that are read and not known, at most every few seconds: one that is missing is logged."""
+        """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones."""
         now = self.scheduler.clock.now_ms()
         if self._watched_ms is not None and now - self._watched_ms < _WATCH_EVERY_MS:
             return
@@ -448,7 +448,7 @@ class Metadata:
             await self.fetch(names)
 
     def _is_current(self, name: str, topic_id: bytes, confirmed: Mapping[str, bytes]) -> bool:
-        """Return whether the topic of this name has this id now, as far as two brokers say or there is only one."""
+        """Return True if a topic has this id now, as confirmed by two brokers or by the only one."""
         before = self._ids.get(name)
         if topic_id in (before, ZERO_UUID):
             return True
@@ -479,7 +479,7 @@ class Metadata:
     # -- leaders --
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic, in order. Raises UnknownTopic."""
+        """Return the partitions of a topic, in order. Raises UnknownTopic."""
         return [TopicPartition(topic, number) for number in sorted((await self.topic(topic)).leaders)]
 
     async def leader(self, partition: TopicPartition) -> int:
@@ -487,7 +487,7 @@ class Metadata:
         return self.leader_in(await self.topic(partition.topic), partition)
 
     def leader_in(self, info: TopicInfo, partition: TopicPartition) -> int:
-        """The node that leads, as `info` has it. Raises as `leader`."""
+        """Return the leader node of a partition according to `info`. Raises the errors of `leader`."""
         if partition.partition not in info.leaders:
             self.forget(partition.topic)
             raise UnknownTopic(f"topic {partition.topic} has no partition {partition.partition}")
@@ -505,7 +505,7 @@ class Metadata:
     # -- coordinators --
 
     async def coordinator(self, kind: int, key: str) -> int:
-        """The node that coordinates a group, a transactional id or a share partition. Raises KafkaError."""
+        """Return the coordinator node of a group, transactional id or share partition. Raises KafkaError."""
         node = self._coordinators.get((kind, key))
         if node is not None and node in self.network.brokers:
             return node
@@ -528,7 +528,7 @@ class Metadata:
         return row.node_id
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Forget the coordinator: another node coordinates now, or none."""
+        """Forget a coordinator that is unavailable or was replaced."""
         self._coordinators.pop((kind, key), None)
 
 
@@ -541,7 +541,7 @@ async def _awaited(awaitable: Awaitable[T]) -> T:
 
 
 async def _shared(task: Task[T]) -> T:
-    """Wait for a task that others wait for too: to be cancelled does not end it."""
+    """Wait for a task that has other waiters; cancelling one waiter does not cancel the task."""
     promise = Promise[T]()
 
     def settle(done: Promise[T]) -> None:

@@ -1,4 +1,4 @@
-"""Offsets by time: the ends of partitions, and the first record at or after a moment (ListOffsets)."""
+"""Offsets by timestamp (ListOffsets): the ends of partitions, and the first record at or after a timestamp."""
 
 from collections.abc import Mapping
 
@@ -16,11 +16,11 @@ async def list_offsets(
     committed: bool | None = None,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, FoundOffset]:
-    """Offsets by time: EARLIEST, LATEST, the other special values of the protocol, or ms since the epoch.
+    """Return offsets by timestamp: EARLIEST, LATEST, another special value of the protocol, or ms since the epoch.
 
-    committed  LATEST is the last stable offset; the config's isolation.level unless given
+    committed  True: LATEST is the last stable offset; by default as isolation.level says
 
-    Raises the first error that time does not mend: UnknownTopic, NotAuthorized; RequestTimedOut.
+    Raises the first error that is not retriable: UnknownTopic, NotAuthorized; RequestTimedOut.
     """
     lookup = Lookup(core, targets, core.config.read_committed if committed is None else committed)
     await core.metadata.retrying("list offsets", lookup.attempt, timeout_ms)
@@ -30,10 +30,10 @@ async def list_offsets(
 
 
 class Lookup:
-    """A look-up that is repeated for what is not found yet.
+    """Lookup of offsets, repeated for the partitions without a result.
 
     offsets  as the leaders returned them
-    errors   of partitions whose look-up failed for good
+    errors   errors of partitions whose lookup failed for good
     """
 
     def __init__(self, core: Core, targets: Mapping[TopicPartition, int], committed: bool) -> None:
@@ -44,7 +44,7 @@ class Lookup:
         self._committed = committed
 
     async def attempt(self) -> None:
-        """Ask the leaders of all that is left. Raises the last error that time may mend."""
+        """Query the leaders of the remaining partitions. Raises the last retriable error."""
         groups: dict[int, list[TopicPartition]] = {}
         for partition in list(self._left):
             try:

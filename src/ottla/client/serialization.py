@@ -1,7 +1,7 @@
-"""Serializers of a producer and deserializers of a consumer: objects in, objects out, bytes in between.
+"""Serializers of a producer and deserializers of a consumer: convert keys and values between objects and bytes.
 
 Any function (object, context) -> bytes serializes, any function (bytes, context) -> object deserializes; `ottla.schemas` has
-those for Avro, JSON Schema and Protobuf. Without them a record costs one comparison here.
+those for Avro, JSON Schema and Protobuf. Without serializers the cost is one comparison for each record.
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from ottla.schemas.context import KEY, VALUE, Deserializer, SerializationContext
 
 
 class UnreadableRecord(ValueError):
-    """A record whose key or value its deserializer refuses. The consumer's position is behind it: the next poll goes on.
+    """A deserializer failed on the key or value of a record. The position is past the record: the next poll continues.
 
-    record  the record as it was read, with bytes
+    record  the fetched record, with key and value as bytes
     """
 
     def __init__(self, record: Record, field: str, reason: Exception | str) -> None:
@@ -28,9 +28,9 @@ class UnreadableRecord(ValueError):
 
 
 class DeserializedRecord:
-    """A record with key and value as deserializers returned them; everything else is that of the record.
+    """Record with deserialized key and value; all other attributes are those of the fetched record.
 
-    record  the record as it was read, with bytes
+    record  the fetched record, with key and value as bytes
     """
 
     __slots__ = ("key", "record", "value")
@@ -41,7 +41,7 @@ class DeserializedRecord:
         self.value = value
 
     def __getattr__(self, name: str) -> Any:
-        # Methods that copy and pickle look for are not the record's; without a record there is nothing to ask.
+        # Special methods that copy and pickle look up are not forwarded; these modules also do so before `record` is set.
         if name == "record" or (name.startswith("__") and name.endswith("__")):
             raise AttributeError(f"DeserializedRecord has no attribute {name!r}")
         return getattr(self.record, name)
@@ -55,14 +55,14 @@ class DeserializedRecord:
 
 
 class Serializers:
-    """A producer's serializers; None leaves a key or value as it was given."""
+    """Serializers of a producer; None leaves the key or value unchanged."""
 
     def __init__(self, key: Serializer | None, value: Serializer | None) -> None:
         self._key = key
         self._value = value
 
     def key_and_value(self, topic: str, key: Any, value: Any, headers: list[Header] | None) -> tuple[Any, Any]:
-        """Both as bytes. Raises what a serializer raises."""
+        """Serialize key and value. Raises the error of the serializer."""
         if self._key is not None:
             key = self._key(key, SerializationContext(topic, KEY, headers))
         if self._value is not None:
@@ -71,21 +71,21 @@ class Serializers:
 
 
 class Deserializers:
-    """A consumer's deserializers; None leaves bytes."""
+    """Deserializers of a consumer; None leaves the key or value as bytes."""
 
     def __init__(self, key: Deserializer | None, value: Deserializer | None) -> None:
         self._key = key
         self._value = value
 
     def record(self, record: Record) -> Record:
-        """The record with deserialized key and value. Raises UnreadableRecord."""
+        """Return the record with deserialized key and value. Raises UnreadableRecord."""
         key = self._read(self._key, KEY, record.key, record)
         value = self._read(self._value, VALUE, record.value, record)
         # Annotated as Record, which is compiled and holds bytes only: callers that use deserializers know their types.
         return cast(Record, DeserializedRecord(record, key, value))
 
     def records(self, records: Iterable[Record]) -> tuple[list[Record], UnreadableRecord | None]:
-        """The records up to the first unreadable one, and its error."""
+        """Deserialize records up to the first unreadable one; return them and its error."""
         deserialized: list[Record] = []
         for record in records:
             try:
@@ -100,22 +100,22 @@ class Deserializers:
         try:
             return deserializer(data, SerializationContext(record.topic, field, record.headers))
         except Exception as reason:
-            # Whatever it is: only the record that it is about lets the caller go on, or seek back.
+            # Any exception is wrapped: the caller needs the record to continue after it, or to seek back.
             raise UnreadableRecord(record, field, reason) from reason
 
 
 def serializers_of(key: Serializer | None, value: Serializer | None) -> Serializers | None:
-    """None without any."""
+    """Return the serializers of a producer; None if it has none."""
     return None if key is None and value is None else Serializers(key, value)
 
 
 def deserializers_of(key: Deserializer | None, value: Deserializer | None) -> Deserializers | None:
-    """None without any."""
+    """Return the deserializers of a consumer; None if it has none."""
     return None if key is None and value is None else Deserializers(key, value)
 
 
 def _fields_of(record: Record) -> tuple[Any, ...]:
-    """A record as what it is made of: compiled, it cannot be pickled itself."""
+    """Return the fields of a record, for pickling: the compiled class cannot be pickled."""
     origin = record.origin
     return (
         (record.offset, record.timestamp, record.key, record.value, record.headers),

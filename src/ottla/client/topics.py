@@ -1,4 +1,4 @@
-"""Topics, partitions and offsets as a client speaks of them."""
+"""Topics, partitions and offsets as values of the client API."""
 
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic of the metadata. leaders: partition -> node, -1 without a leader; id is ZERO_UUID before Kafka 2.8."""
+    """Topic in the metadata. leaders: partition -> node, -1 without a leader; id is ZERO_UUID before Kafka 2.8."""
 
     name: str
     id: bytes
@@ -27,11 +27,11 @@ class TopicInfo(NamedTuple):
     epochs: dict[int, int] = {}  # noqa: RUF012  (never changed)
     """partition -> leader epoch, -1 where the broker does not return it (before Kafka 2.1)."""
     replicas: dict[int, tuple[int, ...]] = {}  # noqa: RUF012  (never changed)
-    """partition -> the nodes that have a copy"""
+    """partition -> nodes with a replica"""
 
 
 class FoundOffset(NamedTuple):
-    """Answer of ListOffsets: offset -1 when no record has such a time; timestamp in ms, -1 for the two ends."""
+    """Result of ListOffsets: offset -1 if no record is that new; timestamp in ms, -1 for EARLIEST and LATEST."""
 
     offset: int
     timestamp: int

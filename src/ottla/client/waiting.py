@@ -1,6 +1,6 @@
-"""Shared base of the blocking clients: the core on a loop in a thread that all of them share, and calls that wait for it.
+"""Shared base of the blocking clients: runs the core on an event loop in a shared thread, and waits for its results.
 
-A file of its own, so that a command that asks one thing of a cluster loads neither producer nor consumer.
+A file of its own, so that a command that sends one admin request does not load the producer and consumer.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -19,20 +19,20 @@ _FOREVER_MS = 2**40
 
 
 def milliseconds(seconds: float | None) -> int:
-    """A timeout as the core takes it; None waits as long as it takes."""
+    """Convert a timeout from seconds to ms; None is no limit."""
     return _FOREVER_MS if seconds is None else max(int(seconds * 1000), 0)
 
 
 def limit_ms(seconds: float | None) -> int | None:
-    """A timeout as the core takes it; None leaves it to the configs."""
+    """Convert a timeout from seconds to ms; None selects the limit of the configs."""
     return None if seconds is None else milliseconds(seconds)
 
 
 class Blocking:
-    """A client of a cluster that lives until `close`, or the end of its `with` block.
+    """Client that is open until `close` or the end of its `with` block.
 
-    config   Kafka's names and values: {"bootstrap.servers": "localhost:9092"}; or what they were parsed to
-    options  the same as keywords: bootstrap_servers="localhost:9092"
+    config   configs by Kafka's names: {"bootstrap.servers": "localhost:9092"}; or a ClientConfig
+    options  configs as keyword arguments: bootstrap_servers="localhost:9092"
     """
 
     def __init__(self, config: Mapping[str, Any] | ClientConfig | None, options: Mapping[str, Any]) -> None:
@@ -53,14 +53,14 @@ class Blocking:
         return run(self._thread, self._core.scheduler, coroutine)
 
     def _release(self) -> None:
-        """Give up the connections, and the thread."""
+        """Close the connections and release the shared thread."""
         if not self._released:
             self._released = True
             self._call(self._core.close)
             self._thread.release()
 
     def close(self) -> None:
-        """End it."""
+        """Close the client."""
         self._release()
 
     def __enter__(self) -> Self:

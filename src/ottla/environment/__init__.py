@@ -1,8 +1,8 @@
-"""Interfaces to everything outside of the program: time, random numbers, timers, connections and background threads.
+"""Interfaces to the operating system: time, random numbers, timers, connections, files and background threads.
 
-Code that needs one of them receives it as an argument, so that the same code runs in a process with sockets and in a test on
-virtual time. The files of this package implement the interfaces for a real process; no other file names asyncio, socket,
-threading or time. The lowest layer: it imports nothing of Ottla.
+Code receives them as arguments, so that it runs the same in a process with sockets and in a test on virtual time. The files
+of this package implement the interfaces for a real process; no other file uses asyncio, socket, threading or time. This is
+the lowest layer: it imports nothing else of Ottla.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,36 +16,36 @@ class Clock(Protocol):
     """Time in milliseconds."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch: for timestamps in records and logs."""
+        """Return milliseconds since the epoch: for timestamps in records and logs."""
 
     def now_ms(self) -> int:
-        """Milliseconds on a monotonic clock: for deadlines."""
+        """Return milliseconds of a monotonic clock: for deadlines."""
 
 
 class Random(Protocol):
-    """The source of ids and jitter."""
+    """Source of random numbers for ids and jitter."""
 
     def bytes16(self) -> bytes:
-        """16 random bytes, for a uuid."""
+        """Return 16 random bytes, for a uuid."""
 
     def below(self, bound: int) -> int:
-        """A number from 0 (inclusive) to `bound` (exclusive)."""
+        """Return a random number from 0 (inclusive) to `bound` (exclusive)."""
 
 
 class Cancellable(Protocol):
-    """A scheduled call that can be cancelled."""
+    """Scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class Timers(Protocol):
-    """Calls back later, on the thread of the event loop."""
+    """Timers: schedule callbacks on the thread of the event loop."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable: ...
 
 
 class Worker(Protocol):
-    """Runs functions on threads of its own: in order if it has one thread."""
+    """Runs functions on background threads: in order if it has one thread."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
         """Run `work`, then `done` with its result on the event loop.
@@ -54,14 +54,14 @@ class Worker(Protocol):
         """
 
     def close(self, *, cancel: bool = False) -> None:
-        """Wait for the work that was handed in, with `cancel` only for that which has begun. No callback follows."""
+        """Wait for queued work, with `cancel` only for work that has begun. No callback follows."""
 
 
 class Workers(Protocol):
     """Starts background threads."""
 
     def start(self, name: str, threads: int = 1) -> Worker:
-        """Return a worker of its own, with so many threads, which are started with the first piece of work."""
+        """Create a worker with this number of threads, which are started on first use."""
 
 
 Address = tuple[str, int]
@@ -69,10 +69,10 @@ Address = tuple[str, int]
 
 
 class Stream(Protocol):
-    """An open connection of bytes."""
+    """Open connection to which bytes are written."""
 
     def write(self, pieces: Sequence[Any]) -> None:
-        """Send buffers, now or as soon as there is room; never raises."""
+        """Send buffers, at once or when the socket has room; never raises."""
 
     def close(self) -> None:
         """Close the connection; no callback follows."""
@@ -82,41 +82,41 @@ class Receiver(Protocol):
     """Callbacks of a connection that a transport opens."""
 
     def connected(self, stream: Stream) -> None:
-        """The connection is open."""
+        """Handle an opened connection."""
 
     def readable(self, receive_into: Callable[[Any], int]) -> None:
-        """Bytes have arrived: `receive_into(buffer)` moves some and returns their number, 0 at the end of the stream.
+        """Handle received bytes: `receive_into(buffer)` fills a buffer and returns the number of bytes, 0 at end of stream.
 
-        `receive_into` raises BlockingIOError when there is nothing, another OSError when the connection broke.
+        `receive_into` raises BlockingIOError if no bytes are available, another OSError if the connection broke.
         """
 
     def lost(self, reason: str) -> None:
-        """The connection could not be opened, or broke."""
+        """Handle a connection that could not be opened, or broke."""
 
 
 class Transport(Protocol):
-    """Opener of connections."""
+    """Opens connections to brokers."""
 
     def open(
         self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
     ) -> Callable[[], None]:
-        """Begin to connect, and return a function that gives up. `receiver` is called back, never before this returns.
+        """Begin to connect, and return a function that cancels the attempt. `receiver` is not called before this returns.
 
-        send_buffer, receive_buffer  sizes of the socket's buffers in bytes; -1 leaves them to the system
+        send_buffer, receive_buffer  sizes of the socket's buffers in bytes; -1: the system's default
         """
 
 
 class ServedStream(Protocol):
-    """The sending side of a connection that a client opened."""
+    """Sending side of a connection that a client opened."""
 
     def write(self, pieces: Sequence[Any]) -> bool:
-        """Send buffers and file regions; False when some are left, which go out as there is room. Never raises."""
+        """Send buffers and file regions. Return False if some wait for the socket to have room. Never raises."""
 
     def pause_reading(self) -> None:
-        """Leave further bytes in the kernel, so that the client is held back."""
+        """Stop receiving; further bytes stay in the socket's buffer, so that TCP slows the client down."""
 
     def resume_reading(self) -> None:
-        """Receive again."""
+        """Resume receiving."""
 
     def close(self) -> None:
         """Close the connection; no callback follows."""
@@ -126,20 +126,20 @@ class ServedReceiver(Protocol):
     """Callbacks of a connection that a client opened."""
 
     def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
-        """Bytes have arrived: `receive(buffers)` moves some and returns their number, 0 at the end of the stream.
+        """Handle received bytes: `receive(buffers)` fills buffers and returns the number of bytes, 0 at end of stream.
 
-        `receive` raises BlockingIOError when there is nothing, another OSError when the connection broke.
+        `receive` raises BlockingIOError if no bytes are available, another OSError if the connection broke.
         """
 
     def written(self) -> None:
-        """All that `write` had left has been sent."""
+        """Handle the end of a pending write: everything has been sent."""
 
     def lost(self) -> None:
-        """The connection broke while bytes were sent; it is closed."""
+        """Handle a connection that broke during a write; it is closed already."""
 
 
 class IncomingConnection(Protocol):
-    """A connection that a client opened, before it is served.
+    """Connection that a client opened, before it is served.
 
     peer   address of the client
     local  address that the client connected to
@@ -152,17 +152,17 @@ class IncomingConnection(Protocol):
     def local(self) -> Address: ...
 
     def accept(self) -> ServedStream:
-        """Take the connection. Raises OSError when it is gone by now."""
+        """Accept the connection. Raises OSError if it is already closed."""
 
     def serve(self, receiver: ServedReceiver) -> None:
-        """Receive from now on."""
+        """Start to receive bytes, for this receiver."""
 
     def close(self) -> None:
-        """Close it unserved."""
+        """Close the connection without serving it."""
 
 
 class ListeningSocket(Protocol):
-    """A socket at which clients connect; `address` is where it is bound."""
+    """Listening socket; `address` is its bound address."""
 
     @property
     def address(self) -> Address: ...
@@ -171,14 +171,14 @@ class ListeningSocket(Protocol):
         """Stop accepting; new connections stay in the listen backlog."""
 
     def resume(self) -> None:
-        """Accept again."""
+        """Resume accepting."""
 
     def close(self) -> None:
         """Stop listening."""
 
 
 class Listen(Protocol):
-    """Opener of listening sockets."""
+    """Opens listening sockets."""
 
     def __call__(
         self,
@@ -187,18 +187,18 @@ class Listen(Protocol):
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
     ) -> ListeningSocket:
-        """Listen at `host` ("" for every address) and `port` (0 takes a free one). Raises OSError.
+        """Listen on `host` ("" for all addresses) and `port` (0: any free port). Raises OSError.
 
         connected  called with each connection
-        failed     called when one cannot be accepted
+        failed     called when a connection cannot be accepted
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The access of a broker or client to its machine; `environment.process` has that of a process, tests replace parts of it.
+    """All interfaces of a broker or client to its machine; `environment.process` creates the real one, tests replace parts.
 
-    now_ns     nanoseconds on a monotonic clock, for the time spent on a request
+    now_ns     nanoseconds of a monotonic clock, for the time spent on a request
     resolve    returns the IP address of a host, None if it has none
     transport  opens connections
     listen     opens listening sockets

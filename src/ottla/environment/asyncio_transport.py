@@ -1,7 +1,7 @@
 """Sockets, DNS and timers on an asyncio event loop.
 
-Sockets are non-blocking and owned here (`add_reader`, `add_writer`), not by asyncio's streams; what a socket does not take at
-once is kept and sent when there is room.
+Sockets are non-blocking and owned here (`add_reader`, `add_writer`), not by asyncio's streams; bytes that the kernel does not
+accept at once are kept and sent when the socket is writable.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from typing import Any, Final
 from ottla.environment import Address, Cancellable, Receiver
 
 _MOST_PIECES: Final = 64
-"""Limit of buffers in one sendmsg."""
+"""Maximum number of buffers in one sendmsg."""
 
 
 class _Socket:
-    """An open socket as a `Stream`.
+    """Open socket as a `Stream`.
 
-    What is written while answers are read goes out when all of them are read: a producer's next requests, one for each
-    answer, leave by one call into the system.
+    Writes made while responses are read are sent after all of them are read: the next requests of a producer, one for each
+    response, are sent by one system call.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, receiver: Receiver) -> None:
@@ -35,7 +35,7 @@ class _Socket:
         loop.add_reader(sock.fileno(), self._readable)
 
     def _readable(self) -> None:
-        waits = bool(self._left)  # for room, until `_writable` is called
+        waits = bool(self._left)  # waits for room in the socket, until `_writable` is called
         self._reading = True
         try:
             self._receiver.readable(self._socket.recv_into)
@@ -65,7 +65,7 @@ class _Socket:
             self._loop.add_writer(self._socket.fileno(), self._writable)
         except OSError as error:
             left.clear()
-            # The caller is in the middle of something: the receiver is called in a turn of its own.
+            # The receiver is called in a later turn of the loop, as the caller of `write` may not expect a callback now.
             self._loop.call_soon(self._receiver.lost, error.strerror or str(error))
 
     def _writable(self) -> None:
@@ -103,7 +103,7 @@ class AsyncioTransport:
     def open(
         self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
     ) -> Callable[[], None]:
-        """As `Transport`."""
+        """See `Transport.open`."""
         buffers = {socket.SO_SNDBUF: send_buffer, socket.SO_RCVBUF: receive_buffer}
         task = self._loop.create_task(self._connect(address, receiver, buffers))
 
@@ -113,7 +113,7 @@ class AsyncioTransport:
         return give_up
 
     async def _connect(self, address: Address, receiver: Receiver, buffers: Mapping[int, int]) -> None:
-        """Try every address that the name stands for, in the resolver's order."""
+        """Try all addresses of a host name, in the resolver's order."""
         reason = "the name stands for no address"
         try:
             resolved = await self._resolve(address)
@@ -126,7 +126,7 @@ class AsyncioTransport:
                 sock.setblocking(False)
                 for option, size in buffers.items():
                     if size != -1:
-                        # Before it connects: TCP agrees on the scale of its windows in the handshake.
+                        # Before the connect: TCP negotiates the window scale in the handshake.
                         sock.setsockopt(socket.SOL_SOCKET, option, size)
                 await self._loop.sock_connect(sock, ip_address)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

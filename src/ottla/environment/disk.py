@@ -1,4 +1,4 @@
-"""Files of the operating system: the store of a real process."""
+"""Store on the file system of the operating system."""
 
 import mmap
 import os
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Final
 
 _DATA_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
-"""System call that makes the bytes and the size of a file durable, but not its times; fsync where it is missing."""
+"""fdatasync, which flushes the bytes and size of a file but not its times; fsync where the system lacks it."""
 _SMALL: Final = 1 << 14
-"""Files up to so many bytes are read rather than mapped."""
+"""Size up to which files are read rather than mapped, in bytes."""
 _MOST_MAPPINGS: Final = 512
 _FILES_PER_LOG_FILE: Final = 4
-"""Of the files that the system lets a process open, one in so many is for the logs; the rest is for sockets."""
+"""Divisor of the process's limit of open files: a fourth is for log files, the rest for sockets."""
 
 
 class DiskFile:
-    """A file of the operating system, opened when it is used and closed by its store when others need the room."""
+    """Log file that is opened on use, and closed by its store to stay within the limit of open files."""
 
     __slots__ = ("_fd", "_reserved", "_store", "in_use", "path", "size")
 
@@ -55,7 +55,7 @@ class DiskFile:
         self.size = start + size
 
     def _append_rest(self, fd: int, data: bytes, written: int) -> None:
-        """Go on where the kernel took only a part, as it may on a nearly full disk."""
+        """Write the rest after a partial write, which may occur on a nearly full disk."""
         while written < len(data):
             written += os.pwrite(fd, memoryview(data)[written:], self.size + written)
 
@@ -99,10 +99,10 @@ class DiskFile:
 
 
 class DiskStore:
-    """The file system.
+    """Store on the file system.
 
-    most_files  limit of log files that are open at a time
-    durable     False for files that may be lost with the power: then nothing waits for the disk
+    most_files  maximum number of open log files
+    durable     False if files may be lost in a power failure: then nothing is flushed to disk
     """
 
     def __init__(self, most_files: int | None = None, *, durable: bool = True) -> None:
@@ -119,7 +119,7 @@ class DiskStore:
         return DiskFile(self, path, size)
 
     def opened(self, file: DiskFile) -> None:
-        """A file was opened: close the one that was opened longest ago and not used since, if there are too many."""
+        """Record an opened file; if too many are open, close the one opened longest ago and not used since."""
         files = self._open
         files[file] = None
         while len(files) > self._most_files:
@@ -132,7 +132,7 @@ class DiskStore:
                 oldest.close()
 
     def closed(self, file: DiskFile) -> None:
-        """A file was closed."""
+        """Record a closed file."""
         self._open.pop(file, None)
 
     @property
@@ -146,7 +146,7 @@ class DiskStore:
         return len(self._mappings)
 
     def close(self) -> None:
-        """Close every file and every mapping; one that is used nevertheless is opened again."""
+        """Close all files and mappings; later use of one opens it again."""
         for file in tuple(self._open):
             file.close()
         for mapping in self._mappings.values():
@@ -246,7 +246,7 @@ class DiskStore:
             if not path.parent.exists():
                 self.make_directory(path.parent, parents=True)
             path.mkdir(exist_ok=True)
-            with suppress(PermissionError):  # of a directory that may be written to and not be read
+            with suppress(PermissionError):  # a directory may be writable but not readable
                 self.flush(path.parent)
 
     def modified_ms(self, path: Path) -> int:
@@ -260,7 +260,7 @@ class DiskStore:
         self._unmap(new)
         old.replace(new)
         if self._mappings and new.is_dir():
-            # Other files may come under these names: a partition that moves away from here, and back again.
+            # The paths may belong to other files later, as with a partition that moves to another directory and back.
             for mapped in [path for path in self._mappings if path.parent in (old, new)]:
                 self._unmap(mapped)
 
@@ -276,7 +276,7 @@ class DiskStore:
         return total, free
 
     def lock(self, path: Path) -> Callable[[], None]:
-        """Ottla's brokers exclude each other by flock, and Apache Kafka's by the lock of POSIX that Java takes."""
+        """Lock the directory: by flock against other Ottla brokers, by a POSIX lock (Java's FileLock) against Apache Kafka."""
         import fcntl
 
         fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -290,8 +290,7 @@ class DiskStore:
 
 
 def _room_for_files() -> int:
-    """Return the number of files that the logs may hold open: a fourth of what the system allows (at least 16), the rest is for
-    sockets."""
+    """Return the maximum number of open log files: a fourth of the process's limit, at least 16; the rest is for sockets."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

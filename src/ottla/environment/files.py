@@ -1,16 +1,14 @@
-"""The file interface of the log: append-only files, small files that are replaced whole, closed indexes that are mapped, and
-directories.
+"""File interface of the log: append-only files, small files that are replaced as a whole, mapped indexes, directories.
 
-Everything the log does with files and directories goes through `Store`, so that a test can put another one in its place
-(`log/memory_store.py`, `log/faulty_store.py`). Three strengths of writing, because only what must survive the machine is worth
-waiting for:
+The log uses files and directories only through `Store`, so that a test can replace it (`log/memory_store.py`,
+`log/faulty_store.py`). There are three levels of durability, as flushing is slow:
 
-    append, write   in the system's cache: survives the process
-    replace         as write, and flushed to disk when it returns
-    flush           flushes what append and write left in the cache to disk; flushing a directory flushes its names
+    append, write   write to the page cache: survives a crash of the process
+    replace         writes and flushes to disk: survives a crash of the machine
+    flush           flushes data of append and write to disk; flushing a directory flushes its names
 
-A `Region` is what a read returns: nothing is copied until the socket takes it by sendfile. A store keeps a bounded number of
-files and of mappings open, whatever the number of partitions: a file is opened again by its name when it is needed.
+A read of the log returns a `Region`, which is not copied but sent by sendfile. A store keeps a bounded number of files and
+mappings open, independent of the number of partitions: a closed file is opened again by its path when it is used.
 """
 
 import mmap
@@ -20,7 +18,7 @@ from typing import Protocol, final
 
 
 class LogFile(Protocol):
-    """An append-only file."""
+    """Append-only file."""
 
     size: int
 
@@ -28,19 +26,19 @@ class LogFile(Protocol):
         """Write `buffers` at the end, all or nothing. Raises OSError."""
 
     def read(self, position: int, length: int) -> bytes:
-        """At most `length` bytes from `position`; fewer at the end of the file. Raises OSError."""
+        """Read at most `length` bytes from `position`; fewer at the end of the file. Raises OSError."""
 
     def reserve(self, size: int) -> None:
-        """Preallocate `size` bytes on disk; the attribute `size` stays what was appended. Raises OSError."""
+        """Preallocate `size` bytes on disk; the attribute `size` stays the number of appended bytes. Raises OSError."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file at `size`, and give back what was reserved. Raises OSError."""
+        """Truncate the file to `size`, and release preallocated space. Raises OSError."""
 
     def move(self, path: Path) -> None:
-        """Give the file another name; who reads it goes on. Raises OSError."""
+        """Rename the file; open readers are not affected. Raises OSError."""
 
     def moved(self, path: Path) -> None:
-        """The file has another name already, because its directory has."""
+        """Record a new path of the file, after a rename of its directory."""
 
     def flush(self) -> None:
         """Flush everything to disk. May be called by another thread. Raises OSError."""
@@ -51,65 +49,65 @@ class LogFile(Protocol):
 
 
 class Store(Protocol):
-    """Storage of the files. Every method raises OSError when the disk fails.
+    """Storage of files. Every method raises OSError when the disk fails.
 
-    durable  False if nothing waits for the disk, because the files may be lost with the power
+    durable  False if files may be lost in a power failure: then nothing is flushed to disk
     """
 
     @property
     def durable(self) -> bool: ...
 
     def close(self) -> None:
-        """Close every file and every mapping; one that is used nevertheless is opened again."""
+        """Close all files and mappings; later use of one opens it again."""
 
     def open(self, path: Path) -> LogFile:
-        """The file at `path`; it comes into being with the first append."""
+        """Return the file at `path`; a missing one is created by the first append."""
 
     def names(self, directory: Path) -> list[str]: ...
 
     def read_text(self, path: Path) -> str | None:
-        """The whole text of a small file, None when it is missing; bytes that are no UTF-8 become U+FFFD."""
+        """Read a small file as text, None if it is missing; invalid UTF-8 becomes U+FFFD."""
 
     def mapped(self, path: Path) -> bytes | mmap.mmap:
-        """The bytes of a file that is not written to any more; empty when it is missing. Good until the next call."""
+        """Return the bytes of a file that is complete; empty if it is missing. Valid until the next call of the store."""
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a small file so that a crash of the process leaves the old or the new one: beside it, then renamed."""
+        """Write a small file atomically for a crash of the process: write a temporary file, then rename it."""
 
     def replace(self, path: Path, data: bytes) -> None:
-        """As `write`, and the new file is flushed to disk before it takes the name."""
+        """Write a small file atomically for a crash of the machine: flush the temporary file to disk before the rename."""
 
     def flush(self, path: Path) -> None:
         """Flush a file, or the names in a directory, to disk. May be called by another thread."""
 
     def flush_everything(self) -> None:
-        """Flush all that was written to disk."""
+        """Flush all written data to disk."""
 
     def exists(self, path: Path) -> bool:
-        """Return whether there is a file or directory at `path`."""
+        """Return True if there is a file or directory at `path`."""
 
     def is_directory(self, path: Path) -> bool:
-        """Return whether there is a directory at `path`."""
+        """Return True if there is a directory at `path`."""
 
     def make_directory(self, path: Path, *, parents: bool = False) -> None:
-        """Make a directory unless it is there. With `parents` also those above it, and the names of new ones are on disk when
-        this returns.
+        """Create a directory unless it exists. With `parents` create missing parents as well, and flush the names of new
+        directories to disk.
         """
 
     def modified_ms(self, path: Path) -> int:
         """Return the time of the last write to a file, in ms since the epoch; 0 if it is missing."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file or directory another name. Raises FileNotFoundError if it is missing."""
+        """Rename a file or directory. Raises FileNotFoundError if it is missing."""
 
     def remove(self, path: Path) -> None:
-        """Take a file away if it is there."""
+        """Remove a file if it exists."""
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all that is in it, as far as that is possible. Never raises."""
+        """Remove a directory and its content, as far as possible. Never raises."""
 
     def room(self, path: Path) -> tuple[int, int]:
-        """Bytes of the volume that `path` is on: in all, and free for this process."""
+        """Return the total bytes of the volume of `path`, and the bytes free for this process."""
 
     def lock(self, path: Path) -> Callable[[], None]:
         """Lock the directory at `path` for one broker, and return a function that unlocks it. Raises BlockingIOError if another
@@ -119,7 +117,7 @@ class Store(Protocol):
 
 @final
 class Region:
-    """`length` bytes of `file` from `position`: what a fetch sends without reading it."""
+    """Region of a file (`length` bytes from `position`), which a fetch sends without reading it."""
 
     __slots__ = ("file", "length", "position")
 
@@ -132,5 +130,5 @@ class Region:
         return self.length
 
     def read(self) -> bytes:
-        """The bytes themselves, for a consumer that cannot take a file."""
+        """Read the bytes, for a connection that cannot use sendfile."""
         return self.file.read(self.position, self.length)

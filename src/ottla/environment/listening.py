@@ -1,7 +1,7 @@
 """Listening sockets and the connections they accept, on an asyncio loop.
 
-Sockets are non-blocking and owned here (`add_reader`, `add_writer`): no transport, no stream, no task. Bytes go out by `send`,
-file regions by `os.sendfile`, at once; only what the kernel does not take waits for the socket to be writable.
+Sockets are non-blocking and owned here (`add_reader`, `add_writer`), without asyncio transports, streams or tasks. Bytes are
+sent by `send`, file regions by `os.sendfile`, at once; the rest of a partial send waits until the socket is writable.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _BACKLOG: Final = 1024
 
 
 class ServedSocket:
-    """A `ServedStream`, and the `IncomingConnection` that it was at first."""
+    """Socket of a client connection: an `IncomingConnection` at first, a `ServedStream` after `accept`."""
 
     __slots__ = ("_closed", "_fd", "_left", "_loop", "_paused", "_receiver", "_socket", "local", "peer")
 
@@ -65,7 +65,7 @@ class ServedSocket:
             left.extend(pieces)
             return False
         if len(pieces) == 1 and type(pieces[0]) is bytes:
-            # The usual response: one buffer, which the kernel takes whole.
+            # Fast path of most responses: one buffer, which the kernel accepts completely.
             try:
                 sent = self._socket.send(pieces[0])
             except (BlockingIOError, InterruptedError):
@@ -85,7 +85,7 @@ class ServedSocket:
         return False
 
     def _send(self) -> bool:
-        """Send until all is gone (True) or the socket is full."""
+        """Send until everything is sent (True) or the socket is full (False)."""
         left = self._left
         sock = self._socket
         try:
@@ -147,7 +147,7 @@ class ServedSocket:
 
 
 class _Listening:
-    """A `ListeningSocket`."""
+    """Implementation of `ListeningSocket`."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _Listening:
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionError:
-                continue  # it was gone before it was accepted
+                continue  # the client closed it before the accept
             except OSError as error:
                 self._failed(error)
                 return
@@ -197,7 +197,7 @@ class _Listening:
 
 
 class SocketListen:
-    """A `Listen` on an asyncio loop."""
+    """Implementation of `Listen` on an asyncio event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

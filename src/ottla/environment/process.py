@@ -1,4 +1,4 @@
-"""The environment of a process with an asyncio loop."""
+"""Environment of a process with an asyncio event loop."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ def process_environment(
     timers: Timers | None = None,
     files: Store | None = None,
 ) -> Environment:
-    """Return the environment of this process on `loop`; parts of it are replaced by those that are given."""
+    """Create the environment of this process on `loop`; arguments replace parts of it."""
     return Environment(
         clock or SystemClock(),
         time.perf_counter_ns,

@@ -1,4 +1,4 @@
-"""Clocks, random numbers and names of the machine."""
+"""Clocks, random numbers and name resolution of the operating system."""
 
 import ipaddress
 import random
@@ -7,7 +7,7 @@ import time
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """Clocks of the operating system."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -17,7 +17,7 @@ class SystemClock:
 
 
 class SystemRandom:
-    """The machine's own random numbers."""
+    """Random numbers of the operating system."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
@@ -30,7 +30,7 @@ class SystemRandom:
 
 
 def resolved_address(host: str) -> str | None:
-    """The address of a host, or an address as sockets write it; None when it cannot be resolved."""
+    """Resolve a host to its IP address, and normalise an IP address; None if it cannot be resolved."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

@@ -1,7 +1,7 @@
-"""An asyncio event loop in a thread of its own, for code that blocks.
+"""Asyncio event loop in a background thread, for blocking code.
 
-All users in a process share one thread: it is started with the first user and ends with the last. A forked process starts one
-of its own with its first user.
+All users in a process share one thread: it starts with the first user and ends with the last. A forked process starts its
+own thread with its first user.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class OwnThread(RuntimeError):
-    """A call from the loop's thread that would wait for that thread."""
+    """A call on the loop's thread would wait for that thread, and block for ever."""
 
 
 class LoopThread:
-    """An event loop in a thread.
+    """Event loop in a thread.
 
     `acquire` and `release` count its users: the first starts the thread, the last ends it.
     """
@@ -29,7 +29,7 @@ class LoopThread:
     _shared: "LoopThread | None" = None
     _guard = threading.Lock()
     _parents: "LoopThread | None" = None
-    """The parent's, in a forked process: kept, because its finalizer would close what the parent uses."""
+    """Loop thread of the parent, in a forked process: kept, as its finalizer would close descriptors that the parent uses."""
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
@@ -40,7 +40,7 @@ class LoopThread:
 
     @classmethod
     def acquire(cls, name: str) -> "LoopThread":
-        """Return the loop of this process, with one more user. `name` is that of the thread if it is started now."""
+        """Add a user and return the loop of this process. `name` is the name of the thread if it is started now."""
         with cls._guard:
             if cls._shared is None:
                 cls._shared = LoopThread(name)
@@ -61,7 +61,7 @@ class LoopThread:
 
     @classmethod
     def forget(cls) -> None:
-        """In a forked process: the thread is the parent's, and so is the lock if another thread held it during the fork."""
+        """Reset the state in a forked process: its thread does not exist, and the lock may have been held during the fork."""
         cls._parents = cls._shared
         cls._shared = None
         cls._guard = threading.Lock()
@@ -79,9 +79,9 @@ class LoopThread:
             self.loop.close()
 
     def call(self, function: Callable[[], T], timeout: float | None = None) -> T:
-        """Run a function on the loop's thread; what it returns or raises. TimeoutError after `timeout` seconds.
+        """Run a function on the loop's thread; return its result or raise its exception. TimeoutError after `timeout` seconds.
 
-        Raises OwnThread on the loop's own thread, which would wait for itself.
+        Raises OwnThread on the loop's own thread.
         """
         self.check_thread()
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -101,7 +101,7 @@ class LoopThread:
         begin  starts the work, which sets the outcome later, and returns a function that cancels it; that is called on the
                loop's thread when the wait is interrupted
 
-        Raises OwnThread on the loop's own thread, which would wait for itself.
+        Raises OwnThread on the loop's own thread.
         """
         self.check_thread()
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -115,7 +115,7 @@ class LoopThread:
             raise
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Run a function on the loop's thread, and do not wait for it. Raises RuntimeError when the loop is closed."""
+        """Run a function on the loop's thread without waiting for it. Raises RuntimeError if the loop is closed."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def check_thread(self) -> None:
@@ -129,7 +129,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop's where it is installed."""
+    """Create an event loop, that of uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,8 +1,8 @@
 """Watchdog of the event loop: finds work that delays other requests for longer than HOLD_LIMIT_MS.
 
-The loop writes down the time every few milliseconds; a thread checks it. When the last time is too old, the thread takes the
-stack of the loop's thread, and the loop logs it with the length of the hold once that is over. Compiled code that does not let
-other threads run delays the check, not the measurement. On at log level DEBUG only: it costs a wake-up every 10 ms.
+The loop stores the time every few milliseconds; a thread checks it. When the stored time is too old, the thread records the
+stack of the loop's thread, and the loop logs it with the length of the hold afterwards. Compiled code that keeps the GIL
+delays the check, not the measurement. Enabled at log level DEBUG only, as it costs a wake-up every 10 ms.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ _logger = logging.getLogger("ottla.broker")
 HOLD_LIMIT_MS: Final = 50
 _BEAT_S: Final = 0.01
 _FRAMES: Final = 6
-"""Innermost frames of a stack that are logged."""
+"""Number of innermost stack frames that are logged."""
 
 
 class Watchdog:
-    """Watches one event loop.
+    """Watchdog of one event loop.
 
-    longest_ms  the longest hold so far, ms
+    longest_ms  longest hold so far, in ms
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -37,14 +37,14 @@ class Watchdog:
         self.longest_ms = 0.0
 
     def start(self) -> None:
-        """Begin; on the thread of the loop."""
+        """Start the watchdog. Called on the thread of the loop."""
         self._loop_thread = threading.get_ident()
         self._beat_at = time.monotonic()
         self._timer = self._loop.call_later(_BEAT_S, self._beat)
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for the thread."""
+        """Stop the watchdog, and wait for its thread."""
         self._stopped.set()
         if self._timer is not None:
             self._timer.cancel()

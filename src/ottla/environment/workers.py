@@ -1,4 +1,4 @@
-"""Background threads whose results come back to an asyncio loop."""
+"""Background threads whose results are passed to an asyncio event loop."""
 
 import asyncio
 import logging
@@ -11,9 +11,9 @@ _logger = logging.getLogger("ottla.environment")
 
 
 class ThreadWorker:
-    """A `Worker` of a few threads, which are started with the first piece of work.
+    """Implementation of `Worker` with a fixed number of threads, which are started on first use.
 
-    Results are passed to the event loop; after `close` no callback runs, but work that was handed in is finished.
+    Results are passed to the event loop; after `close` no callback runs, but queued work is finished.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, threads: int) -> None:
@@ -24,7 +24,7 @@ class ThreadWorker:
         self._closed = False
 
     def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
-        """See `Worker.run`. Nothing is run after `close`."""
+        """See `Worker.run`. Ignored after `close`."""
         if self._closed:
             return
         if self._threads is None:
@@ -51,7 +51,7 @@ class ThreadWorker:
 
 
 class ThreadWorkers:
-    """`Workers` of an asyncio loop."""
+    """Implementation of `Workers` for an asyncio event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

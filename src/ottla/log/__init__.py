@@ -1,1 +1,1 @@
-"""One partition on one disk, in Kafka's own files."""
+"""Log of a partition on disk, in Kafka's file formats."""

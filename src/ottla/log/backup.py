@@ -1,16 +1,16 @@
-"""A copy of a log directory whose broker may be running: what a start on the copy needs to recover every partition.
+"""Backup of a log directory whose broker may be running: copies all files that recovery needs.
 
-The copy looks like a directory after a kill -9. It has no marker of a clean stop, so that the start checks the end of each log,
-cuts a batch that was being written, and makes indexes and producer snapshots fit. What keeps that true:
+The copy looks like a directory after a kill -9. It has no marker of a clean stop, so that the next start checks the end of
+each log, truncates a partial batch, and rebuilds indexes and producer snapshots. The following rules ensure that:
 
     checkpoints   are copied before the logs: offsets only grow, and an older one is always safe
-    segments      are copied oldest first; only the last one grows meanwhile
-    a partition   whose segments were replaced or removed meanwhile (compaction, retention) is copied again
-    left out      .lock, the marker, files being written (.tmp, .cleaned, .swap), what is being deleted (.deleted, -delete)
-                  or moved (-future)
+    segments      are copied oldest first; only the last one grows during the copy
+    a partition   whose segments were replaced or removed during the copy (compaction, retention) is copied again
+    left out      .lock, the marker, temporary files (.tmp, .cleaned, .swap), files being deleted (.deleted, -delete) and
+                  copies being made (-future)
 
-Each partition is copied at a moment of its own. A transaction that ends meanwhile may be complete in one partition and open in
-another: stop the broker, or take a snapshot of the file system, where that matters.
+Partitions are copied one after the other. A transaction that ends during the backup may be complete in one partition and open
+in another: to avoid that, stop the broker, or take a snapshot of the file system.
 """
 
 import shutil
@@ -23,13 +23,13 @@ _ATTEMPTS: Final = 10
 
 
 class CannotCopy(Exception):
-    """A directory that cannot be copied; the message says why."""
+    """The directory cannot be copied; the message gives the reason."""
 
 
 def copy_log_directory(source: Path, target: Path, progress: Callable[[str, int], None]) -> int:
-    """Copy a log directory into `target`, which is made; returns the number of partitions.
+    """Copy a log directory to the new directory `target`; return the number of partitions.
 
-    progress  called with the name of each partition that was copied, and its bytes
+    progress  called with the name and size in bytes of each copied partition
 
     Raises CannotCopy, and OSError.
     """
@@ -49,7 +49,7 @@ def copy_log_directory(source: Path, target: Path, progress: Callable[[str, int]
 
 
 def _copy_partition(source: Path, target: Path) -> int | None:
-    """Copy a partition until its segments have stayed the same; returns its bytes, None for one that was deleted meanwhile."""
+    """Copy a partition, again if its segments have changed meanwhile; return its size, None if it was deleted meanwhile."""
     for _ in range(_ATTEMPTS):
         try:
             names = _names(source)

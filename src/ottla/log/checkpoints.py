@@ -12,11 +12,11 @@ from ottla.environment.files import Store
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint file that does not hold what it says."""
+    """Malformed checkpoint file."""
 
 
 class OffsetCheckpoint:
-    """An offset per (topic, partition): recovery points, high watermarks, log start offsets."""
+    """Checkpoint file of an offset per (topic, partition): recovery points, high watermarks, log start offsets."""
 
     def __init__(self, store: Store, path: Path) -> None:
         self._store = store
@@ -36,15 +36,15 @@ class OffsetCheckpoint:
         return self._store.read_text(self._path) is not None
 
     def write(self, offsets: dict[tuple[str, int], int]) -> None:
-        """Replace the file."""
+        """Replace the file by these offsets."""
         lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
         self._store.replace(self._path, _file(lines))
 
 
 class LeaderEpochs:
-    """The leader epochs of one partition, each with the offset it began at, newest last (KIP-101).
+    """Leader epochs of one partition, each with its start offset, newest last (KIP-101).
 
-    written  the newest epoch in the file, -1 for none: a leader's epoch begins in memory, and is written with its first batch
+    written  newest epoch in the file, -1 for none: the epoch of a leader begins in memory, and is written with its first batch
     """
 
     def __init__(self, store: Store, path: Path, *, is_new: bool = False) -> None:
@@ -58,21 +58,21 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 when nothing was ever appended."""
+        """Return the newest epoch, -1 for none."""
         return self._entries[-1][0] if self._entries else -1
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Note that a leader's epoch begins at `start_offset`, the log end; nothing when it has begun already.
+        """Begin the epoch of a leader in memory at `start_offset`, the log end; no effect if it has begun already.
 
-        The file is written before the first batch of the epoch (`assign`). Until then nothing is lost with it: the next leader
-        begins its epoch at the same offset, and takes the place of all that began there.
+        The file is written before the first batch of the epoch (`assign`). Until then the epoch may be lost: the next leader
+        begins its epoch at the same offset, and replaces all epochs that began there.
         """
         if epoch > self.latest:
             self._entries = [entry for entry in self._entries if entry[1] < start_offset]
             self._entries.append((epoch, start_offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Write that `epoch` begins at `start_offset` (inclusive): before its first batch is appended. Raises OSError."""
+        """Write the start offset (inclusive) of `epoch` to the file, before its first batch is appended. Raises OSError."""
         if epoch <= self.written:
             return
         entries = self._entries if epoch <= self.latest else [*self._entries, (epoch, start_offset)]
@@ -80,14 +80,14 @@ class LeaderEpochs:
         self._entries, self.written = entries, epoch
 
     def truncate(self, end_offset: int) -> None:
-        """Forget epochs that began at `end_offset` or later."""
+        """Remove epochs that began at `end_offset` or later."""
         kept = [(epoch, offset) for epoch, offset in self._entries if offset < end_offset]
         if kept != self._entries:
             self._entries = kept
             self._flush()
 
     def drop_before(self, start_offset: int) -> None:
-        """The log begins at `start_offset` now: the epoch of that offset begins there, older ones are forgotten."""
+        """Adapt to a new log start offset: remove older epochs; the epoch of that offset begins there."""
         older = [epoch for epoch, offset in self._entries if offset <= start_offset]
         kept = [(epoch, offset) for epoch, offset in self._entries if offset > start_offset]
         if older:
@@ -97,9 +97,9 @@ class LeaderEpochs:
             self._flush()
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """The newest epoch up to `epoch` and the offset (exclusive) at which it ends, (-1, -1) when it is not known.
+        """Return the newest epoch up to `epoch` and its end offset (exclusive); (-1, -1) if unknown.
 
-        end_offset  where the log ends. Source: KIP-101, and KIP-279 for epochs in between.
+        end_offset  log end offset. Source: KIP-101, and KIP-279 for epochs in between.
         """
         if epoch == -1 or epoch > self.latest:
             return -1, -1
@@ -111,7 +111,7 @@ class LeaderEpochs:
         return -1, -1
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that `offset` was written in, -1 when it is older than what is known."""
+        """Return the leader epoch of an offset, -1 if it is before the oldest known epoch."""
         latest = -1
         for epoch, start in self._entries:
             if start > offset:
@@ -120,11 +120,11 @@ class LeaderEpochs:
         return latest
 
     def copy_to(self, path: Path) -> None:
-        """Write the same file at another place."""
+        """Write a copy of the file to `path`."""
         self._store.write(path, _content(self._entries))
 
     def moved(self, path: Path) -> None:
-        """The file has another name already, because its directory has."""
+        """Record a new path of the file, after a rename of its directory."""
         self._path = path
 
     def rewrite(self) -> None:
@@ -132,7 +132,7 @@ class LeaderEpochs:
         self._flush()
 
     def _flush(self) -> None:
-        """Written, not flushed: who flushes the log flushes it too, and a scan finds the epochs in the batches."""
+        """Write the file without flushing it: it is flushed with the log, and recovery can restore epochs from batches."""
         self._store.write(self._path, _content(self._entries))
         self.written = self.latest
 

@@ -1,24 +1,24 @@
-"""Compaction: of every key only its newest record stays; offsets never change (cleanup.policy=compact).
+"""Compaction: keeps only the newest record of each key; offsets never change (cleanup.policy=compact).
 
 A pass over one log, in small steps between the broker's other work:
 
-    1  map      key -> newest offset, from the records since the last pass up to the segment that is written to
-    2  copy     every segment before that end, batch by batch, without records whose key has a newer one; neighbours that have
-                become small go into one file together. What is written ends in .cleaned
-    3  swap     .cleaned becomes .swap, the old files .deleted, .swap the segment. The .log file's turn comes last, so that
-                a start knows by its name how far a crash let us come (`recovery.load_segments`): .cleaned is thrown away,
-                .swap is carried through
+    1  map      key -> newest offset, for the records since the last pass up to the active segment
+    2  copy     all segments before that end, batch by batch, without records whose key has a newer one; small neighbours are
+                merged to one file. New files have the suffix .cleaned
+    3  swap     .cleaned is renamed to .swap, the old files to .deleted, .swap to the segment. The .log file is renamed last,
+                so that a start after a crash knows the progress by its name (`recovery.load_segments`): .cleaned is
+                discarded, .swap is completed
 
-What stays beside the newest records:
+Besides the newest records these stay:
 
     tombstones       for delete.retention.ms after the first pass that saw them. That pass writes the end of this time, the
                      delete horizon, in place of the batch's base timestamp (KIP-534)
     empty batches    where a batch was the last of its producer: it carries the producer's sequence
-    markers          as long as a batch of their transaction is there, even an empty one, and for delete.retention.ms after
-                     the first pass that saw none: a reader that is in the middle of the transaction must learn its end
+    markers          while a batch of their transaction exists, even an empty one, and for delete.retention.ms after the
+                     first pass that saw none: a reader in the middle of the transaction must see its end
 
-Records of aborted transactions go at once, and never count as the newest of their key. Records without a key, which a
-compacted topic does not take but may have had before, go. A step reads about 256 KiB.
+Records of aborted transactions are removed at once, and never count as the newest of their key. Records without a key, which
+the topic may have from the time before it was compacted, are removed. A step reads about 256 KiB.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -53,15 +53,15 @@ from ottla.records.record import Record
 
 _STEP_BYTES: Final = 256 << 10
 _RECORDS_A_STEP: Final = 5_000
-"""Records written again at once: some milliseconds."""
+"""Number of records rewritten in one step of a few milliseconds."""
 _MOST_KEYS: Final = 1_000_000
-"""Keys of one pass: the map of a million small keys takes about 150 MB. What comes after them waits for the next pass."""
+"""Maximum number of keys in one pass: the map of a million small keys takes about 150 MB. Later records wait for the next."""
 
 
 class CompactionRules(NamedTuple):
-    """The topic's configuration as a pass needs it.
+    """Topic configs that a pass uses.
 
-    largest_record  bytes that one record may decompress to; a batch that holds a larger one stays whole, its keys unknown
+    largest_record  maximum decompressed size of a record; a batch with a larger one stays unchanged, its keys unknown
     """
 
     segment_bytes: int
@@ -71,13 +71,13 @@ class CompactionRules(NamedTuple):
 
 
 class Pass:
-    """One compaction of `segments`, the oldest of a log, none of which is written to any more.
+    """One compaction pass over `segments`, the oldest of a log, without the active segment.
 
-    first_dirty   offset (inclusive) from which on nothing was ever compacted
-    last_batches  where each producer stands that the broker remembers, by producer id: `ProducerStates.last_batches`
-    aborted       all aborted transactions of the log: one that began here may have ended behind `segments`
+    first_dirty   offset (inclusive) from which on nothing is compacted yet
+    last_batches  last offset and epoch of each known producer, by producer id: `ProducerStates.last_batches`
+    aborted       all aborted transactions of the log: one that began in `segments` may have ended after them
 
-    `steps` does the work; afterwards `replaced` says what to swap and `end` (exclusive) up to where the log is clean.
+    `steps` does the work; afterwards `replaced` has the segments to swap, and the log is clean up to `end` (exclusive).
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Pass:
         self.replaced: list[tuple[list[Segment], Segment]] = []
 
     def steps(self) -> Iterator[Flush | None]:
-        """Do the work, and stop after each step; a flush must be run before the next one. Raises DamagedLog and OSError;
-        `abandon` then removes what was written.
+        """Run the pass; yields after each step. A yielded flush must be run before the next step. Raises DamagedLog and
+        OSError; `abandon` then removes the files written so far.
         """
         yield from self._map_keys()
         transactions = _AbortedTransactions(self._aborted)
@@ -113,14 +113,14 @@ class Pass:
             fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)
             fresh.start_empty()
             self.replaced.append((group, fresh))
-            fresh.log.fileno()  # a segment that ends up empty is a file too
+            fresh.log.fileno()  # create the file also if the segment ends up empty
             yield from self._copy(group, fresh, transactions)
             fresh.next_offset = group[-1].next_offset
             fresh.seal()
             yield Flush(self._store, [fresh.log], fresh.files()[1:], fresh.next_offset)
 
     def abandon(self) -> None:
-        """Remove what was written so far."""
+        """Remove the files written so far."""
         for _, fresh in self.replaced:
             fresh.remove()
         self.replaced.clear()
@@ -139,10 +139,10 @@ class Pass:
                     try:
                         for part in sections(data, header, self._rules.largest_record):
                             note_keys(*part, header, newest, self._first_dirty)
-                            if part[0] is not data:  # a compressed batch, which may go on for long
+                            if part[0] is not data:  # a compressed batch, which may have many parts
                                 yield
                     except BeyondLimit:
-                        pass  # records of the same keys before it stay
+                        pass  # older records of the same keys stay
                     except CorruptRecords as cause:
                         raise _damage(segment, header, cause) from None
                 self.end = header.next_offset
@@ -155,7 +155,7 @@ class Pass:
             self.end = segment.next_offset
 
     def _groups(self) -> Iterator[list[Segment]]:
-        """Neighbours that fit one segment together, all of what lies before `end`."""
+        """Group adjacent segments before `end` that fit into one segment together."""
         group: list[Segment] = []
         size = 0
         for segment in self._segments:
@@ -241,7 +241,7 @@ class Pass:
 
 
 class _AbortedTransactions:
-    """Finds the batches of aborted transactions, and markers whose transaction has no batch left; called in the log's order.
+    """Detects batches of aborted transactions, and markers without a batch of their transaction; called in log order.
 
     Source: CleanedTransactionMetadata of Kafka's LogCleaner.
     """
@@ -250,9 +250,9 @@ class _AbortedTransactions:
         self._not_begun = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open: dict[int, Aborted] = {}
         self._seen: set[int] = set()
-        """Producers of whose aborted transaction a batch was seen."""
+        """Producer ids with an open aborted transaction of which a batch was seen."""
         self._committed: set[int] = set()
-        """Producers of whose transaction, which was not aborted, a batch was seen."""
+        """Producer ids with an open transaction, not an aborted one, of which a batch was seen."""
 
     def _begin_up_to(self, offset: int) -> None:
         while self._not_begun and self._not_begun[-1].first_offset <= offset:
@@ -269,8 +269,8 @@ class _AbortedTransactions:
         return aborted
 
     def end(self, header: BatchHeader, records: list[Record]) -> tuple[Aborted | None, bool]:
-        """A marker: the aborted transaction it ends, if it is one, and whether a batch of the transaction was seen. Raises
-        DamagedLog.
+        """Handle a marker. Return the aborted transaction that it ends, if any, and whether a batch of the transaction was
+        seen. Raises DamagedLog.
         """
         self._begin_up_to(header.last_offset)
         if not records:
@@ -291,7 +291,7 @@ class _AbortedTransactions:
 
 
 def _batches(segment: Segment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header (positions in `data`) and bytes of every batch that reaches `from_offset`. Raises DamagedLog."""
+    """Iterate over header (positions in `data`) and bytes of the batches from `from_offset` on. Raises DamagedLog."""
     for place in segment.walk(segment.position_of(from_offset)):
         data = segment.log.read(place.start, place.end - place.start)
         header = read_header(data, 0)
@@ -314,7 +314,7 @@ def _damage(segment: Segment, header: BatchHeader, cause: CorruptRecords) -> Dam
 
 
 def _with_records(data: bytes, kept: Kept) -> Generator[None, None, bytes]:
-    """The batch with what was kept of its records, which stand there as they did."""
+    """Rebuild a batch with its kept records, which are unchanged."""
     fresh = read_header(data, 0)
     fresh.count = kept.count
     fresh.max_timestamp = kept.max_timestamp
@@ -322,7 +322,7 @@ def _with_records(data: bytes, kept: Kept) -> Generator[None, None, bytes]:
 
 
 def _with_horizon(data: bytes, kept: Kept, horizon: int) -> Generator[None, None, bytes]:
-    """The batch with what was kept of its records, and `horizon` in place of its base timestamp. Raises CorruptRecords."""
+    """Rebuild a batch with its kept records, and `horizon` in place of its base timestamp. Raises CorruptRecords."""
     fresh = read_header(data, 0)
     shift = wrapped(fresh.base_timestamp, -horizon)
     out = BytesWriter()
@@ -339,7 +339,7 @@ def _with_horizon(data: bytes, kept: Kept, horizon: int) -> Generator[None, None
 
 
 def _rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> bytes:
-    """The batch with these records only. Everything that says where it came from stays: offsets, producer, sequence."""
+    """Rebuild a batch with these records only; its offsets, producer and sequence stay."""
     made = build(kept, base_offset=header.base_offset, codec=header.compression, base_timestamp=horizon)
     fresh = read_header(made, 0)
     fresh.attributes = header.attributes | (DELETE_HORIZON if horizon is not None else 0)
@@ -349,7 +349,7 @@ def _rebuilt(header: BatchHeader, kept: list[Record], horizon: int | None) -> by
 
 
 def _emptied(header: BatchHeader) -> bytes:
-    """The batch without a record, for its producer's sequence."""
+    """Rebuild a batch without records, which keeps the sequence of its producer."""
     made = build([], base_offset=header.base_offset)
     fresh = read_header(made, 0)
     fresh.attributes = header.attributes & ~(DELETE_HORIZON | CODEC_MASK)

@@ -1,4 +1,4 @@
-"""Topic configuration that a log needs, as plain values; names, units and defaults are Kafka's."""
+"""Topic configs of a log as plain values; names, units and defaults are Kafka's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _WITH_LEVELS: Final = frozenset(row.name for row in CODECS if row.levels)
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Sizes in bytes, times in ms."""
+    """Configs of a log; sizes in bytes, times in ms."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
@@ -51,12 +51,12 @@ class LogConfig:
 
     @property
     def largest_record(self) -> int:
-        """Bytes that one record may decompress to. A log may hold larger ones: of Apache Kafka, or of an earlier config."""
+        """Return the maximum decompressed size of a record. A log may have larger ones, from Apache Kafka or an old config."""
         return max(SECTION_BYTES, self.max_message_bytes)
 
     @property
     def retention(self) -> Retention:
-        """Limits of age and size beyond which segments may be deleted."""
+        """Return the limits of age and size beyond which segments are deleted."""
         return Retention("delete" in self.cleanup_policy, self.retention_ms, self.retention_bytes)
 
     def _rules(self) -> ProduceRules:
@@ -74,7 +74,7 @@ class LogConfig:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "LogConfig":
-        """From a topic's configs under Kafka's names, parsed to their types."""
+        """Create from parsed topic configs by Kafka's names."""
         codec = values["compression.type"]
         internal = values["internal.segment.bytes"]
         level = values[f"compression.{codec}.level"] if codec in _WITH_LEVELS else None

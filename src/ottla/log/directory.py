@@ -1,11 +1,11 @@
-"""A log directory (one of `log.dirs`): its lock, its identity, its partitions, and their offsets at the last stop.
+"""Log directory (one of `log.dirs`): its lock, its identity, its partitions and their checkpoints.
 
-.lock                               held as long as a broker lives
+.lock                               locked while a broker is running
 meta.properties                     node.id, cluster.id and directory.id
-.kafka_cleanshutdown                there after a clean stop, taken away at the next start
-recovery-point-offset-checkpoint    per partition, the offset up to which everything is flushed to disk
-log-start-offset-checkpoint         per partition, where it begins
-replication-offset-checkpoint       per partition, its high watermark
+.kafka_cleanshutdown                exists after a clean stop, removed at the next start
+recovery-point-offset-checkpoint    per partition, the offset up to which the log is flushed to disk
+log-start-offset-checkpoint         per partition, the log start offset
+replication-offset-checkpoint       per partition, the high watermark
 <topic>-<partition>/                segments and indexes
     partition.metadata              the topic's id (`partition_metadata.py`)
 <topic>-<partition>.<hex>-delete/   a deleted partition, removed after file.delete.delay.ms
@@ -36,18 +36,18 @@ STRAY: Final = "-stray"
 DELETE: Final = "-delete"
 FUTURE: Final = "-future"
 _MOST_OF_A_NAME: Final = 214
-"""Characters of a partition's name in that of a directory that is set aside: file names have 255 at most."""
+"""Maximum characters of a partition's name in the name of a renamed directory, as file names are limited to 255."""
 _FLUSHED_ONE_BY_ONE: Final = 50
-"""Logs that a stop flushes one after the other; above it, the whole system's cache at once is quicker."""
+"""Number of logs up to which a stop flushes each log; beyond it one sync of the whole system is faster."""
 _logger = logging.getLogger("ottla.log")
 
 
 class UnusableDirectory(Exception):
-    """A directory that this broker may not or cannot use; the message says why and what to do."""
+    """The broker cannot use the directory; the message gives the reason and a remedy."""
 
 
 class FailedDirectory(UnusableDirectory):
-    """A directory that the disk does not give us; a broker with others goes on without it."""
+    """The disk of the directory has failed; a broker with other directories continues without it."""
 
 
 class Identity(NamedTuple):
@@ -59,8 +59,8 @@ class Identity(NamedTuple):
 
 
 def _broker_epoch(marker: str | None) -> int:
-    """The epoch in the marker of a clean stop. It is handed on, so that an Apache Kafka which takes its directory back finds
-    the epoch that it left; its controller holds any other for a crash (KIP-966)."""
+    """Return the broker epoch in the marker of a clean stop. It is preserved for an Apache Kafka broker that uses the
+    directory later: its controller treats any other epoch as a crash (KIP-966)."""
     try:
         return int(json.loads(marker or "{}").get("brokerEpoch", 0))
     except (ValueError, AttributeError, TypeError):
@@ -68,11 +68,11 @@ def _broker_epoch(marker: str | None) -> int:
 
 
 class Inventory(NamedTuple):
-    """The partitions whose directories are in a log directory, and directories that are to be removed.
+    """Partitions in a log directory, and leftover directories to remove.
 
-    certain    their partition.metadata names the topic's id
-    uncertain  their partition.metadata is missing or damaged; they may belong to an earlier topic of the same name
-    leftovers  of deletions and moves
+    certain    partitions whose partition.metadata has the topic's id
+    uncertain  partitions with missing or damaged partition.metadata; they may belong to an earlier topic of the same name
+    leftovers  directories of unfinished deletions and moves
     """
 
     certain: list[tuple[str, int]]
@@ -98,14 +98,14 @@ def read_identity(store: Store, path: Path) -> Identity | None:
 
 
 class LogDirectory:
-    """One directory with its lock, its identity and its partitions.
+    """Log directory with its lock, identity and partitions.
 
-    random      for segment.jitter.ms, and for the names of directories that are set aside
-    id          directory.id of its meta.properties, 16 bytes; empty before `identity` or `claim`
-    offline     why the disk is not used any more, None while it is
-    failed      called once when that happens
+    random      for segment.jitter.ms, and for the names of renamed directories
+    id          directory.id in meta.properties, 16 bytes; empty before `identity` or `claim`
+    offline     error that took the directory offline, None while it is online
+    failed      called once when the directory goes offline
 
-    Raises UnusableDirectory when it cannot be had, FailedDirectory when the disk is the reason.
+    Raises UnusableDirectory if the directory cannot be used, FailedDirectory if its disk has failed.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ class LogDirectory:
         self._clean_offsets = OffsetCheckpoint(store, path / "cleaner-offset-checkpoint")
         self._partitions: dict[tuple[str, int], Log] = {}
         self._certain: dict[tuple[str, int], bytes] = {}
-        """Topic ids that the partition.metadata of directories here name: found at the start, until the partition is opened."""
+        """Topic ids in the partition.metadata files at the start, by partition, until the partition is opened."""
         self.futures: dict[tuple[str, int], Relocation] = {}
-        """Copies that are being made here of partitions in other directories."""
+        """Copies in progress, from partitions in other directories to this one."""
         try:
             self._read()
         except OSError as cause:
@@ -143,15 +143,15 @@ class LogDirectory:
             raise FailedDirectory(f"cannot read {cause.filename or path}: {cause.strerror}") from None
 
     def _read(self) -> None:
-        """Read what the last stop left. Raises OSError."""
+        """Read the marker, names and checkpoints of the last stop. Raises OSError."""
         marker = self._store.read_text(self.path / CLEAN_SHUTDOWN)
         self.stopped_cleanly = marker is not None
         self._broker_epoch = _broker_epoch(marker)
         self._present = set(self._store.names(self.path))
-        """Names of the partitions' directories, and of all else that was here at the start."""
+        """Names of all files and directories in this directory at the start."""
         if self.stopped_cleanly and not self._recovery_points.exists:
             _logger.warning("%s has no recovery-point-offset-checkpoint: all records are checked", self.path)
-        # Each by (topic, partition), until the partition is opened; what is not opened is kept for the next start.
+        # By (topic, partition), until the partition is opened; offsets of unopened partitions are kept for the next start.
         self._known_recovery_points = self._offsets(self._recovery_points, "all records are checked")
         self._known_start_offsets = self._offsets(
             self._start_offsets, "records that DeleteRecords removed since their segments began can be read again"
@@ -168,7 +168,7 @@ class LogDirectory:
             return {}
 
     def _drop_offsets(self, key: tuple[str, int]) -> None:
-        """Drop the checkpointed offsets of a partition: they are used up, or belong to a log that is not there any more."""
+        """Drop the checkpointed offsets of a partition, after its log was opened or removed."""
         for known in (
             self._known_recovery_points,
             self._known_start_offsets,
@@ -207,11 +207,11 @@ class LogDirectory:
     def open_partition(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, only_place: bool = True
     ) -> Log:
-        """The log of a partition, made when it is missing; a directory of another topic id is renamed to -stray first.
+        """Open the log of a partition, and create it if missing; a directory of another topic id is renamed to -stray first.
 
-        only_place  no other directory can hold this partition: one without a readable topic id must then be this topic's
+        only_place  no other directory can have this partition: a log without a readable topic id must be this topic's then
 
-        Raises StorageError when the log is damaged or the disk has failed, and OSError for what concerns this partition alone.
+        Raises StorageError if the log is damaged or the disk has failed, OSError for errors of this partition alone.
         """
         key = topic, partition
         if self.offline is not None:
@@ -219,7 +219,7 @@ class LogDirectory:
         directory = self.path / f"{topic}-{partition}"
         try:
             if not self._partitions:
-                # Only now: a start that is refused has changed nothing.
+                # Only now, so that a start that fails before has changed nothing.
                 self._store.remove(self.path / CLEAN_SHUTDOWN)
             if directory.name in self._present and self._certain.get(key) != topic_id:
                 self._check_owner(key, directory, topic_id, only_place=only_place)
@@ -240,8 +240,8 @@ class LogDirectory:
         return log
 
     def _check_owner(self, key: tuple[str, int], directory: Path, topic_id: bytes, *, only_place: bool) -> None:
-        """See to it that `directory` belongs to the topic: another topic's becomes a stray, and a damaged partition.metadata is
-        written again if it can only be this topic's. Raises StorageError, OSError.
+        """Check the topic id of `directory`: rename that of another topic to -stray; rewrite a damaged partition.metadata if it
+        can only be this topic's. Raises StorageError, OSError.
         """
         path = directory / PARTITION_METADATA
         text = self._store.read_text(path)
@@ -262,10 +262,9 @@ class LogDirectory:
             write_topic_id(self._store, directory, topic_id)
 
     def _open(self, key: tuple[str, int], directory: Path, config: LogConfig) -> Log:
-        """Open a log with the offsets that the checkpoints have of it. Raises StorageError, OSError.
+        """Open a log with its checkpointed offsets. Raises StorageError, OSError.
 
-        No recovery point and no start offset is beyond the high watermark, which is a checkpoint of its own: one that is was
-        damaged.
+        A recovery point or start offset beyond the high watermark, which is in a separate checkpoint, is damaged.
         """
         high_watermark = self._known_high_watermarks.get(key)
         recovery_point = self._known_recovery_points.get(key, 0)
@@ -303,14 +302,14 @@ class LogDirectory:
         return log
 
     def _unique(self, name: str, suffix: str) -> str:
-        """Return a name that no other directory has for the directory `name`, as Kafka makes them."""
+        """Return a unique new name for the directory `name`, in Kafka's format."""
         return f"{name[:_MOST_OF_A_NAME]}.{self._random.bytes16().hex()}{suffix}"
 
     def _jitter(self, most: int) -> int:
         return self._random.below(most + 1) if most else 0
 
     def set_aside(self, name: str, reason: str) -> None:
-        """Rename a partition's directory to -stray and keep it: its records may be wanted. Raises OSError."""
+        """Rename a partition's directory to -stray and keep it, as its records may be needed. Raises OSError."""
         stray = self._unique(name, STRAY)
         self._store.rename(self.path / name, self.path / stray)
         self._present.discard(name)
@@ -321,8 +320,8 @@ class LogDirectory:
         _logger.warning("%s %s: it is %s now", self.path / name, reason, stray)
 
     def fail(self, cause: OSError) -> None:
-        """Judge an error of a file operation. If the disk has failed, nothing in this directory is served any more until the
-        broker is started again (KIP-112); any other error is left to the caller.
+        """Handle an error of a file operation. If the disk has failed, the directory goes offline until the broker is restarted
+        (KIP-112); other errors are left to the caller.
         """
         if self.offline is not None or not is_disk_failure(cause):
             return
@@ -340,9 +339,9 @@ class LogDirectory:
             listener(self)
 
     def discard_partition(self, topic: str, partition: int) -> Path | None:
-        """Rename a partition's directory out of the way; `remove_discarded` takes it from the disk later. Returns None if there
-        is no directory: the partition could not be opened. A `checkpoint` must follow, so that the offsets are forgotten on the
-        disk too. Raises OSError.
+        """Rename a partition's directory for deletion; `remove_discarded` removes it later. Returns None without a directory,
+        if the partition could not be opened. A `checkpoint` must follow, to remove the offsets on disk as well. Raises
+        OSError.
         """
         key = topic, partition
         name = f"{topic}-{partition}"
@@ -361,13 +360,13 @@ class LogDirectory:
         return renamed
 
     def has_copy(self, topic: str, partition: int, topic_id: bytes) -> bool:
-        """Return whether a partition of the topic with this id is here that was not opened, for another directory has it, or
-        should have it.
+        """Return True if this directory has an unopened copy of a partition, with this topic id, that belongs to another
+        directory.
         """
         return self._certain.get((topic, partition)) == topic_id
 
     def begin_move(self, topic: str, partition: int, topic_id: bytes, log: Log) -> Relocation:
-        """Begin a copy here of a partition that lies in another directory. Raises OSError."""
+        """Begin to copy a partition from another directory to this one. Raises OSError."""
         directory = self.path / self._unique(f"{topic}-{partition}", FUTURE)
         self._store.make_directory(directory)
         write_topic_id(self._store, directory, topic_id)
@@ -375,8 +374,8 @@ class LogDirectory:
         return relocation
 
     def end_move(self, topic: str, partition: int, moved: Log) -> Log:
-        """The copy, which is complete, becomes the partition's log: opened, with the offsets that only memory knew. The old one
-        is still to be discarded. Raises OSError, StorageError.
+        """Open a complete copy as the log of the partition, with the in-memory offsets of the old log, which the caller
+        discards. Raises OSError, StorageError.
         """
         key = topic, partition
         relocation = self.futures[key]
@@ -398,7 +397,7 @@ class LogDirectory:
                 failed=self.fail,
             )
         except (OSError, StorageError):
-            with suppress(OSError):  # the old log goes on: the copy must not stand beside it under the same name
+            with suppress(OSError):  # the old log stays in use: the copy must not have the same name
                 self._store.rename(directory, relocation.directory)
             raise
         del self.futures[key]
@@ -408,26 +407,26 @@ class LogDirectory:
         return log
 
     def drop_move(self, topic: str, partition: int) -> Path:
-        """End a move before it is complete; returns the directory of the copy, for `remove_discarded`."""
+        """Cancel a move; return the directory of the copy, for `remove_discarded`."""
         relocation = self.futures.pop((topic, partition))
         relocation.abandon()
         return relocation.directory
 
     def remove_discarded(self, path: Path) -> None:
-        """Remove the directory of a discarded partition, or of a copy, from the disk."""
+        """Remove the directory of a discarded partition or copy from disk."""
         self._store.remove_tree(path)
 
     def logs(self) -> Mapping[tuple[str, int], Log]:
-        """The logs that lie here, by topic name and partition."""
+        """Return the open logs of this directory, by topic name and partition."""
         return self._partitions
 
     def room(self) -> tuple[int, int]:
-        """Bytes of the volume: in all, and free for this process. Raises OSError."""
+        """Return the total bytes of the volume, and the bytes free for this process. Raises OSError."""
         return self._store.room(self.path)
 
     def take_inventory(self, known: Mapping[tuple[str, int], bytes]) -> Inventory:
-        """Find the partitions of `known` (topic ids by topic name and partition) that lie here. A directory of another topic
-        id, or of a partition that is not known, is renamed to -stray and kept, as in Kafka. Raises OSError.
+        """Find the partitions of `known` (topic ids by topic name and partition) in this directory. The directory of another
+        topic id, or of an unknown partition, is renamed to -stray and kept, as in Kafka. Raises OSError.
         """
         keys = {f"{topic}-{partition}": (topic, partition) for topic, partition in known}
         inventory = Inventory([], [], [])
@@ -463,8 +462,8 @@ class LogDirectory:
         return inventory
 
     def _is_partition(self, name: str) -> bool:
-        """Return whether a directory that the metadata does not know is a partition's: it has a partition.metadata, or the name
-        and a .log file. A loss of power after a deletion may leave the records and not the file. Raises OSError.
+        """Return True if a directory that is not in the metadata belongs to a partition: it has a partition.metadata, or the
+        name and a .log file. A power failure after a deletion may leave the records without the file. Raises OSError.
         """
         directory = self.path / name
         if self._store.exists(directory / PARTITION_METADATA):
@@ -494,8 +493,8 @@ class LogDirectory:
                 self._certain[key] = topic_id
 
     def end_of(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return where a log that is not open ends and begins, as (end offset by its batches, start offset by the checkpoint);
-        -1 for an end that cannot be read.
+        """Return (log end offset by its batches, log start offset by the checkpoint) of an unopened log; -1 for an unreadable
+        end.
         """
         try:
             end = recovery.log_end(self._store, self.path / f"{topic}-{partition}")
@@ -510,8 +509,8 @@ class LogDirectory:
             write()
 
     def prepare_checkpoint(self) -> Callable[[], None] | None:
-        """Take the offsets of all partitions as they are now, and return a function that writes them, which any thread may call
-        and which raises OSError. None for a directory that is offline.
+        """Take a snapshot of the offsets of all partitions, and return a function that writes it, which any thread may call and
+        which raises OSError. None for an offline directory.
         """
         if self.offline is not None:
             return None
@@ -529,7 +528,7 @@ class LogDirectory:
         clean_offsets = {**self._known_clean_offsets, **compacted}
 
         def write() -> None:
-            # The high watermarks come first: no other offset of a checkpoint is beyond them, whenever a crash comes.
+            # The high watermarks first: after a crash at any point no other checkpointed offset is beyond them.
             self._high_watermarks.write(high_watermarks)
             self._recovery_points.write(recovery_points)
             self._start_offsets.write(start_offsets)
@@ -538,8 +537,8 @@ class LogDirectory:
         return write
 
     def close(self) -> None:
-        """A clean stop: every log is flushed and its indexes written, then the marker is set. A directory that is offline is
-        left as it is. Raises StorageError, OSError.
+        """Stop cleanly: flush every log, write its indexes, then set the marker. An offline directory is left unchanged. Raises
+        StorageError, OSError.
         """
         if self.offline is None:
             changed = sum(log.has_changed for log in self._partitions.values())
@@ -557,5 +556,5 @@ class LogDirectory:
         self.release()
 
     def release(self) -> None:
-        """Unlock the directory and write nothing, as after a failed start."""
+        """Unlock the directory without writing, after a failed start."""
         self._unlock()

@@ -1,9 +1,9 @@
-"""Errors of file operations: which of them say that the disk of a log directory has failed.
+"""Classification of errors of file operations: failed disk, shortage of resources, others.
 
-    disk         what is on the disk is uncertain, or nothing can be added to it: the directory goes offline (KIP-112)
-    shortage     the process or the machine is out of something for a moment; the request fails, a retry may succeed
-    others       of one file or directory (missing, no permission, in the way), or of one call; the operation fails, its
-                 partition may suffer, and its neighbours do not
+    disk         the content of the disk is uncertain, or it cannot be written: the directory goes offline (KIP-112)
+    shortage     the process or machine lacks a resource temporarily; the request fails, a retry may succeed
+    others       errors of one file or directory (missing, no permission, exists already), or of one call; the operation
+                 fails, and other partitions are not affected
 
 Apache Kafka takes a directory offline for every IOException, EMFILE included.
 """
@@ -14,7 +14,7 @@ from typing import Final
 _SHORTAGES: Final = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN, errno.EWOULDBLOCK)
 )
-# Not every system has all of them. The last two rows are those of network file systems and of volumes that were taken away.
+# Not every system has all of them. The last two rows are for network file systems and removed volumes.
 _DISK: Final = frozenset(
     getattr(errno, name)
     for name in (
@@ -27,10 +27,10 @@ _DISK: Final = frozenset(
 
 
 def is_shortage(cause: OSError) -> bool:
-    """Return whether `cause` passes by itself: too many open files, no memory, an interrupted call."""
+    """Return True for a temporary error: too many open files, no memory, an interrupted call."""
     return cause.errno in _SHORTAGES
 
 
 def is_disk_failure(cause: OSError) -> bool:
-    """Return whether `cause` takes the log directory offline in which it was seen."""
+    """Return True if an error takes its log directory offline."""
     return cause.errno in _DISK

@@ -1,4 +1,4 @@
-"""A store around another one that fails when it is told to: for tests of what is done about it.
+"""Store that injects errors into another store, for tests of error handling.
 
     store = FaultyStore(MemoryStore(), lambda operation, path: OSError(errno.EIO, "Input/output error") if ... else None)
 
@@ -17,7 +17,7 @@ Fault = Callable[[str, Path], OSError | None]
 
 
 class FaultyFile:
-    """A file whose operations may fail."""
+    """File whose operations may fail."""
 
     def __init__(self, file: LogFile, path: Path, fault: Callable[[str, Path], None], fails: Fault) -> None:
         self._file = file
@@ -78,7 +78,7 @@ class FaultyFile:
 
 
 class FaultyStore:
-    """`fails(operation, path)` says what the operation raises, None to let it pass."""
+    """Store with injected errors: `fails(operation, path)` returns the error to raise, None to let the operation pass."""
 
     def __init__(self, store: Store, fails: Fault) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""A pending flush of one log: a list of files, collected on the loop, flushed to disk by any thread.
+"""Pending flush of one log: files collected on the event loop, and flushed to disk by any thread.
 
 It shares no mutable state with the log: a file may be renamed, closed or removed in the meantime.
 """
@@ -10,7 +10,7 @@ from ottla.environment.files import LogFile, Store
 
 
 class Flush:
-    """Files of one log that are to be flushed to disk.
+    """Files of one log to flush to disk.
 
     end_offset  offset (exclusive) up to which the log is on disk once `run` has returned
     """

@@ -1,4 +1,4 @@
-"""The three indexes of a segment: where does an offset lie, which offset holds a timestamp, which transactions were aborted?
+"""Indexes of a segment: offset to position, timestamp to offset, and aborted transactions.
 
     .index, 8 bytes an entry                      .timeindex, 12 bytes an entry
      0               4               8             0                               8              12
@@ -41,7 +41,7 @@ _ABORTED_ENTRY: Final = Struct(">hqqqq")
 
 
 class _IndexFile:
-    """A file that may never have been written. Its path is worked out when it is needed: most segments are only opened."""
+    """Index file, which may not exist. Its path is computed on use, as most segments are only opened."""
 
     __slots__ = ("_directory", "_name", "_path", "_store")
 
@@ -62,18 +62,18 @@ class _IndexFile:
         return self._store.mapped(self.path)
 
     def move(self, name: str) -> None:
-        """Rename the file, if it was ever written. Raises OSError, and then it has its old name."""
+        """Rename the file if it exists. Raises OSError; the file keeps its old name then."""
         with suppress(FileNotFoundError):
             self._store.rename(self.path, self._directory / name)
         self.moved(self._directory, name)
 
     def moved(self, directory: Path, name: str) -> None:
-        """The file has another name already, because its directory has."""
+        """Record a new path of the file, after a rename of its directory."""
         self._directory, self._name, self._path = directory, name, None
 
 
 class OffsetIndex(_IndexFile):
-    """Offset to position. Offsets given and returned are absolute."""
+    """Index of offset to position. Arguments and results are absolute offsets."""
 
     __slots__ = ("_base", "_offsets", "_positions")
 
@@ -81,16 +81,16 @@ class OffsetIndex(_IndexFile):
         super().__init__(store, directory, name)
         self._base = base_offset
         self._offsets: array[int] | None = None
-        """None while the file is what counts."""
+        """Entries in memory; None while the file is used."""
         self._positions: array[int] = array("i")
 
     def start_empty(self) -> None:
-        """Forget what is on disk: the segment is new, or about to be scanned."""
+        """Start with no entries and ignore the file, for a new segment or before a scan."""
         self._offsets = array("i")
         self._positions = array("i")
 
     def resume(self, size: int) -> bool:
-        """Take what is on disk into memory: the segment, of `size` bytes, is written to again. Returns `is_sound`."""
+        """Load the file into memory, as the segment of `size` bytes becomes active again. Returns `is_sound`."""
         flat = array("i")
         data = self._mapped()
         flat.frombytes(data[: len(data) - len(data) % OFFSET_ENTRY_SIZE])
@@ -107,24 +107,24 @@ class OffsetIndex(_IndexFile):
         return len(self._mapped()) // OFFSET_ENTRY_SIZE
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add the batch that begins at `position` and ends with `last_offset`."""
+        """Add an entry for the batch that begins at `position` and ends with `last_offset`."""
         assert self._offsets is not None
         self._offsets.append(last_offset - self._base)
         self._positions.append(position)
 
     @staticmethod
     def _entry(data: bytes | mmap.mmap, at: int) -> tuple[int, int]:
-        """(offset - base, position) of an entry on disk."""
+        """Decode (offset - base, position) of an entry on disk."""
         relative, position = _OFFSET_ENTRY.unpack_from(data, at * OFFSET_ENTRY_SIZE)
         return relative, position
 
     def _on_disk(self) -> tuple[bytes | mmap.mmap, range]:
-        """The file, and the numbers of its entries."""
+        """Return the mapped file, and the range of its entries."""
         data = self._mapped()
         return data, range(len(data) // OFFSET_ENTRY_SIZE)
 
     def position_before(self, offset: int) -> int:
-        """The position of a batch at or before the one that holds `offset`, 0 when there is no entry."""
+        """Return the position of a batch at or before the one with `offset`, 0 without an entry."""
         if self._offsets is not None:
             at = bisect_right(self._offsets, offset - self._base)
             return self._positions[at - 1] if at else 0
@@ -133,7 +133,7 @@ class OffsetIndex(_IndexFile):
         return self._entry(data, at - 1)[1] if at else 0
 
     def boundary_before(self, position: int) -> int:
-        """The last known beginning of a batch at or before `position`, 0 when there is no entry."""
+        """Return the last indexed batch start at or before `position`, 0 without an entry."""
         if self._offsets is not None:
             at = bisect_right(self._positions, position)
             return self._positions[at - 1] if at else 0
@@ -142,7 +142,7 @@ class OffsetIndex(_IndexFile):
         return self._entry(data, at - 1)[1] if at else 0
 
     def offset_bound(self, position: int) -> int | None:
-        """An offset (exclusive) that all batches which end at or before `position` stay below; None beyond the last entry."""
+        """Return an upper bound (exclusive) of the offsets of batches that end up to `position`; None beyond the last entry."""
         if self._offsets is not None:
             at = bisect_left(self._positions, position)
             return self._base + self._offsets[at] + 1 if at < len(self._positions) else None
@@ -171,7 +171,7 @@ class OffsetIndex(_IndexFile):
         return relative >= 0 and 0 < position < size
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries of batches that end at `offset` or later."""
+        """Remove the entries of batches that end at `offset` or later."""
         if self._offsets is None:
             self.resume(0)
         assert self._offsets is not None
@@ -180,7 +180,7 @@ class OffsetIndex(_IndexFile):
         del self._positions[at:]
 
     def write(self) -> None:
-        """Put the file in its place. Raises OSError."""
+        """Write the entries to the file. Raises OSError."""
         if self._offsets is None:
             return
         flat = array("i", chain.from_iterable(zip(self._offsets, self._positions, strict=True)))
@@ -189,12 +189,12 @@ class OffsetIndex(_IndexFile):
         self._store.write(self.path, flat.tobytes())
 
     def release(self) -> None:
-        """Read from the file from now on, which was written, and free the memory."""
+        """Free the entries in memory, and use the written file from now on."""
         self._offsets, self._positions = None, array("i")
 
 
 class TimeIndex(_IndexFile):
-    """Timestamp to offset. Offsets given and returned are absolute, timestamps in ms."""
+    """Index of timestamp to offset. Arguments and results are absolute offsets, and timestamps in ms."""
 
     __slots__ = ("_base", "_offsets", "_timestamps")
 
@@ -202,16 +202,16 @@ class TimeIndex(_IndexFile):
         super().__init__(store, directory, name)
         self._base = base_offset
         self._timestamps: array[int] | None = None
-        """None while the file is what counts."""
+        """Entries in memory; None while the file is used."""
         self._offsets: array[int] = array("i")
 
     def start_empty(self) -> None:
-        """Forget what is on disk: the segment is new, or about to be scanned."""
+        """Start with no entries and ignore the file, for a new segment or before a scan."""
         self._timestamps = array("q")
         self._offsets = array("i")
 
     def resume(self) -> bool:
-        """Take what is on disk into memory: the segment is written to again. Returns `is_sound`."""
+        """Load the file into memory, as the segment becomes active again. Returns `is_sound`."""
         data = self._mapped()
         entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % TIME_ENTRY_SIZE]))
         timestamps = array("q", (timestamp for timestamp, _ in entries))
@@ -227,17 +227,17 @@ class TimeIndex(_IndexFile):
 
     @staticmethod
     def _entry(data: bytes | mmap.mmap, at: int) -> tuple[int, int]:
-        """(timestamp, offset - base) of an entry on disk."""
+        """Decode (timestamp, offset - base) of an entry on disk."""
         timestamp, relative = _TIME_ENTRY.unpack_from(data, at * TIME_ENTRY_SIZE)
         return timestamp, relative
 
     def _on_disk(self) -> tuple[bytes | mmap.mmap, range]:
-        """The file, and the numbers of its entries."""
+        """Return the mapped file, and the range of its entries."""
         data = self._mapped()
         return data, range(len(data) // TIME_ENTRY_SIZE)
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry when the timestamp has grown; others are passed over, as in Kafka."""
+        """Add an entry if the timestamp is greater than the last one, as in Kafka."""
         timestamps = self._timestamps
         assert timestamps is not None
         if timestamps and timestamp <= timestamps[-1]:
@@ -256,7 +256,7 @@ class TimeIndex(_IndexFile):
         return timestamp, self._base + relative
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset at or before the first record with `timestamp` or later."""
+        """Return an offset at or before the first record with `timestamp` or later."""
         if self._timestamps is not None:
             at = bisect_left(self._timestamps, timestamp)
             return self._base + self._offsets[at - 1] if at else self._base
@@ -265,7 +265,7 @@ class TimeIndex(_IndexFile):
         return self._base + self._entry(data, at - 1)[1] if at else self._base
 
     def is_sound(self) -> bool:
-        """Return True if the file holds whole entries that ascend, none before the segment's beginning."""
+        """Return True if the file has whole, ascending entries, none before the base offset."""
         return self._is_sound(self._mapped())
 
     def _is_sound(self, data: bytes | mmap.mmap) -> bool:
@@ -278,7 +278,7 @@ class TimeIndex(_IndexFile):
         return last[1] >= 0 and (count == 1 or last > self._entry(data, 0))
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries of batches that end at `offset` or later."""
+        """Remove the entries of batches that end at `offset` or later."""
         if self._timestamps is None:
             self.resume()
         assert self._timestamps is not None
@@ -287,20 +287,20 @@ class TimeIndex(_IndexFile):
         del self._offsets[at:]
 
     def write(self) -> None:
-        """Put the file in its place. Raises OSError."""
+        """Write the entries to the file. Raises OSError."""
         if self._timestamps is None:
             return
         entries = zip(self._timestamps, self._offsets, strict=True)
         self._store.write(self.path, b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
 
     def release(self) -> None:
-        """Read from the file from now on, which was written, and free the memory."""
+        """Free the entries in memory, and use the written file from now on."""
         self._timestamps, self._offsets = None, array("i")
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: offsets are inclusive; `last_offset` is that of its marker, and `last_stable_offset`
-    (exclusive) what the marker left without an open transaction below it."""
+    """Aborted transaction: offsets are inclusive; `last_offset` is that of its marker, and `last_stable_offset` (exclusive)
+    the last stable offset after the marker."""
 
     producer_id: int
     first_offset: int
@@ -309,21 +309,21 @@ class Aborted(NamedTuple):
 
 
 class TransactionIndex(_IndexFile):
-    """The aborted transactions that ended in a segment."""
+    """Index of the aborted transactions that ended in a segment."""
 
     __slots__ = ("_entries",)
 
     def __init__(self, store: Store, directory: Path, name: str) -> None:
         super().__init__(store, directory, name)
         self._entries: list[Aborted] | None = None
-        """None while the file is what counts."""
+        """Entries in memory; None while the file is used."""
 
     def start_empty(self) -> None:
-        """Forget what is on disk: the segment is new, or about to be scanned."""
+        """Start with no entries and ignore the file, for a new segment or before a scan."""
         self._entries = []
 
     def resume(self) -> bool:
-        """Take what is on disk into memory: the segment is written to again. Returns `is_sound`."""
+        """Load the file into memory, as the segment becomes active again. Returns `is_sound`."""
         data = self._mapped()
         self._entries = list(self._decoded(data))
         return self._is_sound(data)
@@ -334,16 +334,16 @@ class TransactionIndex(_IndexFile):
         return (Aborted(*fields) for _, *fields in _ABORTED_ENTRY.iter_unpack(whole))
 
     def entries(self) -> Iterable[Aborted]:
-        """All of them, in the order of their ends."""
+        """Return all entries, in the order of the markers."""
         return self._decoded(self._mapped()) if self._entries is None else self._entries
 
     def append(self, aborted: Aborted) -> None:
-        """A transaction was aborted."""
+        """Add an aborted transaction."""
         assert self._entries is not None
         self._entries.append(aborted)
 
     def truncate(self, offset: int) -> None:
-        """Drop those that ended at `offset` or later."""
+        """Remove transactions that ended at `offset` or later."""
         self._entries = [aborted for aborted in self.entries() if aborted.last_offset < offset]
 
     def is_sound(self) -> bool:
@@ -357,7 +357,7 @@ class TransactionIndex(_IndexFile):
         )
 
     def write(self) -> None:
-        """Put the file in its place, or take it away when there is nothing to say. Raises OSError."""
+        """Write the file, or remove it if there are no entries. Raises OSError."""
         if self._entries is None:
             return
         if self._entries:
@@ -366,10 +366,10 @@ class TransactionIndex(_IndexFile):
             self._store.remove(self.path)
 
     def release(self) -> None:
-        """Read from the file from now on, which was written, and free the memory."""
+        """Free the entries in memory, and use the written file from now on."""
         self._entries = None
 
 
 def _ascending(values: "array[int]") -> int:
-    """Return the length of the ascending prefix; what follows are the zeros of a preallocated file."""
+    """Return the length of the ascending prefix; the rest are zeros of a preallocated file."""
     return next((at for at in range(1, len(values)) if values[at] <= values[at - 1]), len(values))

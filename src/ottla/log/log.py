@@ -1,21 +1,21 @@
-"""The log of one partition: append at the end, read from anywhere, never change what was acknowledged.
+"""Log of one partition: append at the end, read from any offset, never change acknowledged records.
 
 Offsets of a log, from left to right:
 
-    log start offset        the first one that may be read
-    last stable offset      below it no transaction is open; readers of committed data stop here
-    high watermark          below it everything is on all in-sync replicas; consumers stop here
-    log end offset          the next one to be given out
+    log start offset        first offset that may be read
+    last stable offset      below it no transaction is open; consumers with read_committed stop here
+    high watermark          below it all records are on all in-sync replicas; consumers stop here
+    log end offset          offset of the next record
 
-The log does not know replicas: whoever leads or follows it moves the high watermark.
+The log does not handle replication: the high watermark is set by its leader or follower.
 
-Appending does not wait for the disk. What must be flushed, because of flush.messages or because a segment is full, is
-returned as a `Flush`, which any thread may run; `flushed` records the result. Until then `settled_offset` holds back the high
-watermark when flush.messages demanded the flush.
+Appending does not wait for the disk. If flush.messages or a full segment requires a flush, it is returned as a `Flush`, which
+any thread may run; `flushed` records the result. Until then `settled_offset` bounds the high watermark, if the flush is
+required by flush.messages.
 
-One file, because append, flush, truncation, retention and compaction each change several of the same things (the list of
-segments, the producers, the epochs and the offsets), which must agree whenever one of them ends or fails: that is reviewed in
-one place. What needs one of them only is elsewhere: `segment.py`, `producers.py`, `checkpoints.py`, `compaction.py`.
+One file, because append, flush, truncation, retention and compaction each change shared state (segments, producers, epochs,
+offsets), which must be consistent whenever one of them ends or fails: this is reviewed in one place. Code that needs only one
+part of the state is elsewhere: `segment.py`, `producers.py`, `checkpoints.py`, `compaction.py`.
 """
 
 import logging
@@ -53,15 +53,15 @@ READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _LOAD_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 50
-"""Segments that retention renames at once: some milliseconds."""
+"""Number of segments that retention renames in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
 
 
 class Unfinished(NamedTuple):
-    """An append of a batch that is large when decompressed, and is still being checked.
+    """Append of a batch that is large when decompressed, and whose validation is not complete yet.
 
-    steps   the rest of the checks, in steps of about a millisecond
-    append  to be called when they are through; raises StorageError
+    steps   remaining validation, in steps of about a millisecond
+    append  function to call after all steps; raises StorageError
     """
 
     steps: Iterator[None]
@@ -71,7 +71,7 @@ class Unfinished(NamedTuple):
 class AppendResult:
     """Result of an append: `base_offset` is the batch's first offset (-1 if it was rejected, with the error's code and text).
 
-    unfinished  the rest of the work, if it takes long; the other fields are not valid then
+    unfinished  remaining work, if the validation takes long; the other fields are not valid then
     """
 
     __slots__ = ("append_time", "base_offset", "error_code", "error_message", "record_errors", "unfinished")
@@ -93,26 +93,26 @@ class AppendResult:
 
 
 class OffsetOutOfRange(Exception):
-    """An offset below the log start offset or beyond what the reader may see."""
+    """The offset is below the log start offset or beyond the limit of the reader."""
 
     code = OFFSET_OUT_OF_RANGE
 
 
 class StorageError(Exception):
-    """The disk failed, or holds damaged bytes; the message names file and position."""
+    """The disk has failed, or its data is damaged; the message names file and position."""
 
     code = KAFKA_STORAGE_ERROR
 
 
 class Log:
-    """One partition's batches.
+    """Log of one partition.
 
     directory       <log.dir>/<topic>-<partition>, which must exist
-    recovery_point  offset (exclusive) up to which everything is known to be on disk and intact
-    high_watermark  offset (exclusive) up to which records are known to be committed; None for the log end
-    clean           the last stop was a clean one
-    jitter          a random number of ms up to the one given: how much earlier than segment.ms a segment is rolled
-    failed          called when a file operation fails, before StorageError is raised: the directory judges what it means
+    recovery_point  offset (exclusive) up to which the log is flushed and intact
+    high_watermark  offset (exclusive) up to which records are committed; None for the log end
+    clean           True after a clean stop
+    jitter          function from the maximum to a random number of ms by which a segment is rolled before segment.ms
+    failed          called when a file operation fails, before StorageError is raised: the directory handles the error
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Log:
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
         failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
-        # One piece: recovery, producers and epochs are restored in this order, each from what the one before it leaves.
+        # One function: segments, producers and epochs are restored in this order, each from the results of the previous step.
         self._store = store
         self.directory = directory
         self.name = directory.name
@@ -156,7 +156,7 @@ class Log:
             self._segments = recovered.segments
             recovery.check_complete(store, directory, names, recovery_point, self._segments[-1].next_offset)
             if self._segments[-1].next_offset < log_start_offset:
-                # The records that DeleteRecords deleted were never flushed to disk either.
+                # Deleted by DeleteRecords before they were flushed.
                 for segment in self._segments:
                     segment.remove()
                 self._segments = segments = [Segment(store, directory, log_start_offset)]
@@ -170,7 +170,7 @@ class Log:
                 recovery.find_epochs(self._segments, self.epochs)
             self.epochs.truncate(self.end_offset)
         except BaseException as cause:
-            for segment in segments:  # a log that ran out of descriptors is opened again: it must not keep any
+            for segment in segments:  # after a lack of descriptors the log is opened again later: release them
                 segment.close()
             if isinstance(cause, DamagedLog):
                 raise StorageError(str(cause)) from cause
@@ -186,7 +186,7 @@ class Log:
         self.last_flush_ms = 0
         self._unflushed = 0
         self._must_be_flushed = 0
-        # What the process before this one rolled and did not flush is only in the system's cache, if the machine lived on.
+        # Segments that the previous process rolled but did not flush may be only in the page cache.
         self._rolled = self._unflushed_segments()
         self._has_new_names = not clean
         self._changed = not is_new and (not clean or bool(recovered.scanned))
@@ -195,7 +195,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, or the beginning of the oldest transaction that is not decided below it."""
+        """Return the high watermark, or the first offset of the oldest undecided transaction below it."""
         high_watermark = self.high_watermark
         if self.producers.is_settled:
             return high_watermark
@@ -203,8 +203,8 @@ class Log:
 
     @property
     def settled_offset(self) -> int:
-        """Upper bound of the high watermark (exclusive): the log end, or the flushed offset (but not below the high watermark)
-        while flush.messages demands a flush.
+        """Return the upper bound of the high watermark (exclusive): the log end, or the flushed offset (but not below the high
+        watermark) while flush.messages requires a flush.
         """
         if self.recovery_point >= self._must_be_flushed:
             return self.end_offset
@@ -212,12 +212,12 @@ class Log:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments, oldest first; the last one is written to."""
+        """Return the segments, oldest first; the last one is active."""
         return self._segments
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Return the size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
 
     def append(
@@ -231,12 +231,12 @@ class Log:
         refused_codecs: frozenset[int] = frozenset(),
         begins_at_zero: bool = False,
     ) -> AppendResult:
-        """Validate the batch `frame[start:end]` as Kafka does, give it offsets, write it.
+        """Validate the batch `frame[start:end]` as Kafka does, assign offsets, write it.
 
-        refused_codecs  those that the version of the request may not carry
-        begins_at_zero  a producer that is not known must begin with sequence 0: transactions of version 2
+        refused_codecs  codecs that the version of the request does not support
+        begins_at_zero  whether an unknown producer must begin with sequence 0: transactions of version 2
 
-        Raises StorageError when the disk does not take it; the log is then as it was.
+        Raises StorageError if the write fails; the log is unchanged then.
         """
         batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
@@ -247,7 +247,7 @@ class Log:
         return appended
 
     def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> AppendResult:
-        """Append a batch that was checked. Raises StorageError."""
+        """Append a validated batch. Raises StorageError."""
         config = self.config
         if batch.error_code != NONE:
             return AppendResult(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
@@ -272,8 +272,8 @@ class Log:
         return AppendResult(base_offset, batch.append_time)
 
     def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted up. An empty set is no
-        error: its base offset is -1. Raises StorageError.
+        """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted to a batch. An empty set is
+        no error: its base offset is -1. Raises StorageError.
         """
         config = self.config
         # The set as a whole may take the memory of one record; max.decompressed.message.bytes bounds each of its messages, and
@@ -307,9 +307,9 @@ class Log:
         now_ms: int,
         producer: tuple[int, int] | None = None,
     ) -> AppendResult:
-        """Append (key, value) pairs of the broker itself as one batch; a value of None is a tombstone.
+        """Append (key, value) pairs written by the broker as one batch; a value of None is a tombstone.
 
-        producer  (id, epoch) of the transaction that they belong to: what a coordinator writes for a client, without sequences
+        producer  (id, epoch) of their transaction, for records that a coordinator writes for a client, without sequences
         """
         if producer is not None and self.producers.is_fenced(*producer):
             return AppendResult(-1, -1, INVALID_PRODUCER_EPOCH)
@@ -349,7 +349,7 @@ class Log:
     ) -> AppendResult:
         """Append the marker that ends a producer's transaction here.
 
-        new_epoch  the marker has an epoch of its own: transactions of version 2 (KIP-890)
+        new_epoch  whether the marker has an epoch of its own: transactions of version 2 (KIP-890)
 
         Raises StorageError.
         """
@@ -382,7 +382,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Put a batch that is stamped with the log end offset behind the others. Raises StorageError."""
+        """Write a batch that is stamped with the log end offset at the end of the log. Raises StorageError."""
         if self._closed:
             raise StorageError(f"{self.directory} is offline")
         base_offset = self.end_offset
@@ -410,12 +410,12 @@ class Log:
             self._unflushed = 0
 
     def _storage_error(self, cause: OSError) -> StorageError:
-        """Say which file failed and why, and report it to the directory."""
+        """Report an error to the directory; return it as a StorageError with file and cause."""
         self._failed(cause)
         return StorageError(f"{cause.filename or self.directory}: {cause.strerror or cause}")
 
     def _prepare_segment(self, segment: Segment, now_ms: int) -> None:
-        """The first batch of a segment is about to come."""
+        """Prepare a segment for its first batch."""
         segment.created_ms = now_ms
         if self.config.preallocate:
             segment.log.reserve(self.config.segment_bytes)
@@ -444,7 +444,7 @@ class Log:
         self._store.write(self.directory / f"{self.end_offset:020d}.snapshot", self.producers.snapshot())
         segment = Segment(self._store, self.directory, self.end_offset)
         segment.start_empty()
-        old.seal()  # the last thing that may fail: until then the old segment is the one that is appended to
+        old.seal()  # the last step that may fail: until then the old segment stays active
         self._rolled.append(old)
         segment.created_ms = now_ms
         segment.jitter_ms = self._jitter(self.config.segment_jitter_ms)
@@ -454,12 +454,12 @@ class Log:
         return segment
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, *, whole_first: bool) -> Region | None:
-        """Batches from the one that holds `offset` on, None when there is nothing.
+        """Return the batches from the one with `offset` on, None if there are no batches to read.
 
-        offset        first offset wanted (inclusive); the first batch may begin before it
+        offset        first requested offset (inclusive); the first batch may begin before it
         max_bytes     limit in bytes
-        limit_offset  offset (exclusive) at which the reader stops: high watermark, last stable offset or log end
-        whole_first   the first batch is returned even when it is larger than `max_bytes` (KIP-74)
+        limit_offset  upper limit of the reader (exclusive): high watermark, last stable offset or log end
+        whole_first   whether the first batch is returned even if it is larger than `max_bytes` (KIP-74)
 
         A read ends at the end of a segment, as in Kafka. Raises OffsetOutOfRange, and StorageError for damaged bytes.
         """
@@ -476,7 +476,7 @@ class Log:
                 at -= 1
                 segment = self._segments[at]
             position = segment.position_of(offset)
-            while position >= segment.size:  # compaction left nothing from this offset to the end of the segment
+            while position >= segment.size:  # compaction removed all batches from this offset to the end of the segment
                 at += 1
                 if at == len(self._segments) or self._segments[at].base_offset >= limit_offset:
                     return None
@@ -490,7 +490,7 @@ class Log:
             raise self._storage_error(cause) from cause
 
     def headers(self, region: Region) -> Iterator[BatchHeader]:
-        """The headers of the batches in what `read` returned; start and end are positions in the file. Raises StorageError."""
+        """Iterate over the headers of the batches in a region of `read`, with positions in the file. Raises StorageError."""
         end = region.position + region.length
         try:
             for segment in reversed(self._segments):
@@ -507,7 +507,7 @@ class Log:
             raise self._storage_error(cause) from cause
 
     def aborted_in(self, region: Region, offset: int) -> list[Aborted]:
-        """The aborted transactions that a reader of committed data must know of, who reads `region` from `offset` on. Raises
+        """Return the aborted transactions for a consumer with read_committed that reads `region` from `offset` on. Raises
         StorageError. Source: KIP-98.
         """
         transactions: list[Aborted] = []
@@ -529,11 +529,11 @@ class Log:
     def read_message_set(
         self, offset: int, max_bytes: int, limit_offset: int, magic: int
     ) -> Generator[None, None, bytes]:
-        """Read as `read` does and convert to a message set of `magic` for an old consumer; the first batch is taken whole.
+        """Read as `read` does and convert to a message set of `magic` for an old consumer; the first batch is always whole.
         Yields after every few milliseconds of work.
 
-        Control batches are skipped when nothing else was read: old consumers cannot step over them. Raises as `read` does, and
-        NotForOldClients.
+        Control batches are skipped if no other batch was read, since old consumers cannot do that. Raises the errors of `read`,
+        and NotForOldClients.
         """
         while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
             try:
@@ -549,12 +549,12 @@ class Log:
         return b""
 
     def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """As `find_offset`, all at once. Raises StorageError."""
+        """Find a record by timestamp as `find_offset` does, in one step. Raises StorageError."""
         return legacy.all_at_once(self.find_offset(timestamp))
 
     def find_offset(self, timestamp: int) -> Generator[None, None, tuple[int, int, int] | None]:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Pauses after some milliseconds of
-        work each. Raises StorageError.
+        """Find the first record at or after `timestamp` (ms); return (timestamp, offset, leader epoch). Yields after every few
+        milliseconds of work. Raises StorageError.
         """
         try:
             for segment in tuple(self._segments):
@@ -569,12 +569,12 @@ class Log:
         return None
 
     def offset_of_newest(self) -> tuple[int, int, int] | None:
-        """As `find_newest`, all at once. Raises StorageError."""
+        """Find the record with the largest timestamp as `find_newest` does, in one step. Raises StorageError."""
         return legacy.all_at_once(self.find_newest())
 
     def find_newest(self) -> Generator[None, None, tuple[int, int, int] | None]:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch) (KIP-734). Pauses as `find_offset`.
-        Raises StorageError.
+        """Find the first record with the largest timestamp (KIP-734); return (timestamp, offset, leader epoch). Yields as
+        `find_offset` does. Raises StorageError.
         """
         try:
             newest = max(self._segments, key=lambda segment: segment.max_timestamp)
@@ -585,7 +585,7 @@ class Log:
             raise self._storage_error(cause) from cause
 
     def offsets_before(self, timestamp: int) -> list[int]:
-        """Return the offsets that ListOffsets 0 asks for: the base offsets of segments last written to at or before `timestamp`
+        """Return the offsets for ListOffsets 0: the base offsets of segments last written at or before `timestamp`
         (ms; -1 for any time, -2 for the beginning only), newest first, after the log end if the active segment has data.
         """
         if timestamp == -2:
@@ -596,7 +596,7 @@ class Log:
         return [max(base, self.start_offset) for base, at in reversed(marks) if timestamp == -1 or at <= timestamp]
 
     def batches(self) -> Iterator[tuple[BatchHeader, list[Record]]]:
-        """Every batch from the log start offset to the log end, decoded: for a coordinator that loads. Raises StorageError."""
+        """Iterate over all batches, decoded, for a coordinator that loads its state. Raises StorageError."""
         offset = self.start_offset
         while offset < self.end_offset:
             region = self.read(offset, _LOAD_BYTES, self.end_offset, whole_first=True)
@@ -622,9 +622,9 @@ class Log:
         return offset
 
     def delete_records(self, offset: int) -> int:
-        """Nothing below `offset` may be read any more; -1 stands for the high watermark. Returns the log start offset.
+        """Delete the records below `offset` (-1: the high watermark). Returns the log start offset.
 
-        Segments that lie below it go with the next `retain`. Raises OffsetOutOfRange. Source: KIP-107.
+        Segments below it are removed by the next `retain`. Raises OffsetOutOfRange. Source: KIP-107.
         """
         start_offset = self.high_watermark if offset == -1 else offset
         if not 0 <= start_offset <= self.high_watermark:
@@ -638,8 +638,9 @@ class Log:
         self.epochs.drop_before(offset)
 
     def retain(self, now_ms: int) -> list[Segment]:
-        """Remove the oldest of the segments that retention allows to go, some at a time: call it until it returns none. They
-        are renamed and no longer part of the log; `Segment.remove` is for later, when no reader uses them. Raises StorageError.
+        """Remove some of the oldest segments beyond the retention limits; call it until it returns an empty list. They are
+        renamed and no longer part of the log; `Segment.remove` deletes them later, when no reader uses them. Raises
+        StorageError.
         """
         if self._compacting or self.is_moving or self._closed:
             return []
@@ -659,13 +660,13 @@ class Log:
                 self._roll(now_ms)
             count = min(count, _REMOVED_AT_ONCE)
             if count and not segments[count].size:
-                # The name of the new file is what remembers the log end offset from now on: it must be there first.
+                # The name of the new file stores the log end offset from now on: it must exist first.
                 segments[count].log.fileno()
             try:
                 while len(gone) < count:
                     oldest = segments[0]
                     oldest.move_to(DELETED)
-                    del segments[0]  # only now: until it has its new name, it is read
+                    del segments[0]  # only now: until it is renamed, it can be read
                     gone.append(oldest)
                     self._store.remove(self.directory / f"{oldest.base_offset:020d}.snapshot")
             finally:
@@ -675,7 +676,7 @@ class Log:
             error = self._storage_error(cause)
             if not gone:
                 raise error from cause
-            _logger.error("%s", error)  # those that are gone must be removed by the caller
+            _logger.error("%s", error)  # the segments renamed so far must be removed by the caller
         return gone
 
     def dirtiness(self, now_ms: int) -> float:
@@ -697,7 +698,7 @@ class Log:
         return ratio if ratio >= config.min_cleanable_dirty_ratio or waited > config.max_compaction_lag_ms else 0.0
 
     def _compactable(self, now_ms: int) -> list[Segment]:
-        """Segments that are no longer written to, decided, and older than min.compaction.lag.ms."""
+        """Return the inactive segments without undecided transactions that are older than min.compaction.lag.ms."""
         lag = self.config.min_compaction_lag_ms
         decided = self.last_stable_offset
         segments = []
@@ -708,9 +709,9 @@ class Log:
         return segments
 
     def compact(self, now_ms: int) -> Generator[Flush | list[Segment]]:
-        """Compact what can be. Yields after each step: a flush that must be run before the next step, or segments that are no
-        longer part of the log, for `Segment.remove`. Raises StorageError; the log is then as it was, and is not compacted again
-        until it is reopened when its bytes are damaged.
+        """Run a compaction pass. Yields after each step: a flush that must be run before the next step, or segments that are no
+        longer part of the log, for `Segment.remove`. Raises StorageError; the log is unchanged then. A log with damaged bytes
+        is not compacted again until it is reopened.
         """
         config = self.config
         rules = CompactionRules(
@@ -732,7 +733,7 @@ class Log:
                 yield [] if flush is None else flush
             if self._closed:
                 return
-            decided, work.replaced = work.replaced, []  # from here on there is nothing to abandon
+            decided, work.replaced = work.replaced, []  # from here on `abandon` must not remove files
             gone: list[Segment] = []
             for old, fresh in decided:
                 self._swap(old, fresh)
@@ -763,8 +764,8 @@ class Log:
         return self._must_be_flushed > self.recovery_point or bool(self._rolled)
 
     def begin_flush(self) -> Flush:
-        """Return a flush of everything that is not on disk yet, for any thread to run; call `flushed` with it afterwards."""
-        # The flush owns what was written up to now and no more: what is appended, rolled or created while it runs is left to
+        """Return a flush of all unflushed data, for any thread to run; call `flushed` with it afterwards."""
+        # The flush covers the data written up to now: data appended, rolled or created while it runs is left to
         # the next one, hence the fields below are reset at its beginning (`fail_flush` puts back what it needs). The order
         # of the files does not matter, because the recovery point moves only after the last of them.
         files = [segment.log for segment in (*self._rolled, self._active)]
@@ -781,13 +782,13 @@ class Log:
         return Flush(self._store, files, paths, self.end_offset)
 
     def flushed(self, flush: Flush, now_ms: int) -> None:
-        """A flush is done: the recovery point moves, unless what was flushed is gone again."""
+        """Record a completed flush: move the recovery point, unless the flushed data was truncated meanwhile."""
         if self.recovery_point < flush.end_offset <= self.end_offset:
             self.recovery_point = flush.end_offset
         self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int = 0) -> None:
-        """Flush everything to disk now. Raises StorageError."""
+        """Flush all data to disk now. Raises StorageError."""
         flush = self.begin_flush()
         try:
             flush.run()
@@ -796,24 +797,24 @@ class Log:
         self.flushed(flush, now_ms)
 
     def fail_flush(self, cause: OSError) -> None:
-        """Record a flush that failed. If the disk is the reason, the directory goes offline: what is on it is uncertain. If
-        not, everything above the recovery point is left to the next flush.
+        """Record a failed flush. If the disk has failed, the directory goes offline, as its content is uncertain. Otherwise all
+        data above the recovery point is left to the next flush.
         """
         self._failed(cause)
         self._rolled = self._unflushed_segments()
         self._has_new_names = True
 
     def _unflushed_segments(self) -> list[Segment]:
-        """Return the segments that are no longer appended to, and may not be on the disk yet."""
+        """Return the inactive segments that may not be flushed yet."""
         return [segment for segment in self._segments[:-1] if segment.next_offset > self.recovery_point]
 
     def read_failed(self, cause: OSError) -> StorageError:
-        """Report a failed read of this log's files by others to the directory, and return the error to raise."""
+        """Report a read of this log's files that failed elsewhere to the directory, and return the error to raise."""
         return self._storage_error(cause)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and everything behind it: what a follower does that went another way than its
-        leader. Raises StorageError. Source: Kafka's UnifiedLog.
+        """Remove the batch with `offset` and all after it, for a follower whose log diverges from its leader's. Raises
+        StorageError. Source: Kafka's UnifiedLog.
         """
         if offset >= self.end_offset:
             return
@@ -839,7 +840,7 @@ class Log:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
-        # No offset may be left beyond the end. The recovery point above all: what is appended next is not on disk yet.
+        # No offset may be beyond the end, above all the recovery point: batches appended next are not flushed yet.
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self._must_be_flushed = min(self._must_be_flushed, self.end_offset)
@@ -848,7 +849,7 @@ class Log:
         self._has_new_names = self._changed = True
 
     def take_over(self, moved: "Log", flushed_offset: int) -> None:
-        """Continue `moved`, of which this is a copy in another directory: take over what only memory knows.
+        """Take over the in-memory state of `moved`, of which this log is a copy in another directory.
 
         flushed_offset  offset (exclusive) up to which the copy was flushed to disk
         """
@@ -862,22 +863,22 @@ class Log:
 
     @property
     def has_changed(self) -> bool:
-        """True if a clean stop has something to write; False for a log that was only read."""
+        """Return True if a clean stop has to write files; False for a log that was only read."""
         return self._changed
 
     def abandon(self) -> None:
-        """The directory is offline: nothing is written any more, who reads already goes on."""
+        """Stop writing, as the directory is offline; open reads continue."""
         self._closed = True
 
     def moved(self, directory: Path) -> None:
-        """The directory was renamed; who reads goes on."""
+        """Record a new path of the directory after its rename; open reads continue."""
         self.directory = directory
         self.epochs.moved(directory / "leader-epoch-checkpoint")
         for segment in self._segments:
             segment.moved(directory)
 
     def close(self, *, clean: bool = True, flush: bool = True) -> None:
-        """Stop. A clean stop writes indexes and the producers' snapshot and flushes all, so that the next start scans nothing;
+        """Close the log. Writes indexes and a producer snapshot, and flushes all files, so that the next start needs no scan;
         without `flush` the caller must flush everything to disk before it marks the stop as clean. Raises StorageError.
         """
         self._closed = True
@@ -900,7 +901,7 @@ class Log:
             segment.close()
 
     def _drop_old_snapshots(self) -> None:
-        """Keep the snapshots of segments that exist, and the newest."""
+        """Remove producer snapshots, except those of existing segments and the newest."""
         kept = {f"{segment.base_offset:020d}.snapshot" for segment in self._segments}
         kept.add(f"{self.end_offset:020d}.snapshot")
         for name in self._store.names(self.directory):

@@ -1,14 +1,14 @@
-"""A store in memory that tracks what a disk would hold: for tests of what survives a crash.
+"""Store in memory that tracks the flushed content of a simulated disk, for tests of crashes.
 
-A crash of the process leaves everything as it is. A loss of power leaves what was flushed, and a random part of the rest: of
-a file's bytes since its last flush a prefix, perhaps with other bytes behind it; of the names that were created, changed and
-removed in a directory since its last flush the first few, in order, as a journal keeps them.
+A crash of the process loses nothing. A power failure keeps flushed data and a random part of the rest: of a file's bytes since
+its last flush a prefix, perhaps followed by garbage; of the name changes in a directory since its last flush the first few,
+in order, as with a journal.
 
     store = MemoryStore()
     directory = LogDirectory(store, Path("/data"))
     after = store.power_loss(random.Random(7))
 
-A file may be written in a directory that was never made: it then exists, and is on disk.
+Writing a file creates missing directories, which are flushed to disk at once.
 """
 
 import errno
@@ -21,7 +21,7 @@ _ROOM = 1 << 40
 
 
 class _FileNode:
-    """The bytes of a file: as the system shows them (`data`), and as they are on disk (`durable`)."""
+    """Bytes of a file: current (`data`), and on disk (`durable`)."""
 
     __slots__ = ("data", "durable", "modified_ms")
 
@@ -32,7 +32,7 @@ class _FileNode:
 
 
 class _NameChange(NamedTuple):
-    """A change of a directory: `old` is taken away, then `new` is given to `node`."""
+    """Change of a directory: `old` is removed, then `node` gets the name `new`."""
 
     old: str | None
     new: str | None
@@ -46,7 +46,7 @@ class _NameChange(NamedTuple):
 
 
 class _DirectoryNode:
-    """The names in a directory: as the system shows them, as they are on disk, and the changes between the two."""
+    """Names in a directory: current, on disk, and the changes between the two."""
 
     __slots__ = ("durable", "names", "pending")
 
@@ -69,7 +69,7 @@ _Node = _FileNode | _DirectoryNode
 
 
 class MemoryFile:
-    """An append-only file in a MemoryStore."""
+    """Append-only file in a MemoryStore."""
 
     def __init__(self, store: "MemoryStore", path: Path) -> None:
         self._store = store
@@ -109,12 +109,12 @@ class MemoryFile:
         self._store.flush(self.path)
 
     def fileno(self) -> int:
-        """There is no descriptor; the file is made, as opening one does."""
+        """Create the file, as opening does; there is no descriptor."""
         self._store.content(self.path)
         return -1
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no descriptor."""
 
 
 class MemoryStore:
@@ -139,7 +139,7 @@ class MemoryStore:
         return node if isinstance(node, _FileNode) else None
 
     def _parent(self, path: Path) -> _DirectoryNode:
-        """Return the directory that `path` is in. Missing ones are made, on disk too."""
+        """Return the parent directory of `path`. Missing ones are created, on disk as well."""
         directory = self._root
         for name in path.parts[1:-1] if path.is_absolute() else path.parts[:-1]:
             node = directory.names.get(name)
@@ -151,7 +151,7 @@ class MemoryStore:
         return directory
 
     def content(self, path: Path) -> _FileNode:
-        """The bytes of a file, which is made when it is missing."""
+        """Return the node of a file, which is created if it is missing."""
         content = self._file(path)
         if content is None:
             content = _FileNode()
@@ -241,7 +241,7 @@ class MemoryStore:
         return lambda: self._locked.discard(path)
 
     def power_loss(self, chance: random.Random) -> "MemoryStore":
-        """Return the store as it is after the power was lost and came back."""
+        """Return the store as it is after a power failure."""
         after = MemoryStore()
         _survive(self._root, after._root, chance)
         return after
@@ -257,7 +257,7 @@ def _nodes(directory: _DirectoryNode) -> Iterator[_Node]:
 
 
 def _survive(before: _DirectoryNode, after: _DirectoryNode, chance: random.Random) -> None:
-    """Fill `after` with what the disk has of `before`, and of what is below it."""
+    """Fill `after` with the part of `before`, and of its subdirectories, that survives on disk."""
     names = dict(before.durable)
     if before.pending:
         for change in before.pending[: chance.randint(0, len(before.pending))]:

@@ -1,10 +1,10 @@
-"""partition.metadata: the file in a partition's directory that names its topic's id.
+"""partition.metadata: the file in a partition's directory with the id of its topic.
 
     version: 0
     topic_id: <22 characters of base64>
 
-It is written without being flushed to disk, so that a power loss may leave it missing or damaged: then the records decide
-whether the directory may be taken for the topic's.
+It is written without a flush, so a power failure may leave it missing or damaged: then the directory is accepted as the
+topic's if it has no records.
 """
 
 from enum import Enum, auto
@@ -17,7 +17,7 @@ from ottla.protocol.uuids import uuid_bytes, uuid_text
 
 PARTITION_METADATA: Final = "partition.metadata"
 _MOST_CHANGED: Final = 8
-"""Characters that a damaged partition.metadata may differ by: two random topic ids agree in far fewer than the rest."""
+"""Maximum number of changed characters in a damaged partition.metadata; two random topic ids differ in far more."""
 
 
 class Owner(Enum):
@@ -37,13 +37,13 @@ def _metadata_text(topic_id: bytes) -> str:
 
 
 def _is_nearly(text: str, expected: str) -> bool:
-    """Return whether `text` is `expected` with a few characters changed or with its end cut off."""
+    """Return True if `text` is `expected` with a few characters changed or its end cut off."""
     same = sum(one == other for one, other in zip(text, expected, strict=False))
     return same >= len(expected) - _MOST_CHANGED and len(text) <= len(expected) + _MOST_CHANGED
 
 
 def _is_metadata(text: str) -> bool:
-    """Return whether `text` is a whole partition.metadata of some topic."""
+    """Return True if `text` is a complete partition.metadata of any topic."""
     words = text.split()
     if len(words) != 4 or words[:3] != ["version:", "0", "topic_id:"]:
         return False
@@ -69,5 +69,5 @@ def owner_of(store: Store, directory: Path, topic_id: bytes) -> Owner:
         return Owner.THIS
     if text and _is_metadata(text):
         return Owner.OTHER
-    # Made, and not yet named when the process or the machine went down, unless there are records.
+    # Without records the directory was created just before a crash, and the file not yet written.
     return Owner.UNCERTAIN if recovery.log_end(store, directory) > 0 else Owner.THIS

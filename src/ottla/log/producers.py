@@ -7,18 +7,18 @@ where the last one ended.
     epoch older than known                INVALID_PRODUCER_EPOCH
     new epoch, first sequence not 0       OUT_OF_ORDER_SEQUENCE_NUMBER
     same epoch, not last sequence + 1     OUT_OF_ORDER_SEQUENCE_NUMBER
-    nothing known                         any sequence is taken (KIP-360); only 0 in a transaction of version 2
+    unknown producer                      any sequence is accepted (KIP-360); only 0 in a transaction of version 2
     plain batch, transaction open         INVALID_TXN_STATE
 
-A transaction is open from its first batch to its marker. Below the first offset of the oldest one everything is decided; a
-marker decides when it is below the high watermark, so until then its transaction still counts.
+A transaction is open from its first batch to its marker. It is undecided until the marker is below the high watermark. The
+last stable offset is the first offset of the oldest undecided transaction.
 
     marker of an older coordinator        TRANSACTION_COORDINATOR_FENCED
-    marker of an older epoch              INVALID_PRODUCER_EPOCH; version 2 has a new epoch for each marker, so the known one
-                                          is old too, unless the marker is a repeated one
+    marker of an older epoch              INVALID_PRODUCER_EPOCH; also of the known epoch in version 2, which raises the epoch
+                                          with each marker, unless the marker is a repeated one
 
-The state is derived from the log. Snapshots spare a restart the reading: one is written with every roll and at a clean
-stop, named by the offset up to which (exclusive) it holds.
+The state is derived from the log. Snapshots avoid reading the whole log at a start: one is written at every roll and clean
+stop, and named by its end offset (exclusive).
 """
 
 from collections import deque
@@ -45,11 +45,11 @@ _CRC_FROM: Final = 6  # int16 version and the CRC itself are not covered
 
 
 class DamagedSnapshot(Exception):
-    """A snapshot file that does not hold what it should."""
+    """Malformed snapshot file."""
 
 
 class SequencedBatch(NamedTuple):
-    """A batch as its producer numbered it; offsets and sequences are inclusive, the timestamp is its newest, in ms."""
+    """Sequences, last offset and newest timestamp (ms) of a batch; offsets and sequences are inclusive."""
 
     first_sequence: int
     last_sequence: int
@@ -71,7 +71,7 @@ class ActiveProducer(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A transaction that its marker ended; `first_offset` and `marker_offset` are inclusive."""
+    """Transaction ended by a marker; `first_offset` and `marker_offset` are inclusive."""
 
     producer_id: int
     first_offset: int
@@ -87,7 +87,7 @@ class _ProducerEntry:
         self.coordinator_epoch = -1
         self.transaction_start = -1
         self.batches: list[SequencedBatch] = []
-        """The last five, oldest first: a list, since most producers have few, and a deque is ten times as large."""
+        """The last five batches, oldest first: a list, since most producers have few, and a deque is ten times as large."""
 
     def take_epoch(self, epoch: int) -> None:
         """Adopt an epoch; a new one resets the sequences."""
@@ -97,12 +97,12 @@ class _ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one partition."""
+    """Producer states of one partition."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _ProducerEntry] = {}
         self._open: dict[int, int] = {}
-        """Producer id -> first offset of its open transaction, oldest first."""
+        """producer id -> first offset of its open transaction, oldest first"""
         self._undecided: deque[Ended] = deque()
         """Transactions whose marker may not be below the high watermark yet."""
 
@@ -112,7 +112,7 @@ class ProducerStates:
     def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> tuple[int, SequencedBatch | None]:
         """Check if a batch of an idempotent producer may be appended. Return an error code, and the batch it repeats if any.
 
-        begins_at_zero  an unknown producer must begin with sequence 0: transactions of version 2
+        begins_at_zero  whether an unknown producer must begin with sequence 0: transactions of version 2
         """
         producer = self._producers.get(header.producer_id)
         epoch, first = header.producer_epoch, header.base_sequence
@@ -140,7 +140,7 @@ class ProducerStates:
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, new_epoch: bool) -> int:
         """Check if the marker of a transaction may be appended. Return an error code.
 
-        new_epoch  markers carry an epoch of their own: transactions of version 2
+        new_epoch  whether markers have an epoch of their own: transactions of version 2
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -153,7 +153,7 @@ class ProducerStates:
         return NONE
 
     def _entry_of(self, header: BatchHeader) -> _ProducerEntry:
-        """The producer of a batch that is in the log now, in the batch's epoch."""
+        """Return the entry of the producer of an appended batch, updated to the epoch of the batch."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = _ProducerEntry(header.producer_epoch, header.max_timestamp)
@@ -163,7 +163,7 @@ class ProducerStates:
         return producer
 
     def appended(self, header: BatchHeader, base_offset: int) -> None:
-        """Remember a data batch that is in the log now."""
+        """Record an appended data batch."""
         pid = header.producer_id
         producer = self._entry_of(header)
         delta = header.last_offset_delta
@@ -178,7 +178,7 @@ class ProducerStates:
             producer.transaction_start = self._open[pid] = base_offset
 
     def ended(self, header: BatchHeader, offset: int, coordinator_epoch: int) -> Ended | None:
-        """Remember a marker that is in the log at `offset` now; returns the transaction it ended, None for an empty one."""
+        """Record a marker appended at `offset`; return the transaction that it ended, None for an empty one."""
         pid = header.producer_id
         producer = self._entry_of(header)
         producer.coordinator_epoch = coordinator_epoch
@@ -214,7 +214,7 @@ class ProducerStates:
         return not self._open and not self._undecided
 
     def active(self) -> list[ActiveProducer]:
-        """Every producer that is remembered."""
+        """Return all known producers."""
         return [
             ActiveProducer(
                 pid,
@@ -235,8 +235,8 @@ class ProducerStates:
         }
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms` (producer.id.expiration.ms) and that have no transaction
-        open.
+        """Remove producers without an open transaction whose last batch is older than `before_ms`
+        (producer.id.expiration.ms).
         """
         self._producers = {
             pid: producer
@@ -245,7 +245,7 @@ class ProducerStates:
         }
 
     def snapshot(self) -> bytes:
-        """The content of a .snapshot file: the last batch of every producer."""
+        """Encode the content of a .snapshot file: the last batch of every producer."""
         entries = []
         for producer_id, producer in self._producers.items():
             last = producer.batches[-1] if producer.batches else SequencedBatch(-1, -1, 0, -1, producer.timestamp)
@@ -266,7 +266,7 @@ class ProducerStates:
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> "ProducerStates":
-        """The producers that a .snapshot file holds. Raises DamagedSnapshot."""
+        """Decode the producers of a .snapshot file. Raises DamagedSnapshot."""
         if len(data) < _CRC_FROM or int.from_bytes(data[:2], "big") != _SNAPSHOT_VERSION:
             raise DamagedSnapshot("not a producer snapshot of version 1")
         if crc32c(data[_CRC_FROM:]) != int.from_bytes(data[2:_CRC_FROM], "big"):
@@ -296,5 +296,5 @@ class ProducerStates:
 
 
 def _after(sequence: int, delta: int) -> int:
-    """`sequence` moved by `delta`; sequences wrap from 2^31-1 to 0."""
+    """Return `sequence` + `delta`; sequences wrap from 2^31-1 to 0."""
     return (sequence + delta) & _MAX_SEQUENCE

@@ -1,13 +1,13 @@
-"""Recovery of a log when it is opened: finds its segments and its end, and checks its tail.
+"""Recovery of a log at its opening: finds its segments and end offset, and checks its tail.
 
 After a clean stop nothing is scanned: indexes are on disk and only the batches after the newest index entry are walked.
-Otherwise every segment that reaches beyond the recovery point is gone through: up to that point from header to header, behind
-it with every byte and its CRC. Its indexes are rebuilt, and the log is cut at the first batch behind the point that is not
-whole and right; what followed it goes, as in Kafka. Damage before the point takes the partition offline (Kafka cuts there too,
-and loses what it had acknowledged). A segment whose indexes are missing or cannot be right is gone through as well.
+Otherwise every segment that extends beyond the recovery point is scanned: up to that point its headers, after it every byte
+with CRCs. Its indexes are rebuilt, and the log is truncated at the first incomplete or damaged batch after the point, as in
+Kafka. Damage before the point takes the partition offline (Kafka truncates there too, and loses acknowledged records). A
+segment with missing or implausible indexes is scanned as well.
 
-The producers are rebuilt from the newest snapshot that is not younger than the first segment that was read, and from the
-batches after it; markers on the way tell which transactions were aborted, for the indexes of the segments that were read.
+Producer states are rebuilt from the newest snapshot up to the first scanned segment, and from the batches after it; their
+markers show the aborted transactions, for the indexes of the scanned segments.
 """
 
 import logging
@@ -30,10 +30,10 @@ _logger = logging.getLogger("ottla.log")
 
 
 def load_segments(store: Store, directory: Path, names: list[str], interval: int) -> list[Segment]:
-    """The segments of a partition directory, which holds `names`, by base offset.
+    """Load the segments of a partition directory with the files `names`, ordered by base offset.
 
-    Leftovers of deletions and of compactions that were not decided are removed; one that was (its .log file is a .swap) is
-    carried through. Raises DamagedLog.
+    Leftovers of deletions and unfinished compactions are removed; a compaction whose .log file is a .swap is completed.
+    Raises DamagedLog.
     """
     # Swaps first: completing one removes and renames files, so the names are read again afterwards.
     swaps = [name for name in names if name.endswith(f".log{SWAP}")]
@@ -49,10 +49,10 @@ def load_segments(store: Store, directory: Path, names: list[str], interval: int
 
 
 def _complete_swap(store: Store, directory: Path, base: int, interval: int) -> None:
-    """Put a swap segment in the place of those that it was made from.
+    """Replace the original segments by the swap segment of a compaction.
 
-    Its offset and time index are made again: they may have had their names already, or not. The index of aborted transactions
-    cannot be: it is the one beside the swap segment; if that is missing and the old segments are gone, it has its name already.
+    Offset and time index are rebuilt, as they may be renamed already or not. The index of aborted transactions cannot be
+    rebuilt: it is the .swap file; if that is missing and the old segments are gone, it is renamed already.
     """
     fresh = Segment(store, directory, base, SWAP)
     try:
@@ -84,8 +84,8 @@ def _complete_swap(store: Store, directory: Path, base: int, interval: int) -> N
 def check_complete(store: Store, directory: Path, names: list[str], recovery_point: int, end_offset: int) -> None:
     """Raise DamagedLog if records below `recovery_point` (offset, exclusive), which were flushed to disk, are missing.
 
-    An index without its .log file is what remains of a file that was taken away, or of a removal by Apache Kafka that a crash
-    cut short: it renames the .log first.
+    An index without its .log file is left by a lost file, or by a removal that Apache Kafka, which renames the .log first,
+    did not complete before a crash.
     """
     remedy = "put it back from a backup, or move the partition's directory away to begin it empty, and restart"
     indexes = [name for name in names if name.endswith((".index", ".timeindex")) and name[:20].isdecimal()]
@@ -98,7 +98,7 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
             continue
         if base < recovery_point and f"{lost}{DELETED}" not in names:
             raise DamagedLog(f"{directory / lost} is missing, of records that were flushed to disk: {remedy}")
-        if base != end_offset:  # else it is that of the last segment, which nothing was appended to
+        if base != end_offset:  # else it belongs to the last segment, which is empty
             if f"{lost}{DELETED}" not in names:
                 _logger.error("%s is missing, only its index is there", directory / lost)
             store.remove(directory / name)
@@ -110,18 +110,18 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
 
 
 def _bases(names: list[str]) -> list[int]:
-    """Return the offsets that name the .log files among `names`."""
+    """Return the base offsets of the .log files among `names`."""
     return [int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdecimal()]
 
 
 def has_segments(store: Store, directory: Path) -> bool:
-    """Return whether there is a .log file in `directory`. Raises OSError."""
+    """Return True if there is a .log file in `directory`. Raises OSError."""
     return bool(_bases(store.names(directory)))
 
 
 def log_end(store: Store, directory: Path) -> int:
-    """Return the offset (exclusive) up to which the newest segment in `directory` has batches, by their headers; -1 if there is
-    no segment. Nothing is changed. Raises OSError.
+    """Return the log end offset by the headers of the newest segment in `directory`; -1 without a segment. Changes no files.
+    Raises OSError.
     """
     bases = _bases(store.names(directory))
     if not bases:
@@ -134,14 +134,14 @@ def log_end(store: Store, directory: Path) -> int:
                 break
             end = header.next_offset
     except DamagedLog:
-        pass  # a torn tail, or room that was taken in advance
+        pass  # a partial batch at the end, or preallocated space
     finally:
         segment.close()
     return end
 
 
 class Recovered(NamedTuple):
-    """The segments that remain, and the base offsets of those that were gone through."""
+    """Result of a recovery: the remaining segments, and the base offsets of the scanned ones."""
 
     segments: list[Segment]
     scanned: frozenset[int]
@@ -157,11 +157,11 @@ def recover(
     clean: bool,
     has_gaps: bool,
 ) -> Recovered:
-    """Make `segments` believable from `recovery_point` (offset, exclusive) on.
+    """Check and repair `segments` from `recovery_point` (offset, exclusive) on.
 
-    clean   the last stop was a clean one: the recovery point is the end of the log, and only ends are looked up
-    epochs  told of what the scanned batches say
-    has_gaps  the log is compacted: a segment may end before the next one begins
+    clean     True after a clean stop: the recovery point is the end of the log, and no segment is scanned
+    epochs    leader epochs, updated from the scanned batches
+    has_gaps  whether the log is compacted: a segment may end before the next one begins
     """
     kept: list[Segment] = []
     scanned: set[int] = set()
@@ -169,19 +169,19 @@ def recover(
         is_last = number == len(segments) - 1
         end = segment.base_offset if is_last else segments[number + 1].base_offset
         kept.append(segment)
-        # The cheap cases first, most segments are of these: flushed as a whole, then closed cleanly.
+        # Fast paths for most segments first: completely flushed, then cleanly closed.
         if not is_last and end <= recovery_point and segment.has_sound_indexes():
             segment.next_offset = end
             segment.max_timestamp, segment.max_timestamp_offset = segment.time_index.last()
             continue
         if is_last and clean and _intact(segment, recovery_point, interval):
             continue
-        # A segment that compaction emptied has an empty index, too.
+        # A segment emptied by compaction has an empty index.
         is_emptied = not segment.size and len(segment.time_index) > 0
         scanned.add(segment.base_offset)
         damage = scan_segment(segment, interval, epochs, recovery_point)
         if damage is not None:
-            # Later segments go even if they are sound: records must not be missing in the middle of a log.
+            # Later segments are removed even if they are intact: a log must not have gaps.
             _logger.warning("%s; the log is cut there, at offset %d", damage, segment.next_offset)
             for lost in segments[number + 1 :]:
                 _remove(store, lost)
@@ -195,7 +195,7 @@ def recover(
                     segment.next_offset,
                     end,
                 )
-            segment.next_offset = end  # what compaction left may end earlier
+            segment.next_offset = end  # a compacted segment may end earlier
     checked = [segment for segment in kept if segment.base_offset in scanned and segment.size]
     if checked:
         _logger.info(
@@ -209,8 +209,8 @@ def recover(
 
 
 def _intact(segment: Segment, recovery_point: int, interval: int) -> bool:
-    """Return True if the last segment ends where it was left at a clean stop. A short one is read rather than its indexes: one
-    file instead of three.
+    """Return True if the last segment has the same end as at the clean stop. A short segment is read in place of its indexes:
+    one file instead of three.
     """
     try:
         if segment.log.size <= _SHORT:
@@ -267,7 +267,7 @@ def scan_segment(segment: Segment, interval: int, epochs: LeaderEpochs, recovery
 
 
 def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str | None]]:
-    """Every batch of a segment from `position` on, with what is wrong with it."""
+    """Iterate over the batches of a segment from `position` on, each with its damage, if any."""
     want = _SCAN_BYTES
     while position < segment.size:
         data = segment.log.read(position, want)
@@ -291,7 +291,7 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
 
 
 def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpochs, bool]:
-    """The leader epochs of a partition, and whether they are known: a loss of power can leave half a file, or none."""
+    """Load the leader epochs of a partition. Return False with them if the file is damaged or missing after a power failure."""
     try:
         missing = path.name not in names
         return LeaderEpochs(store, path, is_new=missing), not (missing and any(name.endswith(".log") for name in names))
@@ -302,7 +302,7 @@ def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpoch
 
 
 def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
-    """Take the epochs from the batches themselves. Raises DamagedLog."""
+    """Restore the leader epochs from the batches. Raises DamagedLog."""
     for segment in segments:
         for header in segment.walk(0):
             if header.leader_epoch > epochs.latest:
@@ -312,9 +312,7 @@ def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
 
 def _remove(store: Store, segment: Segment) -> None:
     segment.close()
-    for path in reversed(
-        segment.files()
-    ):  # the .log last: without it, its indexes would look like those of a lost file
+    for path in reversed(segment.files()):  # the .log last: indexes without it would look like those of a lost file
         store.remove(path)
 
 
@@ -326,8 +324,8 @@ def load_producers(
     end_offset: int,
     scanned: frozenset[int] = frozenset(),
 ) -> ProducerStates:
-    """The producers as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Aborted transactions go
-    into the indexes of the segments that were `scanned`, which are then written. Raises DamagedLog and OSError.
+    """Restore the producer states as of `end_offset` (exclusive): newest usable snapshot, then the batches after it. Aborted
+    transactions are added to the indexes of the `scanned` segments, which are then written. Raises DamagedLog and OSError.
     """
     # A snapshot beyond the first scanned segment may tell of batches that were cut, and the indexes of aborted transactions of
     # scanned segments have to be filled again: so their batches are read even if a newer snapshot is there.
@@ -360,8 +358,8 @@ def load_producers(
 def _from_snapshot(
     store: Store, directory: Path, names: list[str], newest: int, end_offset: int
 ) -> tuple[ProducerStates, int]:
-    """Return the producers of the newest snapshot up to offset `newest` (inclusive), and its offset. Snapshots beyond the log
-    end are removed.
+    """Return the producer states of the newest snapshot up to offset `newest` (inclusive), and its offset. Removes snapshots
+    beyond the log end.
     """
     for name in sorted(names, reverse=True):
         if not name.endswith(".snapshot") or not name[:-9].isdecimal():

@@ -1,11 +1,11 @@
-"""A log on its way to another log directory: a copy that catches up and then takes its place (KIP-113).
+"""Relocation of a log to another log directory: a copy catches up with the log and then replaces it (KIP-113).
 
-    t-0                      is written to and read from, as before
-    t-0.<32 hex>-future      in the other directory; batch by batch, in steps between the broker's other work
+    t-0                      original, which is written and read as before
+    t-0.<32 hex>-future      copy in the other directory, made batch by batch in steps
 
-When the copy has everything and is flushed to disk, it gets the name t-0 and the old directory is discarded, in one turn of the
-loop. A crash before that leaves a -future directory, which a start discards; one between the two names leaves two equal logs.
-Segments are neither removed nor compacted meanwhile, so the list of segments only grows.
+When the copy is complete and flushed to disk, it is renamed to t-0 and the old directory is discarded, in one turn of the event
+loop. A crash before that leaves a -future directory, which the next start discards; one between the two renames leaves two
+equal logs. Segments are neither removed nor compacted during the copy, so the list of segments only grows.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _STEP_BYTES: Final = 1 << 20
 
 
 class Relocation:
-    """The copy of `log` in `directory`, which must exist and be empty."""
+    """Copy of `log` in `directory`, which must exist and be empty."""
 
     def __init__(self, store: Store, log: Log, directory: Path) -> None:
         self._store = store
@@ -34,17 +34,17 @@ class Relocation:
 
     @property
     def size(self) -> int:
-        """Bytes of the copy so far."""
+        """Return the bytes copied so far."""
         return sum(segment.size for segment in self._copies)
 
     @property
     def lag(self) -> int:
-        """Offsets that the copy lacks."""
+        """Return the number of offsets that are not copied yet."""
         return self._log.end_offset - self.end_offset
 
     def steps(self) -> Iterator[Flush | None]:
-        """Copy, and stop after each step; a flush must be run before the next one. At the end the copy is complete, as long as
-        nothing else runs. Raises StorageError when the log itself cannot be read, OSError when the copy cannot be written.
+        """Copy the log; yields after each step. A yielded flush must be run before the next step. At the end the copy is
+        complete until the next append. Raises StorageError if the log cannot be read, OSError if the copy cannot be written.
         """
         self._log.is_moving = True
         yield from self._copy()
@@ -61,7 +61,7 @@ class Relocation:
             if number == len(self._copies):
                 copy = Segment(self._store, self.directory, source.base_offset)
                 copy.start_empty()
-                copy.log.fileno()  # a file even when it is empty: its name is what remembers the end of an emptied log
+                copy.log.fileno()  # create the file even if it is empty: its name stores the end offset of an emptied log
                 self._copies.append(copy)
             copy = self._copies[number]
             while copy.size < source.size:
@@ -95,7 +95,7 @@ class Relocation:
         self.end_offset = copy.next_offset
 
     def _finish(self) -> None:
-        """Indexes and producers, as a clean stop leaves them."""
+        """Write indexes and producer snapshot, as a clean stop does."""
         for source, copy in zip(self._log.segments, self._copies, strict=True):
             try:
                 aborted_transactions = list(source.transaction_index.entries())
@@ -110,7 +110,7 @@ class Relocation:
         self._log.epochs.copy_to(self.directory / "leader-epoch-checkpoint")
 
     def abandon(self) -> None:
-        """The copy is not wanted any more: the log may remove and compact segments again."""
+        """Abandon the copy, so that the log can remove and compact segments again."""
         self._log.is_moving = False
         for copy in self._copies:
             copy.close()

@@ -1,10 +1,10 @@
-"""Retention: decides which segments of a log may be deleted, without I/O.
+"""Retention: selects the segments of a log that may be deleted, without I/O.
 
-Only whole segments go, oldest first, and none that reaches beyond the high watermark. A segment goes for one of three reasons:
+Only whole segments are deleted, oldest first, and none beyond the high watermark. There are three reasons to delete a segment:
 
-    below the start   everything in it lies below the log start offset (DeleteRecords, KIP-107); also in compacted logs
-    too old           its newest record is older than retention.ms; without timestamps the file's own age counts
-    too much          the log is larger than retention.bytes, and stays at least that large without it
+    below the start   all its records are below the log start offset (DeleteRecords, KIP-107); also in compacted logs
+    too old           its newest record is older than retention.ms; without timestamps the age of the file is used
+    too large         the log has at least retention.bytes without it
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Candidate(NamedTuple):
-    """A segment as retention sees it: size in bytes, `end_offset` exclusive, `newest_ms` since the epoch."""
+    """Properties of a segment for retention: size in bytes, `end_offset` exclusive, `newest_ms` since the epoch."""
 
     end_offset: int
     size: int
@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """retention.ms and retention.bytes, -1 for no limit; `deletes` is whether cleanup.policy contains delete."""
+    """Limits retention.ms and retention.bytes, -1 for none; `deletes` is True if cleanup.policy contains delete."""
 
     deletes: bool
     max_ms: int

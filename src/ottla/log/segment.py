@@ -25,14 +25,14 @@ _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF  # an int32 in the indexes
 
 
 class DamagedLog(Exception):
-    """Bytes in a log are not the batch they should be; the message names file and position."""
+    """Damaged batch in a log; the message names file and position."""
 
 
 class Segment:
     """Batches from `base_offset` (inclusive) to `next_offset` (exclusive).
 
-    created_ms  when it was begun, for batches without a timestamp
-    jitter_ms   how much earlier than segment.ms it is rolled
+    created_ms  creation time, for batches without a timestamp
+    jitter_ms   time by which it is rolled before segment.ms
     """
 
     __slots__ = (
@@ -78,12 +78,12 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes in the .log file."""
+        """Return the size of the .log file in bytes."""
         return self.log.size
 
     @property
     def path(self) -> Path:
-        """The .log file."""
+        """Return the path of the .log file."""
         return self._named(".log")
 
     def _name(self, kind: str) -> str:
@@ -93,7 +93,7 @@ class Segment:
         return self.directory / self._name(kind)
 
     def start_empty(self) -> None:
-        """Begin a new segment, or forget what is known of it and of its indexes before a scan."""
+        """Reset the state of the segment and its indexes, for a new segment or before a scan."""
         self.index.start_empty()
         self.time_index.start_empty()
         self.transaction_index.start_empty()
@@ -108,14 +108,14 @@ class Segment:
     def append(
         self, header: BatchHeader, base_offset: int, buffers: Sequence[bytes | memoryview], interval: int
     ) -> None:
-        """Write one batch. `interval` is index.interval.bytes. Raises OSError, and then nothing has changed."""
+        """Write one batch. `interval` is index.interval.bytes. Raises OSError; the segment is unchanged then."""
         position = self.log.size
         self.log.append(buffers)
         size = self.log.size - position
         self.noted(base_offset, base_offset + header.last_offset_delta, header.max_timestamp, position, size, interval)
 
     def noted(self, first: int, last: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
-        """Remember a batch of `size` bytes that stands at `position`: what append and recovery share."""
+        """Record a batch of `size` bytes at `position`, after an append or in recovery."""
         if self.first_timestamp is None:
             self.first_timestamp = max_timestamp
         if max_timestamp > self.max_timestamp:
@@ -146,10 +146,10 @@ class Segment:
         return self.log.size
 
     def read(self, position: int, max_bytes: int, end: int, *, whole_first: bool) -> Region | None:
-        """The batches from `position` (a batch boundary) up to `end` that fit `max_bytes`.
+        """Return the batches from `position` (a batch boundary) up to `end` that fit into `max_bytes`.
 
-        end          position (exclusive) beyond which nothing may be read
-        whole_first  the first batch is returned even when it is larger (KIP-74)
+        end          end position (exclusive) of the readable part
+        whole_first  whether the first batch is returned even if it is larger (KIP-74)
 
         Raises DamagedLog.
         """
@@ -164,7 +164,7 @@ class Segment:
         return Region(self.log, position, min(boundary, end) - position) if boundary > position else None
 
     def _walked_boundary(self, position: int, stop: int, end: int, *, whole_first: bool) -> int:
-        """The last batch boundary at or before `stop`, by headers: the index knows none after `position`."""
+        """Find the last batch boundary at or before `stop` by headers, as the index has none after `position`."""
         boundary = position
         for header in self.walk(position):
             if header.start >= end or header.end > stop:
@@ -175,7 +175,7 @@ class Segment:
         return boundary
 
     def walk(self, position: int) -> Iterator[BatchHeader]:
-        """The headers of the batches from `position` on; start and end are positions in the file. Raises DamagedLog."""
+        """Iterate over the headers of the batches from `position` on, with positions in the file. Raises DamagedLog."""
         size = self.log.size
         chunk, at = b"", position  # chunk begins at file position `at`
         while position < size:
@@ -192,10 +192,10 @@ class Segment:
             position = header.end
 
     def offset_at(self, timestamp: int, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
-        """The first record at or after `timestamp` (ms) as (timestamp, offset, leader epoch). Pauses after some milliseconds of
-        work each. Raises DamagedLog.
+        """Find the first record at or after `timestamp` (ms); return (timestamp, offset, leader epoch). Yields after every few
+        milliseconds of work. Raises DamagedLog.
 
-        largest  bytes that a record may decompress to; a larger one is returned in place of those behind it in its batch
+        largest  maximum decompressed size of a record; a larger one is returned in place of later ones in its batch
         """
         for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
             if header.max_timestamp < timestamp:
@@ -206,8 +206,8 @@ class Segment:
         return None
 
     def offset_of_newest(self, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
-        """The first record with the largest timestamp, as (timestamp, offset, leader epoch); `largest` and pauses as for
-        `offset_at`. Raises DamagedLog.
+        """Find the first record with the largest timestamp; return (timestamp, offset, leader epoch). `largest` and yields as
+        in `offset_at`. Raises DamagedLog.
         """
         if self.max_timestamp < 0:
             return None
@@ -232,7 +232,7 @@ class Segment:
                 if records:
                     next_offset = records[-1].offset + 1
         except BeyondLimit:
-            # A reader that begins here misses nothing: the batch has the timestamp in this record or behind it.
+            # A reader that begins here misses no record: the batch has the timestamp in this record or a later one.
             return header.max_timestamp, next_offset, header.leader_epoch
         except CorruptRecords as cause:
             raise DamagedLog(f"{self.path} at position {header.start}: {cause}") from None
@@ -243,8 +243,8 @@ class Segment:
         return self._store.modified_ms(self.path)
 
     def load_end(self) -> bool:
-        """Find out where an intact segment ends: the newest index entries, then the headers after them. From now on it can be
-        written to. Returns False when the indexes cannot be those of this segment. Raises DamagedLog.
+        """Find the end of an intact segment, by its newest index entries and the headers after them, and make it active.
+        Returns False if the indexes do not match the segment. Raises DamagedLog.
         """
         sound = (self.index.resume(self.log.size), self.time_index.resume(), self.transaction_index.resume())
         if not all(sound):
@@ -277,7 +277,7 @@ class Segment:
         return self.next_offset <= header.base_offset <= header.last_offset <= self.base_offset + _MAX_RELATIVE_OFFSET
 
     def seal(self) -> None:
-        """Write the indexes: the segment is rolled, or the broker stops cleanly. Raises OSError."""
+        """Write the indexes, at a roll or clean stop. Raises OSError."""
         if self.log.size or self._since_index:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         indexes = (self.index, self.time_index, self.transaction_index)
@@ -290,12 +290,12 @@ class Segment:
     def has_sound_indexes(self) -> bool:
         """Return True if the indexes of a closed segment can be what `seal` wrote."""
         if not self.log.size and len(self.time_index):
-            return False  # of records that are gone
+            return False  # for truncated records
         return self.index.is_sound(self.log.size) and self.time_index.is_sound() and self.transaction_index.is_sound()
 
     def aborted_between(self, first_offset: int, end_offset: int) -> tuple[list[Aborted], bool]:
-        """The aborted transactions that ended here and overlap `first_offset` (inclusive) to `end_offset` (exclusive), and
-        whether later segments cannot hold another one.
+        """Return the aborted transactions that ended here and overlap `first_offset` (inclusive) to `end_offset` (exclusive),
+        and True if later segments cannot have further ones.
         """
         transactions = []
         for aborted in self.transaction_index.entries():
@@ -306,14 +306,12 @@ class Segment:
         return transactions, False
 
     def offset_bound(self, position: int) -> int:
-        """An offset (exclusive) that all batches before `position` stay below."""
+        """Return an upper bound (exclusive) of the offsets before `position`."""
         bound = self.index.offset_bound(position)
         return self.next_offset if bound is None else bound
 
     def truncate(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and what follows it; the segment is the last one from now on. Raises OSError and
-        DamagedLog.
-        """
+        """Remove the batch with `offset` and all after it; the segment becomes the last one. Raises OSError and DamagedLog."""
         position = self.position_of(offset)
         self.index.truncate(offset)
         self.time_index.truncate(offset)
@@ -327,8 +325,8 @@ class Segment:
         self.log.close()
 
     def move_to(self, suffix: str) -> None:
-        """Rename the files, the .log last; readers are not disturbed. Raises OSError; the segment can then be read as before,
-        and the call be repeated.
+        """Rename the files, the .log last; open readers are not affected. Raises OSError; the segment stays readable then, and
+        the call can be repeated.
 
         suffix  CLEANED, SWAP, DELETED, or nothing for a segment of the log
         """
@@ -340,7 +338,7 @@ class Segment:
         self._suffix = suffix
 
     def moved(self, directory: Path) -> None:
-        """The directory has another name already."""
+        """Record a new path of the directory after its rename."""
         self.directory = directory
         self.index.moved(directory, self._name(".index"))
         self.time_index.moved(directory, self._name(".timeindex"))
@@ -348,11 +346,11 @@ class Segment:
         self.log.moved(self._named(".log"))
 
     def remove(self) -> None:
-        """Take the files from the disk, the .log last."""
+        """Remove the files from disk, the .log last."""
         self.close()
         for path in reversed(self.files()):
             self._store.remove(path)
 
     def files(self) -> list[Path]:
-        """Every file of the segment that may exist."""
+        """Return the paths of all files that the segment may have."""
         return [self._named(kind) for kind in (".log", ".index", ".timeindex", ".txnindex")]

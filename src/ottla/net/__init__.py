@@ -1,1 +1,1 @@
-"""Connections to brokers, requests and their answers, retries: no sockets and no event loop, which `environment` provides."""
+"""Connections to brokers, requests and responses, scheduling: sockets and event loop are provided by `environment`."""

@@ -1,12 +1,12 @@
-"""One connection to a broker, without a socket: version negotiation, open requests and their deadlines.
+"""Connection to a broker, without a socket: version negotiation, open requests and their deadlines.
 
-Strategy. A `Link` is opened through a `Transport`. It negotiates versions once (ApiVersions; KIP-35, KIP-511), may have many
-requests open, and returns a promise of the response for each. Any failure ends the link: every open request fails with
-ConnectionLost or RequestTimedOut, which name the address, and the caller decides whether the request is repeated.
+Strategy. A `Link` is a connection opened through a `Transport`. It negotiates versions once (ApiVersions; KIP-35, KIP-511),
+may have many requests open, and returns a promise of the response for each. Any failure closes the connection: all open
+requests fail with ConnectionLost or RequestTimedOut, which name the address, and the caller decides about a retry.
 
     Transport.open -> connecting -> negotiating (ApiVersions) -> ready: request() -> Promise of the response -> lost
 
-A broker that throttles (KIP-219) names a time; the link sends nothing more until it is over.
+After a response with a throttle time (KIP-219) no request is sent until that time has passed.
 """
 
 from collections import deque
@@ -34,9 +34,9 @@ _NEWEST: Final = 32767
 class ConnectionSettings(NamedTuple):
     """Configs of connections, in milliseconds. The defaults are those of Kafka's clients.
 
-    max_idle_ms     -1 keeps unused connections open
-    send_buffer     SO_SNDBUF of the socket in bytes, -1: the system's
-    receive_buffer  SO_RCVBUF of the socket in bytes, -1: the system's
+    max_idle_ms     idle time after which a connection is closed; -1: never
+    send_buffer     SO_SNDBUF of the socket in bytes, -1: the system's default
+    receive_buffer  SO_RCVBUF of the socket in bytes, -1: the system's default
     """
 
     client_id: str
@@ -51,7 +51,7 @@ class ConnectionSettings(NamedTuple):
 
 
 class LinkOwner(Protocol):
-    """Owner of links: gives them what they share, and is notified when they open and end. `Network` is the one."""
+    """Interface of the owner of connections: provides shared objects, and is notified when one opens or ends; see `Network`."""
 
     scheduler: Scheduler
     settings: ConnectionSettings
@@ -63,14 +63,14 @@ class LinkOwner(Protocol):
         """Return the time that a connection attempt may take."""
 
     def opened(self, link: "Link") -> None:
-        """Record that a link has become ready."""
+        """Record that a connection is ready."""
 
     def ended(self, link: "Link", *, failed: bool) -> None:
-        """Record that a link has ended."""
+        """Record that a connection has ended."""
 
 
 class _OpenRequest:
-    """A request that waits for its answer."""
+    """Request without a response yet."""
 
     __slots__ = ("about", "deadline", "promise")
 
@@ -81,10 +81,10 @@ class _OpenRequest:
 
 
 class Link:
-    """One connection to one broker.
+    """Connection to one broker.
 
-    ready     kept when it can be used, fails with what came in between
-    versions  API key -> (oldest, newest) that the broker serves
+    ready     promise that is kept when the connection can be used, and fails with the error if it cannot be opened
+    versions  API key -> (oldest, newest) version that the broker supports
     features  finalized features of the cluster, by name
     """
 
@@ -106,7 +106,7 @@ class Link:
         self._stream: Stream | None = None
         self._open: deque[_OpenRequest] = deque()
         self._held: list[Sequence[Any]] = []
-        """Requests that wait for the end of a throttle time."""
+        """Encoded requests that are held back until the end of a throttle time."""
         self._alarm = Alarm(self._scheduler, self._overdue)
         self._release: Cancellable | None = None
         timeout = owner.setup_timeout_ms(address)
@@ -125,13 +125,13 @@ class Link:
 
     @property
     def in_flight(self) -> int:
-        """Requests that wait for their answers."""
+        """Return the number of requests without a response."""
         return len(self._open)
 
-    # -- what the transport says --
+    # -- callbacks of the transport --
 
     def connected(self, stream: Stream) -> None:
-        """Ask which versions the broker serves, and who it is if we think we know (KIP-1242)."""
+        """Send ApiVersions, with the expected node and cluster id if they are known (KIP-1242)."""
         self._stream = stream
         self._give_up = None
         self._ask_versions(ApiVersionsRequest.VERSIONS.last)
@@ -165,7 +165,7 @@ class Link:
         self.ready.keep(self)
 
     def readable(self, receive_into: Callable[[Any], int]) -> None:
-        """An unfinished frame receives straight into its own memory, all else into the buffer that links share."""
+        """Receive bytes: into the memory of an unfinished frame, else into the buffer shared by all connections."""
         room = self._frames.room()
         try:
             count = receive_into(self._shared if room is None else room)
@@ -190,7 +190,7 @@ class Link:
 
     def _answered(self, frame: bytes) -> None:
         if self.lost_because is not None:
-            return  # an answer before this one made an end
+            return  # a response before this one ended the connection
         response = self._wire.response(frame)
         asked = self._open.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -199,16 +199,16 @@ class Link:
         asked.promise.keep(response)
 
     def lost(self, reason: str) -> None:
-        """It broke, or was never there."""
+        """Handle a connection that broke or could not be opened."""
         self._end(ConnectionLost(f"{self}: {reason}"))
 
-    # -- time --
+    # -- timeouts --
 
     def _late(self) -> None:
         self._end(ConnectionLost(f"{self}: no connection in time"))
 
     def _watch(self) -> None:
-        """Look at the oldest open request when its time is over."""
+        """Set the alarm to the deadline of the oldest open request."""
         if self._open:
             self._alarm.set(self._open[0].deadline)
 
@@ -221,12 +221,12 @@ class Link:
     # -- requests --
 
     def serves(self, request: type[Request]) -> bool:
-        """Return True if there is a version of the request that both sides support."""
+        """Return True if both sides support a common version of the request."""
         low, high = self.versions.get(request.API, (0, -1))
         return min(high, request.VERSIONS.last) >= max(low, request.VERSIONS.first)
 
     def version(self, request: type[Request], newest: int = _NEWEST, *, oldest: int = 0) -> int:
-        """The newest version that both sides know, from `oldest` to `newest`. Raises UnsupportedVersion."""
+        """Return the newest common version, from `oldest` to `newest`. Raises UnsupportedVersion."""
         low, high = self.versions.get(request.API, (0, -1))
         best = min(high, newest, request.VERSIONS.last)
         if best < max(low, oldest, request.VERSIONS.first):
@@ -235,7 +235,7 @@ class Link:
         return best
 
     def request(self, request: Request[R], version: int, *, timeout_ms: int | None = None) -> Promise[R]:
-        """Send; return a promise of the response. Only for a link that is ready."""
+        """Send a request; return a promise of the response. Only for a connection that is ready."""
         limit = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         self.used_ms = self._scheduler.clock.now_ms()
         return self._send(request, version, limit)
@@ -251,7 +251,7 @@ class Link:
         return promise
 
     def _send(self, request: Request[R], version: int, timeout_ms: int) -> Promise[R]:
-        promise: Promise[R] = Promise()  # not Promise[R](), which costs as much as half of the rest
+        promise: Promise[R] = Promise()  # Promise[R]() would take half as long as the rest of this function
         pieces = self._encoded(request, version, promise, expect_answer=True)
         if pieces is not None:
             deadline = self._scheduler.clock.now_ms() + timeout_ms
@@ -263,7 +263,7 @@ class Link:
     def _encoded(
         self, request: Request, version: int, promise: Promise[Any], *, expect_answer: bool
     ) -> list[Any] | None:
-        """Return a request as buffers; None if it cannot be sent: the promise has failed then."""
+        """Encode a request as buffers. Return None if it cannot be sent, after failing the promise."""
         if self.lost_because is not None:
             promise.fail(self.lost_because)
             return None
@@ -290,10 +290,10 @@ class Link:
             for pieces in held:
                 self._stream.write(pieces)
 
-    # -- the end --
+    # -- close --
 
     def close(self) -> None:
-        """Give it up, and the answers that are still to come."""
+        """Close the connection; its open requests fail."""
         self._end(ConnectionLost(f"{self}: the connection was closed"), failed=False)
 
     def _end(self, error: BaseException, *, failed: bool = True) -> None:

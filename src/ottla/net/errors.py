@@ -22,7 +22,7 @@ from ottla.protocol import errors as table
 
 
 class KafkaError(Exception):
-    """Base of all. `code` is the table's, -1 for what no broker said."""
+    """Base class of the errors. `code` is an error code of the protocol, -1 (UNKNOWN_SERVER_ERROR) for local errors."""
 
     RETRIABLE: ClassVar[bool] = False
 
@@ -32,7 +32,7 @@ class KafkaError(Exception):
 
     @property
     def name(self) -> str:
-        """Kafka's name of the code."""
+        """Return Kafka's name of the code."""
         return table.name_of(self.code)
 
     @property
@@ -41,7 +41,7 @@ class KafkaError(Exception):
         return self.RETRIABLE or table.error(self.code).retriable
 
     def __reduce__(self) -> tuple[type["KafkaError"], tuple[str, int]]:
-        # Spark sends exceptions from process to process.
+        # Spark pickles exceptions to send them between processes.
         return type(self), (str(self), self.code)
 
 
@@ -52,45 +52,45 @@ class RetriableError(KafkaError):
 
 
 class ConnectionLost(RetriableError):
-    """The broker went away before it answered."""
+    """The connection was lost, or could not be opened, before the response."""
 
 
 class RebootstrapRequired(RetriableError):
-    """The address belongs to another broker or cluster than it did (KIP-1242): only the bootstrap addresses help."""
+    """The address leads to another broker or cluster now (KIP-1242): the client must restart from the bootstrap servers."""
 
 
 class RequestTimedOut(RetriableError):
-    """No answer, or no success, within the time that was given."""
+    """No response, or no success, within the timeout."""
 
 
 class StaleMetadata(RetriableError):
-    """Another broker leads the partition now, or the topic is not known there (yet)."""
+    """The metadata is outdated: the broker does not lead the partition, or does not know the topic yet."""
 
 
 class OffsetOutOfRange(KafkaError):
-    """The log no longer, or not yet, has the offset; `log_start` says where it begins, -1 if the broker did not."""
+    """The offset is below the log start offset or beyond the log end. `log_start` is the log start offset, -1 if unknown."""
 
     log_start: int = -1
 
 
 class RecordTooLarge(KafkaError):
-    """A batch above max.message.bytes or message.max.bytes."""
+    """A batch is larger than max.message.bytes or message.max.bytes."""
 
 
 class NotAuthorized(KafkaError):
-    """The principal may not do this."""
+    """The principal is not authorized for the operation."""
 
 
 class UnsupportedVersion(KafkaError):
-    """The broker is too old for the request."""
+    """The broker does not support the request, or no common version of it."""
 
 
 class FencedError(KafkaError):
-    """Another instance took over; this one must stop."""
+    """A newer instance has taken over; this one must stop."""
 
 
 class SequenceLost(KafkaError):
-    """The broker misses batches that it had acknowledged to this idempotent producer."""
+    """The broker has lost batches that it had acknowledged to this idempotent producer."""
 
 
 STALE_CODES: Final = frozenset(
@@ -126,10 +126,10 @@ _CLASSES: Final[dict[int, type[KafkaError]]] = {
 
 
 def error_for(code: int, about: str, message: str | None = None) -> KafkaError:
-    """The exception for an error code.
+    """Return the exception for an error code.
 
-    about    what was being done, as the beginning of a sentence: "produce to t-0"
-    message  the broker's own words; Kafka's sentence for the code unless given
+    about    operation, as the beginning of the message: "produce to t-0"
+    message  error message of the response; by default Kafka's sentence for the code
     """
     row = table.error(code)
     cls = _CLASSES.get(code) or (RetriableError if row.retriable else KafkaError)

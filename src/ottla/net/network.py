@@ -1,10 +1,10 @@
-"""The connections of one client or broker to the brokers of a cluster.
+"""Connections of one client or broker to the brokers of a cluster.
 
-Strategy. The `Network` keeps one `Link` for each address and purpose (a fetch that waits must not hold up a heartbeat), leaves
-an address alone for a while after a failure (reconnect.backoff.ms, doubling), and closes links that were not used for
-connections.max.idle.ms.
+Strategy. The `Network` keeps one `Link` for each address and purpose (a waiting fetch must not delay a heartbeat), waits after
+a failure before it connects to the address again (reconnect.backoff.ms, doubling), and closes connections that were not used
+for connections.max.idle.ms.
 
-An address that cannot be reached is logged as a WARNING: at once, then every few seconds as long as it is tried.
+An unreachable address is logged as a WARNING at the first failure, then every few seconds while attempts continue.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger("ottla.client")
 
 
 class _Outage:
-    """Attempts in vain to reach an address, since the last one that was not."""
+    """Failed connection attempts to an address since the last successful one."""
 
     __slots__ = ("attempts", "begun_ms", "warned_ms")
 
@@ -34,12 +34,12 @@ class _Outage:
 
 
 class Network:
-    """The links of one client.
+    """Connections of one client.
 
-    brokers     node -> address, as the metadata last said
-    cluster_id  as the metadata last said, None before
-    changed     happens when a link opens or ends
-    rooms       for the unfinished frames of all links
+    brokers     node -> address, by the last metadata
+    cluster_id  cluster id in the last metadata, None before
+    changed     signals that a connection opened or ended
+    rooms       pool of buffers for the unfinished frames of all connections
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Network:
         self.rooms = Rooms()
         self.opened_total = 0
         self.troubles: dict[Address, str] = {}
-        """Last error of each address that cannot be reached."""
+        """Last error of each unreachable address."""
         self._random = random
         self._links: dict[tuple[Address, str], Link] = {}
         self._failures: dict[Address, int] = {}
@@ -64,7 +64,7 @@ class Network:
         self._sweep: Cancellable | None = None
         self._closed = False
 
-    # -- links --
+    # -- connections --
 
     def link(self, address: Address, purpose: str = "", node: int = -1) -> Link:
         """Return the connection to an address and open it if needed. `purpose` separates requests that must not wait for each
@@ -80,14 +80,14 @@ class Network:
         return link
 
     async def ready(self, node: int, purpose: str = "") -> Link:
-        """A link to a node that can be used now. Raises ConnectionLost."""
+        """Wait for a ready connection to a node and return it. Raises ConnectionLost."""
         address = self.brokers.get(node)
         if address is None:
             raise ConnectionLost(f"node {node} is in no metadata")
         return await self.ready_at(address, purpose, node)
 
     async def ready_at(self, address: Address, purpose: str = "", node: int = -1) -> Link:
-        """A link to an address that can be used now; waits for the address to be worth another attempt."""
+        """Wait for a ready connection to an address and return it; waits for the end of a reconnect backoff first."""
         known = self._links.get((address, purpose))
         if known is None or not known.usable:
             wait = self._not_before.get(address, 0) - self.scheduler.clock.now_ms()
@@ -96,12 +96,12 @@ class Network:
         return await self.link(address, purpose, node).ready
 
     def link_if_ready(self, address: Address, purpose: str = "") -> Link | None:
-        """The link to an address if it can be used now."""
+        """Return the connection to an address if it is ready."""
         link = self._links.get((address, purpose))
         return link if link is not None and link.usable and link.ready.done else None
 
     def open_links(self, purpose: str = "") -> list[Link]:
-        """Those that can be used now, the least busy first."""
+        """Return the ready connections, the one with the fewest requests in flight first."""
         links = [
             link
             for (_, its), link in self._links.items()
@@ -113,7 +113,7 @@ class Network:
         """Reasons for unreachable brokers, as the end of an error message; empty without any."""
         return f": {'; '.join(self.troubles.values())}" if self.troubles else ""
 
-    # -- what links say --
+    # -- callbacks of connections --
 
     def setup_timeout_ms(self, address: Address) -> int:
         """Return the time in ms that a connection attempt may take: longer after failures (KIP-601), within ±20 %."""
@@ -123,7 +123,7 @@ class Network:
         return self._jittered(min(base, ceiling)) if self._failures.get(address) else int(min(base, ceiling))
 
     def opened(self, link: Link) -> None:
-        """A link has become ready."""
+        """Record that a connection is ready, and reset the backoff of its address."""
         self.opened_total += 1
         self._failures.pop(link.address, None)
         self.troubles.pop(link.address, None)
@@ -135,7 +135,7 @@ class Network:
         self.changed.happen()
 
     def ended(self, link: Link, *, failed: bool) -> None:
-        """A link is no more."""
+        """Remove a connection; after a failure set the backoff of its address."""
         for key, known in list(self._links.items()):
             if known is link:
                 del self._links[key]
@@ -151,7 +151,7 @@ class Network:
         self.changed.happen()
 
     def _warn(self, link: Link) -> None:
-        """An attempt to reach an address failed."""
+        """Log a failed connection attempt, at most every few seconds."""
         now = self.scheduler.clock.now_ms()
         outage = self._outages.setdefault(link.address, _Outage(now))
         outage.attempts += 1
@@ -177,13 +177,13 @@ class Network:
             self._sweep = self.scheduler.call_later(limit, self._close_idle)
 
     def give_up(self, address: Address, purpose: str = "") -> None:
-        """Stop an attempt to connect that takes too long for its caller."""
+        """Cancel a connection attempt that takes longer than its caller's timeout."""
         link = self._links.get((address, purpose))
         if link is not None and not link.ready.done:
             link.lost("no connection in time")
 
     def close(self) -> None:
-        """End every link."""
+        """Close every connection."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()

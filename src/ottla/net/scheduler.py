@@ -1,16 +1,16 @@
-"""Coroutines without an event loop: the client's core waits with `await`, and knows no asyncio.
+"""Coroutine scheduler without an event loop: the client's core uses `await`, but not asyncio.
 
-Strategy. A later value is a `Promise`. A coroutine that awaits one hands it to the scheduler, which resumes the coroutine when
-the promise is kept. Nothing here waits by itself: promises are kept by a socket that became readable, or by a timer, and both
-belong to the environment (`environment/asyncio_transport.py`), or to a test with a clock of its own.
+Strategy. A future value is a `Promise`. A coroutine that awaits one passes it to the scheduler, which resumes the coroutine
+when the promise has an outcome. Nothing in this file blocks: outcomes come from readable sockets and timers, which belong to
+the environment (`environment/asyncio_transport.py`), or to a test with a virtual clock.
 
     caller --- spawn(coroutine) ---> Task ---- await promise ----> listens
                                       ^                              |
                                       +---- ready, in order <--------+
 
-Everything runs on one thread. A task that becomes ready while another runs waits for its turn, so no code is entered while
-it is in the middle of something, and the stack stays flat. A task ends by returning, by raising, or by `cancel`, which
-raises Cancelled where it waits. Whoever spawns a task looks after it; what a background task raises goes to `unheard`.
+Everything runs on one thread. A task that becomes ready while another runs is queued, so code is never re-entered and the
+stack stays flat. A task ends by returning, by raising, or by `cancel`, which raises Cancelled at its current `await`. The
+caller of `spawn` handles the task's outcome; an error of a background task goes to `unheard`.
 """
 
 from collections import deque
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class Cancelled(BaseException):
-    """Raised inside a task that is cancelled, where it waits."""
+    """Raised at the current `await` of a task that is cancelled."""
 
 
 class Promise(Generic[T]):
-    """A value that comes later, or the error that came instead."""
+    """Future value, or the error in its place."""
 
     __slots__ = ("_error", "_listeners", "_value", "done")
 
@@ -57,7 +57,7 @@ class Promise(Generic[T]):
             listener(self)
 
     def listen(self, listener: Callable[["Promise[T]"], object]) -> None:
-        """Call `listener(promise)` once there is an outcome; at once if there is."""
+        """Call `listener(promise)` once there is an outcome; at once if there is one already."""
         if self.done:
             listener(self)
         elif self._listeners is None:
@@ -66,17 +66,17 @@ class Promise(Generic[T]):
             self._listeners.append(listener)
 
     def ignore(self, listener: Callable[["Promise[T]"], object]) -> None:
-        """Do not call `listener` any more."""
+        """Remove a listener."""
         if self._listeners is not None and listener in self._listeners:
             self._listeners.remove(listener)
 
     @property
     def error(self) -> BaseException | None:
-        """Error of the promise; None before the outcome, and if there is a value."""
+        """Return the error of the promise; None before the outcome, and after a value."""
         return self._error
 
     def result(self) -> T:
-        """The value. Raises what came instead; only for a promise that is done."""
+        """Return the value, or raise the error. Only for a promise with an outcome."""
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
@@ -88,14 +88,14 @@ class Promise(Generic[T]):
 
 
 def kept(value: T) -> Promise[T]:
-    """A promise that is kept already."""
+    """Return a promise that already has this value."""
     promise = Promise[T]()
     promise.keep(value)
     return promise
 
 
 class Task(Promise[T]):
-    """A coroutine under way; its promise is what it returns."""
+    """Running coroutine; as a promise its outcome is the result of the coroutine."""
 
     __slots__ = ("_coroutine", "_scheduler", "_waits_for", "name")
 
@@ -107,7 +107,7 @@ class Task(Promise[T]):
         self._waits_for: Promise[Any] | None = None
 
     def cancel(self) -> None:
-        """End it: Cancelled is raised where it waits, in its turn."""
+        """Cancel the task: Cancelled is raised at its current `await` in a later step."""
         if self.done:
             return
         if self._waits_for is not None:
@@ -121,7 +121,7 @@ class Task(Promise[T]):
         self._scheduler.ready(self, None)
 
     def step(self, interrupt: BaseException | None) -> None:
-        """Go on to the next wait, or to the end."""
+        """Run the coroutine up to its next wait, or to its end."""
         if self.done:
             return
         try:
@@ -138,9 +138,9 @@ class Task(Promise[T]):
 
 
 class Scheduler:
-    """Runs tasks, and wakes them by time. One thread only.
+    """Runs tasks and timers. One thread only.
 
-    unheard  called with (name, error) when a background task raised
+    unheard  called with (name, error) when a background task raises
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Scheduler:
         self._running = False
 
     def spawn(self, coroutine: Coroutine[Promise[Any], None, T], name: str = "") -> Task[T]:
-        """Start a coroutine; it runs at once up to its first wait, unless another is running."""
+        """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
         task = Task(self, coroutine, name)
         self.ready(task, None)
         return task
@@ -171,7 +171,7 @@ class Scheduler:
         return task
 
     def ready(self, task: Task[Any], interrupt: BaseException | None) -> None:
-        """Let a task go on in its turn."""
+        """Queue a task for its next step."""
         self._ready.append((task, interrupt))
         if self._running:
             return
@@ -184,11 +184,11 @@ class Scheduler:
             self._running = False
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
-        """Call back once, after `delay_ms`."""
+        """Call `callback` once, after `delay_ms`."""
         return self._timers.call_later(max(delay_ms, 0), callback)
 
     async def sleep(self, delay_ms: int) -> None:
-        """Wait."""
+        """Wait for `delay_ms`."""
         promise: Promise[None] = Promise()
         timer = self._timers.call_later(max(delay_ms, 0), lambda: promise.keep(None))
         try:
@@ -218,7 +218,7 @@ class Scheduler:
         return promise.done
 
     async def every(self, coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
-        """Run them side by side; what they return, in order. Raises the first error once all have ended."""
+        """Run coroutines concurrently; return their results in order. Raises the first error once all have ended."""
         tasks = [self.spawn(coroutine) for coroutine in coroutines]
         try:
             for task in tasks:
@@ -243,7 +243,7 @@ async def _outcome(promise: Promise[Any]) -> None:
 
 
 class Alarm:
-    """Calls back at the earliest of the times that were set."""
+    """Timer that calls back at the earliest of the times that were set."""
 
     __slots__ = ("_at_ms", "_callback", "_scheduler", "_timer")
 
@@ -254,7 +254,7 @@ class Alarm:
         self._at_ms = 0
 
     def set(self, at_ms: int) -> None:
-        """Call back at `at_ms` of the clock that never goes back, or before. Later times are for the callback to set again."""
+        """Call back at `at_ms` of the monotonic clock, or earlier. The callback sets later times again."""
         if self._timer is not None:
             if self._at_ms <= at_ms:
                 return
@@ -263,7 +263,7 @@ class Alarm:
         self._timer = self._scheduler.call_later(at_ms - self._scheduler.clock.now_ms(), self._ring)
 
     def cancel(self) -> None:
-        """Forget all times."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -274,7 +274,7 @@ class Alarm:
 
 
 class Signal:
-    """An event that occurs again and again; a waiter waits for the next occurrence."""
+    """Recurring event; a waiter waits for the next occurrence."""
 
     __slots__ = ("_next",)
 

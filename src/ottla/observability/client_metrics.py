@@ -1,7 +1,7 @@
-"""The metrics that clients have pushed (KIP-714).
+"""Metrics pushed by clients (KIP-714).
 
-A push is an OTLP `MetricsData` message, decompressed and otherwise as received: any reader of OTLP reads it. The newest push of
-each client instance is stored, with the number of its pushes.
+A push is an OTLP `MetricsData` message, decompressed and otherwise as received. The newest push of each client instance is
+stored, with the number of its pushes.
 """
 
 from collections import OrderedDict
@@ -16,8 +16,8 @@ class ClientMetrics(NamedTuple):
     client_id      client id in the request, "" without one
     pushes, size   number of pushes, and their decompressed bytes
     received_ms    time of the newest push, in ms since the epoch
-    otlp           the newest, as OTLP `MetricsData`
-    terminated     True if it was the client's last
+    otlp           newest push, as OTLP `MetricsData`
+    terminated     True if it was the last push of the client
     """
 
     client_id: str
@@ -29,9 +29,9 @@ class ClientMetrics(NamedTuple):
 
 
 class ReceivedMetrics:
-    """The newest metrics of clients, those that pushed last at the end; the oldest are dropped when there are too many.
+    """Newest metrics of each client, ordered by time of the last push; the oldest are dropped beyond a limit.
 
-    pushes, size, refused  of all clients since the broker was started
+    pushes, size, refused  totals of all clients since the start of the broker
     """
 
     def __init__(self) -> None:
@@ -52,5 +52,5 @@ class ReceivedMetrics:
             self._instances.popitem(last=False)
 
     def instances(self) -> dict[bytes, ClientMetrics]:
-        """By client instance id (16 bytes)."""
+        """Return the metrics by client instance id (16 bytes)."""
         return dict(self._instances)

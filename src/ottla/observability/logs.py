@@ -1,4 +1,4 @@
-"""The loggers of this process and their levels, named as Kafka's tools name them (KIP-412)."""
+"""Loggers of this process and their levels, by the names of Kafka's tools (KIP-412)."""
 
 import logging
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _OWN: Final = "ottla"
 
 
 def levels() -> dict[str, str]:
-    """The level in force of the root logger and of every logger of Ottla's, by name."""
+    """Return the effective levels of the root logger and of Ottla's loggers, by name."""
     names = sorted(name for name in logging.root.manager.loggerDict if name == _OWN or name.startswith(f"{_OWN}."))
     by_name = {ROOT: _level_name(logging.root)}
     by_name.update((name, _level_name(logging.getLogger(name))) for name in names)
@@ -30,6 +30,6 @@ def _level_name(logger: logging.Logger) -> str:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Give a logger one of LEVELS, or with None its parent's."""
+    """Set the level of a logger to one of LEVELS, or to that of its parent (None)."""
     logger = logging.root if name == ROOT else logging.getLogger(name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])

@@ -1,8 +1,9 @@
 """Metrics over HTTP in Prometheus' text format.
 
-They are those that clients have pushed (KIP-714). Their names become Prometheus' ("org.apache.kafka.producer.request.rate"
-is `org_apache_kafka_producer_request_rate`), their attributes labels, beside `client_id` and `client_instance_id`. Clients
-push how much a sum has grown since their last push, unless asked otherwise; such a sum is shown as pushed, as a gauge.
+Exports the metrics that clients have pushed (KIP-714). Names are converted to those of Prometheus
+("org.apache.kafka.producer.request.rate" becomes `org_apache_kafka_producer_request_rate`); attributes become labels,
+besides `client_id` and `client_instance_id`. A
+sum with delta temporality, the default of clients, is exported as a gauge with the value of the last push.
 
 The libraries (prometheus-client, opentelemetry-proto) come with the extra `metrics`; nothing else imports this file.
 """
@@ -26,13 +27,13 @@ _Family = GaugeMetricFamily | CounterMetricFamily
 
 
 class ClientMetricsCollector(Collector):
-    """Collector of the newest push of every client instance; `instances` is called in the thread of the HTTP request."""
+    """Collector of the newest push of every client instance; `instances` is called on the thread of the HTTP request."""
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
 
     def collect(self) -> Iterator[_Family]:
-        """One family for each metric and set of labels."""
+        """Iterate over the metric families: one for each metric and set of labels."""
         pushes = CounterMetricFamily(
             "ottla_client_metrics_pushes", "Pushes that a client instance has made.", labels=_OWN_LABELS
         )
@@ -51,7 +52,7 @@ _OWN_LABELS: Final = ("client_id", "client_instance_id")
 
 
 def _metrics(otlp: bytes) -> Iterator[Metric]:
-    """The metrics of a push; empty if it is not OTLP, which is an error of the client."""
+    """Decode the metrics of a push; empty if it is not valid OTLP, which is an error of the client."""
     data = MetricsData()
     try:
         data.ParseFromString(otlp)

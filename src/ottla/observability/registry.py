@@ -1,7 +1,7 @@
-"""Counters, gauges and histograms of this process, by name and labels. The names come with the code that measures.
+"""Registry of counters, gauges and histograms of this process, by name and labels; names are defined where they are used.
 
-A metric costs its memory and one addition; code on the hot path keeps the metric object, not its name. Code that measures only
-for readers (`has_readers`) pays nothing without them.
+A metric costs its memory and one addition; code on the hot path keeps the metric object, not its name. Expensive measurements
+are made only if the metrics are read (`has_readers`).
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ LATENCY_BOUNDS_NS: Final = tuple(int(base * 10**power) for power in range(4, 10)
 
 
 class Counter:
-    """A number that only grows."""
+    """Counter: a number that only grows."""
 
     __slots__ = ("value",)
 
@@ -28,7 +28,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is asked for when it is read."""
+    """Gauge: a number that is computed when it is read."""
 
     __slots__ = ("_read",)
 
@@ -37,7 +37,7 @@ class Gauge:
 
     @property
     def value(self) -> float:
-        """The number now."""
+        """Return the current value."""
         return self._read()
 
 
@@ -63,7 +63,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Number of values."""
+        """Return the number of values."""
         return sum(self.counts)
 
     def quantile(self, fraction: float) -> int:
@@ -82,7 +82,7 @@ M = TypeVar("M", Counter, Gauge, Histogram)
 
 
 class Sample(NamedTuple):
-    """One metric as a reader gets it."""
+    """Name, labels and value of one metric, for readers."""
 
     name: str
     labels: Labels
@@ -90,7 +90,7 @@ class Sample(NamedTuple):
 
 
 class Registry:
-    """The metrics of a broker or client, each created at its first use.
+    """Metrics of a broker or client, each created on first use.
 
     has_readers  True once something reads the metrics
     """
@@ -100,15 +100,15 @@ class Registry:
         self.has_readers = False
 
     def counter(self, name: str, labels: Mapping[str, str] | None = None) -> Counter:
-        """The counter of this name and these labels. Raises ValueError if the name is that of another kind of metric."""
+        """Return the counter of this name and labels. Raises ValueError if the name belongs to another kind of metric."""
         return self._get(name, labels, Counter, Counter)
 
     def gauge(self, name: str, read: Callable[[], float], labels: Mapping[str, str] | None = None) -> Gauge:
-        """The gauge of this name and these labels; the first `read` counts. Raises ValueError as `counter`."""
+        """Return the gauge of this name and labels; only the first `read` is used. Raises ValueError as `counter`."""
         return self._get(name, labels, Gauge, lambda: Gauge(read))
 
     def histogram(self, name: str, bounds: Sequence[int], labels: Mapping[str, str] | None = None) -> Histogram:
-        """The histogram of this name and these labels; the first `bounds` count. Raises ValueError as `counter`."""
+        """Return the histogram of this name and labels; only the first `bounds` are used. Raises ValueError as `counter`."""
         return self._get(name, labels, Histogram, lambda: Histogram(bounds))
 
     def _get(self, name: str, labels: Mapping[str, str] | None, kind: type[M], create: Callable[[], M]) -> M:
@@ -121,7 +121,7 @@ class Registry:
         return metric
 
     def samples(self) -> Iterator[Sample]:
-        """All metrics, by name and labels; code that measures for readers does so from now on."""
+        """Iterate over all metrics, by name and labels; sets `has_readers`."""
         self.has_readers = True
         for (name, labels), metric in sorted(self._metrics.items()):
             yield Sample(name, labels, metric)

@@ -1,1 +1,1 @@
-"""Bytes to messages and back: no sockets, no asyncio, no clock."""
+"""Kafka protocol: decoding and encoding of messages, without sockets, asyncio or clock."""

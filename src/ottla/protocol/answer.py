@@ -1,8 +1,7 @@
-"""Answers that are available at once, or come later.
+"""Answers of handlers: responses that are available at once, or completed later.
 
-A handler returns a response, or a `Pending` that is completed later: by an append that reached the replicas, by data that
-arrived, by coordinator records that were committed. Nothing is a task or a future unless it has to wait, and waiting is one
-object and one callback.
+A handler returns a response, or a `Pending` that is completed later: by an append that is replicated, by data that arrived,
+by coordinator records that are committed. There are no tasks or futures; an answer that waits is one object and one callback.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,14 +12,14 @@ R = TypeVar("R")
 
 
 class NotReady(Exception):
-    """A resource that a decision needs at once is not available yet, but will be soon: the request may be repeated."""
+    """A required resource is not available yet, but will be soon: the request can be retried."""
 
 
 class Pending(Generic[R]):
-    """A response that comes later, once. The listener is called at once when the response is there already.
+    """Response that is completed later, once. A listener is called at once if the response is complete already.
 
-    Or it never comes: the code that should have produced it raised an unexpected exception. The answer is abandoned then, and
-    so is each answer that follows it, up to the connection and the turn (`Turns`) that wait for the last one.
+    An answer is abandoned if the code that should complete it raised an unexpected exception. All answers that follow it are
+    abandoned as well, up to the connection and the turn (`Turns`) that wait for the last one.
     """
 
     __slots__ = ("_abandoned", "_listener", "_response", "done")
@@ -30,7 +29,7 @@ class Pending(Generic[R]):
         self._response: R | None = None
         self._listener: Callable[[R], object] | None = None
         self._abandoned: Callable[[], object] | bool = False
-        """Called when there will be no response; True when that is known before a listener is added."""
+        """Callback for an abandoned answer; True if it was abandoned before a listener was added."""
 
     def complete(self, response: R) -> None:
         """Complete the answer. A second call is a bug of the caller and raises RuntimeError."""
@@ -43,7 +42,7 @@ class Pending(Generic[R]):
             self._listener(response)
 
     def abandon(self) -> None:
-        """Mark the answer as never coming: the caller re-raises, or has logged, the exception. Nothing if it is complete."""
+        """Abandon the answer; the caller re-raises or has logged the exception. No effect if the answer is complete."""
         if self.done:
             return
         self.done = True
@@ -53,14 +52,14 @@ class Pending(Generic[R]):
             self._abandoned = True
 
     def follow(self, answer: "Answer[R]") -> None:
-        """Answer as `answer` does, now or later."""
+        """Complete or abandon this answer as `answer` is, now or later."""
         if isinstance(answer, Pending):
             answer.listen(self.complete, self.abandon)
         else:
             self.complete(answer)
 
     def listen(self, listener: Callable[[R], object], abandoned: Callable[[], object] | None = None) -> None:
-        """Call `listener(response)` when the response is there, or `abandoned()` when it is known that none will come."""
+        """Call `listener(response)` when the answer is complete, or `abandoned()` when it is abandoned."""
         if not self.done:
             self._listener = listener
             self._abandoned = abandoned or False
@@ -71,7 +70,7 @@ class Pending(Generic[R]):
 
 
 Steps: TypeAlias = Iterator[Pending[Any] | None]
-"""Work in pieces of some milliseconds, between which requests are served; a `Pending` that it yields is waited for."""
+"""Work in steps of a few milliseconds, between which requests are served; the next step waits for a yielded `Pending`."""
 T = TypeVar("T")
 Answer: TypeAlias = T | Pending[T]
 U = TypeVar("U")
@@ -96,7 +95,7 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
 
 
 def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]]":
-    """Run several questions one after the other, each when the one before it is answered; returns the answers in that order."""
+    """Run several requests one after the other, each when the previous one is answered; return the answers in order."""
     remaining = iter(questions)
     answers: list[T] = []
     whole = Pending[list[T]]()

@@ -1,7 +1,7 @@
-"""The table of Kafka's APIs: key, name, the newest version ever declared, and from which version on it is flexible.
+"""Table of Kafka's APIs: key, name, newest declared version, and first flexible version.
 
-Header versions follow from it, so that a header can be read before the message that it announces is even imported.
-The versions that a broker serves are registered by its handlers.
+Header versions are derived from it, so that a header can be read without importing the declaration of its message.
+The versions that a broker supports are registered by its handlers.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from ottla.protocol.schema import NEWEST, Request, Response
 
 
 class Api(NamedTuple):
-    """One row: `flexible` is the first version with compact lengths and tagged fields, NEWEST + 1 without flexible versions."""
+    """Row of the table: `flexible` is the first version with compact lengths and tagged fields, newest + 1 without one."""
 
     key: int
     name: str
@@ -20,22 +20,22 @@ class Api(NamedTuple):
     flexible: int
 
     def request_header_version(self, version: int) -> int:
-        """0 for ControlledShutdown 0 alone (it has no client id), 2 for flexible versions, else 1."""
+        """Return the version of the request header: 0 for ControlledShutdown 0 (no client id), 2 if flexible, else 1."""
         if self.key == CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if version >= self.flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 for flexible versions, else 0; always 0 for ApiVersions, whose response must be readable for any client."""
+        """Return the version of the response header: 1 if flexible, else 0; always 0 for ApiVersions, for all clients."""
         return 1 if version >= self.flexible and self.key != API_VERSIONS else 0
 
     def request_class(self) -> type[Request]:
-        """The declaration of the request, imported on first use."""
+        """Return the declaration of the request, imported on first use."""
         module = importlib.import_module(f"ottla.protocol.messages.{self.module}")
         return cast(type[Request], getattr(module, f"{self.name}Request"))
 
     def response_class(self) -> type[Response]:
-        """The declaration of the response, imported on first use."""
+        """Return the declaration of the response, imported on first use."""
         module = importlib.import_module(f"ottla.protocol.messages.{self.module}")
         return cast(type[Response], getattr(module, f"{self.name}Response"))
 

@@ -1,22 +1,21 @@
-"""Compiler of message declarations: the only place where messages turn into bytes and back.
+"""Compiler of message declarations to decoders and encoders: the only code that converts messages to bytes and back.
 
-Strategy. For each (class, version) the text of a straight-line Python function is written, nested structs inlined, and
-compiled on first use; runs of fixed-size fields become one precompiled struct call. Four functions can be made:
+Strategy. For each (class, version) the source of a straight-line Python function is generated, with nested structs inlined,
+and compiled on first use; adjacent fixed-size fields become one precompiled struct call. There are three kinds of functions:
 
     decoder(cls, version)     (data: bytes, position) -> (object, position after it)
-    positions(cls, version)   (data: bytes, position) -> (tuple, position after it): the same walk without objects; a struct
-                              is a tuple of all its declared fields in order, records are a (start, end) pair into `data`
-    encoder(cls, version)     (object, write): calls write(bytes) piece by piece; a records field is handed over as it is,
-                              so that a region of a file can be sent to the socket without being read
-    (encode and decode below are the plain forms over whole messages)
+    positions(cls, version)   (data: bytes, position) -> (tuple, position after it): decodes without objects; a struct is a
+                              tuple of all its declared fields in order, records are a (start, end) pair into `data`
+    encoder(cls, version)     (object, write): calls write(bytes) piece by piece; a records field is passed unchanged, so
+                              that a region of a file can be sent to the socket without being read
+    (encode and decode below apply them to whole messages)
 
-Bad input. Decoders rely on the slice and struct errors of Python for truncation, check lengths for being negative, and check
-once, at the end, that the walk did not run past the data; all of that comes out as PeerError. No list is allocated ahead of
-its elements, so a wrong count costs nothing. Encoders refuse a value in a version that lacks its field unless the field is
-ignorable, as Kafka does.
+Invalid input. Decoders rely on Python's slice and struct errors for truncation, check for negative lengths, and check at the
+end that the position is not past the data; all of these raise PeerError. No list is allocated ahead of its elements, so a
+wrong count has no cost. Encoders reject a value in a version that lacks its field unless the field is ignorable, as in Kafka.
 
-Reading and writing are in one file because they mirror each other: every rule of the format (lengths, nulls, tagged fields)
-is written twice, and each is reviewed against the other.
+Decoding and encoding are in one file because they mirror each other: every rule of the format (lengths, nulls, tagged fields)
+is implemented in both, and each is reviewed against the other.
 """
 
 import struct
@@ -34,7 +33,7 @@ Encoder = Callable[[Any, Callable[[Any], None]], None]
 
 
 class UnsupportedField(ValueError):
-    """A message holds a value that the version it is to be encoded in cannot carry."""
+    """A message has a value for a field that its version lacks."""
 
 
 _MALFORMED: Final = (struct.error, IndexError, OverflowError, MemoryError)
@@ -42,7 +41,7 @@ _NEGATIVE: Final = "a length or count is negative where null is not allowed"
 
 
 def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[S, int]:
-    """The message of `cls` that begins at `position`, and the position after it. Raises PeerError."""
+    """Decode the message of `cls` at `position`; return it and the position after it. Raises PeerError."""
     try:
         try:
             value, end = (_DECODERS.get((cls, version)) or decoder(cls, version))(data, position)
@@ -56,18 +55,18 @@ def decode(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[
 
 
 def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
-    """Return `decode` as one function, to read many messages of a kind: (data, position) -> message, which raises PeerError.
-    Created again at each call: keep it.
+    """Return a function that decodes many messages of one kind: (data, position) -> message; it raises PeerError. Each call
+    creates a new function, to be kept by the caller.
 
-    A message of texts and one number at its end (the key of a committed offset) mostly has the texts of one read before: they
-    are cached by their bytes.
+    For messages of strings and one final number (the key of a committed offset), strings are cached by their bytes, as most
+    occur repeatedly.
     """
     made: Callable[[bytes, int], S] = _DecoderSource(_checked(cls, version), version, objects=True).whole(cls)
     return made
 
 
 def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
-    """As `decode`, but named tuples (`positions_class`) in place of objects and (start, end) for records. Raises PeerError."""
+    """Decode to named tuples (`positions_class`) in place of objects, with (start, end) for records. Raises PeerError."""
     try:
         try:
             value, end = (_POSITIONS.get((cls, version)) or positions(cls, version))(data, position)
@@ -81,7 +80,7 @@ def decode_positions(cls: type[Struct], version: int, data: bytes, position: int
 
 
 def encode(message: Struct, version: int, head: bytes = b"") -> bytes:
-    """`message` behind `head` as bytes. Raises UnsupportedField when the version cannot carry a value of it."""
+    """Encode a message, with the header `head` before it. Raises UnsupportedField for a value that the version lacks."""
     cls = type(message)
     pieces = [head]
     (_ENCODERS.get((cls, version)) or encoder(cls, version))(message, pieces.append)
@@ -89,7 +88,7 @@ def encode(message: Struct, version: int, head: bytes = b"") -> bytes:
 
 
 def encode_pieces(message: Struct, version: int, head: bytes = b"") -> list[Any]:
-    """`message` behind `head` as buffers for a socket: runs of bytes joined, file regions between them as they are."""
+    """Encode a message, with the header `head` before it, as buffers for a socket: bytes are joined, file regions kept."""
     cls = type(message)
     pieces: list[Any] = [head]
     (_ENCODERS.get((cls, version)) or encoder(cls, version))(message, pieces.append)
@@ -114,7 +113,7 @@ _CARRIERS: dict[type[Struct], bool] = {}
 
 
 def carries_records(cls: type[Struct]) -> bool:
-    """Return whether `cls` has a records field at any depth: only then can an encoded message hold anything but bytes."""
+    """Return True if `cls` has a records field at any depth: only then can its encoding contain file regions."""
     known = _CARRIERS.get(cls)
     if known is None:
         kinds = [field.type.element if isinstance(field.type, Array) else field.type for field in cls.FIELDS]
@@ -130,7 +129,7 @@ _LENIENT: dict[tuple[type[Struct], int, bool], Decoder] = {}
 
 
 def decoder(cls: type[Struct], version: int) -> Decoder:
-    """The function that reads `cls` in `version`, made on first use."""
+    """Return the decoder of `cls` in `version`, created on first use."""
     made = _DECODERS.get((cls, version))
     if made is None:
         made = _DECODERS[cls, version] = _DecoderSource(_checked(cls, version), version, objects=True).function(cls)
@@ -138,7 +137,7 @@ def decoder(cls: type[Struct], version: int) -> Decoder:
 
 
 def positions(cls: type[Struct], version: int) -> Decoder:
-    """The function that reads `cls` in `version` into tuples and positions, made on first use."""
+    """Return the decoder of `cls` in `version` to tuples and positions, created on first use."""
     made = _POSITIONS.get((cls, version))
     if made is None:
         made = _POSITIONS[cls, version] = _DecoderSource(_checked(cls, version), version, objects=False).function(cls)
@@ -147,12 +146,12 @@ def positions(cls: type[Struct], version: int) -> Decoder:
 
 @cache
 def positions_class(cls: type[Struct]) -> type[tuple[Any, ...]]:
-    """The named tuple into which `positions` reads a struct: its fields in the order of their declaration."""
+    """Return the named tuple type to which `positions` decodes a struct, with its fields in the order of declaration."""
     return namedtuple(f"{cls.__name__}Positions", [field.name for field in cls.FIELDS])
 
 
 def _lenient(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
-    """The reader for a message with invalid UTF-8: like Java, it decodes that as U+FFFD. Created at the first such message."""
+    """Return the decoder for messages with invalid UTF-8, which becomes U+FFFD as in Java. Created on first use."""
     made = _LENIENT.get((cls, version, objects))
     if made is None:
         reading = _DecoderSource(_checked(cls, version), version, objects=objects, lenient=True)
@@ -161,7 +160,7 @@ def _lenient(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
 
 
 def encoder(cls: type[Struct], version: int) -> Encoder:
-    """The function that writes `cls` in `version`, made on first use."""
+    """Return the encoder of `cls` in `version`, created on first use."""
     made = _ENCODERS.get((cls, version))
     if made is None:
         made = _ENCODERS[cls, version] = _EncoderSource(_checked(cls, version), version).function(cls)
@@ -169,7 +168,7 @@ def encoder(cls: type[Struct], version: int) -> Encoder:
 
 
 def _checked(cls: type[Struct], version: int) -> bool:
-    """Return whether `version` of `cls` is flexible. Raises UnsupportedField for a version that was never declared."""
+    """Return True if `version` of `cls` is flexible. Raises UnsupportedField for an undeclared version."""
     if not issubclass(cls, Message):
         return False
     if version not in cls.VERSIONS:
@@ -178,7 +177,7 @@ def _checked(cls: type[Struct], version: int) -> bool:
 
 
 class _FunctionSource:
-    """The text of a function under construction, and the objects that it names."""
+    """Source of a generated function, and the global objects that it uses."""
 
     def __init__(self, flexible: bool, version: int) -> None:
         self.flexible = flexible
@@ -201,7 +200,7 @@ class _FunctionSource:
         return f"{prefix}{self._names}"
 
     def bind(self, value: Any, prefix: str = "k") -> str:
-        """A global name for `value`."""
+        """Return a global name for `value`."""
         name = self.name(prefix)
         self.scope[name] = value
         return name
@@ -238,12 +237,12 @@ _FEW: Final = 8
 
 @cache
 def _few(letter: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """Functions that read 0, 1, 2... numbers: most arrays are short, and to look a function up is faster than a format."""
+    """Return functions that unpack 0, 1, 2... numbers: most arrays are short, and a table is faster than a struct format."""
     return tuple(struct.Struct(f">{count}{letter}").unpack_from for count in range(_FEW))
 
 
 def _has_length(declared: Field) -> bool:
-    """Return whether the field begins with a length or count."""
+    """Return True if the field begins with a length or count."""
     return isinstance(declared.type, Array) or (isinstance(declared.type, Primitive) and not declared.type.format)
 
 
@@ -252,7 +251,7 @@ def _length_format(kind: Any) -> str:
 
 
 class _DecoderSource(_FunctionSource):
-    """Writes decoders. The generated code walks `data` with the local `p`."""
+    """Generates decoders. The generated code keeps its position in `data` in the local `p`."""
 
     def __init__(self, flexible: bool, version: int, *, objects: bool, lenient: bool = False) -> None:
         super().__init__(flexible, version)
@@ -266,7 +265,7 @@ class _DecoderSource(_FunctionSource):
         return made
 
     def whole(self, cls: type[Struct]) -> Any:
-        """The decoder of a whole message with all that `decode` does around it."""
+        """Generate the decoder of a whole message, with the checks of `decode`."""
         self.scope |= {"MALFORMED": _MALFORMED, "decode": decode}
         message, version = self.bind(cls), self.version
         names = [field.name for field in cls.FIELDS]
@@ -301,7 +300,7 @@ class _DecoderSource(_FunctionSource):
         return self.compiled(f"read_whole_{cls.__name__}", "data, p")
 
     def struct(self, depth: int, cls: type[Struct]) -> str:
-        """Code that reads a struct; returns the expression that holds it."""
+        """Generate code that decodes a struct; return the expression of its value."""
         if self.objects:
             made = self.name("o")
             self.line(depth, f"{made} = {self.bind(cls.__new__)}({self.bind(cls)})")
@@ -325,7 +324,7 @@ class _DecoderSource(_FunctionSource):
             if index == len(present) or not _has_length(present[index]):
                 self.fixed(depth, targets, formats)
                 continue
-            # The length of what follows is read in the same call.
+            # The length of the next field is unpacked by the same struct call.
             following = present[index]
             index += 1
             n = self.name("n")
@@ -363,7 +362,7 @@ class _DecoderSource(_FunctionSource):
         self.line(depth, f"{', '.join(targets)}, = {unpack}(data, p); p += {layout.size}")
 
     def length(self, depth: int, compact: bool, kind: Any) -> str:
-        """Code that reads a length or count into a new local; -1 stands for null."""
+        """Generate code that decodes a length or count into a new local; -1 is null."""
         n = self.name("n")
         if compact:
             self.line(depth, f"{n} = data[p]; p += 1")
@@ -373,13 +372,13 @@ class _DecoderSource(_FunctionSource):
         return n
 
     def long_length(self, depth: int, n: str) -> None:
-        """Code that completes a compact length whose first byte is read."""
+        """Generate code that completes a compact length whose first byte is decoded."""
         self.line(depth, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
         self.line(depth, f"{n} -= 1")
 
     def value(self, depth: int, declared: Field, target: str, n: str = "", *, tagged: bool = False) -> None:
-        """Code that reads one field that has no fixed size (or a single one) into `target`; `n` is the local that has its
-        length already.
+        """Generate code that decodes one field of variable size, or a single one of fixed size, into `target`. `n` is the local
+        with its length, if that is decoded already.
 
         A nullable struct begins with a byte, -1 for null; as a tagged field with a varint, 0 for null, as Kafka writes it.
         """
@@ -464,15 +463,15 @@ class _DecoderSource(_FunctionSource):
     def tags(
         self, depth: int, tagged: list[Field], elsewhere: list[int], target: Callable[[Field], str], made: str
     ) -> None:
-        """Code that reads the tagged section: known tags into their fields, unknown ones kept (KIP-482).
+        """Generate code that decodes the tagged section: known tags into their fields, unknown ones are kept (KIP-482).
 
-        Tags that only other versions know, `elsewhere`, are refused, as in Kafka.
+        Tags that exist only in other versions, `elsewhere`, are rejected, as in Kafka.
         """
         if made:
             self.line(depth, f"{made}.unknown_tags = None")
         n = self.name("n")
         only = tagged[0] if len(tagged) == 1 and _fixed_format(tagged[0]) else None
-        if only is not None:  # nearly always it is there, alone
+        if only is not None:  # in nearly all messages it is the only tag
             head = b"\x01" + write_uvarint(only.tag) + write_uvarint(only.type.size)
             self.line(depth, f"if data[p:p + {len(head)}] == {head!r}:")
             self.line(depth + 1, f"p += {len(head)}")
@@ -522,7 +521,7 @@ class _DecoderSource(_FunctionSource):
 
 
 class _EncoderSource(_FunctionSource):
-    """Writes encoders. The generated code hands bytes to the local `w`."""
+    """Generates encoders. The generated code passes bytes to the local `w`."""
 
     def function(self, cls: type[Struct]) -> Encoder:
         self.struct(1, cls, "o")
@@ -561,7 +560,7 @@ class _EncoderSource(_FunctionSource):
         self.line(depth, f"if {test}: raise UnsupportedField({message!r})")
 
     def differs(self, declared: Field, source: str) -> str:
-        """An expression that is true when the value at `source` is not the default."""
+        """Return an expression that is true if the value of `source` is not the default."""
         default = declared.default_value()
         if isinstance(default, list):
             nullable = declared.nullable.first <= declared.nullable.last
@@ -614,7 +613,7 @@ class _EncoderSource(_FunctionSource):
             self.nested(depth + 1, kind, v, write)
 
     def nested(self, depth: int, cls: type[Struct], source: str, write: str) -> None:
-        """A struct inside another: inlined, writing to `w`; a tagged one is written aside first."""
+        """Generate code that encodes a nested struct: inlined, writing to `w`; a tagged one is encoded into a buffer first."""
         if write == "w":
             before = len(self.lines)
             self.struct(depth, cls, source)
@@ -652,8 +651,8 @@ class _EncoderSource(_FunctionSource):
             self.nested(depth + 1, element, one, write)
 
     def tags(self, depth: int, cls: type[Struct], tagged: list[Field], source: str) -> None:
-        """Code that writes the tagged section: known fields that differ from their default, and kept unknown ones."""
-        # Nearly always nothing is set, and a zero is all there is to write; or the only tag there is, of a fixed size.
+        """Generate code that encodes the tagged section: known fields that differ from their default, and kept unknown ones."""
+        # Fast paths for nearly all messages: no tag is set (a zero byte), or the only tag has a fixed size.
         tests = [self.differs(declared, f"{source}.{declared.name}") for declared in tagged]
         only = tagged[0] if len(tagged) == 1 and _fixed_format(tagged[0]) else None
         word = "if"
@@ -681,7 +680,7 @@ class _EncoderSource(_FunctionSource):
 
 
 def _write_tags(fields: dict[int, bytes], write: Callable[[bytes], None]) -> None:
-    """The tagged section: count, then tag, size and data in ascending order of tags."""
+    """Write the tagged section: count, then tag, size and data in ascending order of tags."""
     write(write_uvarint(len(fields)))
     for tag in sorted(fields):
         data = fields[tag]

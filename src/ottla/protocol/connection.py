@@ -1,8 +1,8 @@
-"""One connection without a socket: bytes in, requests or responses out, and the other way round.
+"""Connection without a socket: converts bytes to requests or responses, and back.
 
-A broker's side hands out `Envelope`s: the header is parsed, the body still bytes, because its handler determines how it is
-read (as objects, or as positions). A client's side keeps what it sent in order, since Kafka answers one connection in the
-order of its requests. A test is two connections wired back to back in memory.
+The broker's side returns `Envelope`s: the header is decoded, the body is still bytes, because the handler determines how it is
+decoded (to objects, or to positions). The client's side keeps its requests in order, since Kafka answers the requests of one
+connection in order. A test can connect two of them in memory.
 """
 
 import struct
@@ -23,10 +23,10 @@ _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 
 
 class Envelope:
-    """A request as it arrived: the header, and where in `frame` the body begins.
+    """Received request: its header, and the position in `frame` at which the body begins.
 
-    `version` is 0 for an ApiVersions of a version that is not known here: it is answered in version 0 (KIP-511), and its
-    body is not read. `asked` is the version that stood in the header.
+    `version` is 0 for an ApiVersions request of an unsupported version: it is answered in version 0 (KIP-511), and its body
+    is not decoded. `asked` is the version in the header.
     """
 
     __slots__ = ("api", "asked", "body", "client_id", "correlation_id", "frame", "version")
@@ -47,7 +47,7 @@ class Envelope:
 
 
 def open_envelope(frame: bytes) -> Envelope:
-    """Read the header of a request. Raises PeerError for an invalid header or an unknown API."""
+    """Decode the header of a request. Raises PeerError for an invalid header or an unknown API."""
     if len(frame) < 8:
         raise PeerError(f"a frame of {len(frame)} bytes is too short for a request header")
     key, asked = _START.unpack_from(frame)
@@ -65,7 +65,7 @@ def open_envelope(frame: bytes) -> Envelope:
 
 
 def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
-    """The whole answer as buffers for a socket: the size first, records regions as they are."""
+    """Encode a response as buffers for a socket, with its size and header; file regions are kept."""
     tags = b"" if envelope.api.response_header_version(envelope.version) == 0 else b"\x00"
     pieces = codec.encode_pieces(response, envelope.version, tags)
     size = 4 + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))
@@ -74,7 +74,7 @@ def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
 
 
 class ClientConnection:
-    """The client's end of a connection."""
+    """Client's side of a connection."""
 
     def __init__(self, client_id: str | None, limit: int = 0x7FFFFFFF) -> None:
         self.client_id = client_id
@@ -83,7 +83,7 @@ class ClientConnection:
         self._next_correlation_id = 0
 
     def request(self, request: Request, version: int, *, expect_answer: bool = True) -> list[Any]:
-        """`request` as buffers for the socket. A Produce with acks=0 expects no answer."""
+        """Encode a request as buffers for the socket. A Produce with acks=0 expects no response."""
         api = APIS[request.API]
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -103,11 +103,11 @@ class ClientConnection:
 
     @property
     def waiting(self) -> int:
-        """Number of responses still to come."""
+        """Return the number of requests without a response."""
         return len(self._sent)
 
     def feed(self, data: bytes | bytearray) -> Sequence[Response]:
-        """The responses that `data` completes, in order of their requests. Raises PeerError."""
+        """Return the responses that `data` completes, in the order of their requests. Raises PeerError."""
         shared = data if isinstance(data, bytearray) else bytearray(data)
         room = self._frames.room()
         if room is None:
@@ -121,7 +121,7 @@ class ClientConnection:
         return [self.response(frame) for frame in frames]
 
     def response(self, frame: bytes) -> Response:
-        """The response in `frame`, which answers the oldest request still open. Raises PeerError."""
+        """Decode the response in `frame`, which is for the oldest open request. Raises PeerError."""
         if not self._sent:
             raise PeerError("an answer came that nothing asked for")
         api, version, correlation_id = self._sent.popleft()
@@ -129,5 +129,5 @@ class ClientConnection:
         if header.correlation_id != correlation_id:
             raise PeerError(f"an answer has correlation id {header.correlation_id}, {correlation_id} was expected")
         if api.key == API_VERSIONS and version > 0 and frame[body : body + 2] == b"\x00\x23":
-            version = 0  # UNSUPPORTED_VERSION comes in the encoding of version 0 (KIP-511)
+            version = 0  # a response with UNSUPPORTED_VERSION is encoded in version 0 (KIP-511)
         return codec.decode(api.response_class(), version, frame, body)[0]

@@ -1,13 +1,13 @@
-"""Origin of a request: its version, client, principal, and the connection that it came by."""
+"""Context of a request: its version, client, principal and connection."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 
 class Peer:
-    """The other end of a connection: its port, and its software name and version (KIP-511).
+    """Client of a connection: its port, and its software name and version (KIP-511).
 
-    closed  listeners, called with it when the connection is closed
+    closed  listeners, called with this object when the connection is closed
     """
 
     __slots__ = ("closed", "port", "software_name", "software_version")
@@ -22,20 +22,20 @@ class Authorizer(Protocol):
     """Permissions of principals."""
 
     def allows(self, context: "RequestContext", operation: int, resource_type: int, name: str) -> bool:
-        """Return whether the sender of a request may do an operation on a resource; the codes are those of ACLs."""
+        """Return True if the sender of a request is authorized for an operation on a resource; codes as in ACLs."""
 
 
 class RequestContext(NamedTuple):
-    """Metadata of a request, besides its body.
+    """Context of a request.
 
-    version      the version it was encoded in
-    client_id    the client.id of its header, null allowed
-    client_host  the peer's address as Kafka prints it, "/127.0.0.1"
-    principal    sender, "User:ANONYMOUS" unless authenticated
-    address      (host, port) that the client connected to: advertised by Metadata by default
-    peer         the other end, the same object for all requests of a connection
+    version      API version of the request
+    client_id    client.id in its header, may be None
+    client_host  address of the client as Kafka prints it, "/127.0.0.1"
+    principal    principal of the sender, "User:ANONYMOUS" unless authenticated
+    address      (host, port) that the client connected to: advertised in Metadata responses by default
+    peer         client of the connection, the same object for all its requests
     listener     name of the listener that the client connected to
-    authorizer   permissions; None while every client may do everything
+    authorizer   permissions; None if all operations are allowed
     """
 
     version: int = 32767
@@ -48,12 +48,12 @@ class RequestContext(NamedTuple):
     authorizer: Authorizer | None = None
 
     def allowed(self, operation: int, resource_type: int, name: str) -> bool:
-        """Return whether the sender may do an operation on a resource, by the codes in `security.operations`."""
+        """Return True if the sender is authorized for an operation on a resource; codes as in `security.operations`."""
         return self.authorizer is None or self.authorizer.allows(self, operation, resource_type, name)
 
     @property
     def requester(self) -> str:
-        """The principal with its client id and address, for the log."""
+        """Return the principal with client id and address, for log messages."""
         return f"{self.principal} (client {self.client_id} at {self.client_host})"
 
 

@@ -1,14 +1,14 @@
-"""The table of Kafka's error codes: code, name, whether the same request may succeed later, and Kafka's own sentence.
+"""Table of Kafka's error codes: code, name, whether the error is retriable, and Kafka's default message.
 
-Each line below defines the constant and fills the table; nothing else in the tree repeats a code. The sentences are those that
-a broker sends where a response carries an error message without a more exact one, and so belong to the protocol.
+Each line below defines a constant and adds a row to the table; no other code repeats the numbers. The messages are part of
+the protocol: a broker sends them in responses with an error message, unless it has a more specific one.
 """
 
 from typing import Final, NamedTuple
 
 
 class Error(NamedTuple):
-    """One row of the table."""
+    """Row of the table."""
 
     code: int
     name: str
@@ -25,18 +25,18 @@ def _error(code: int, name: str, message: str, *, retriable: bool = False) -> in
 
 
 def error(code: int) -> Error:
-    """The row of `code`; an unknown code is UNKNOWN_SERVER_ERROR, as Kafka's clients take it."""
+    """Return the row of `code`; that of UNKNOWN_SERVER_ERROR for an unknown code, as in Kafka's clients."""
     return _BY_CODE.get(code) or _BY_CODE[UNKNOWN_SERVER_ERROR]
 
 
 def name_of(code: int) -> str:
-    """The name of `code`, or the number itself when no release knows it."""
+    """Return the name of `code`, or the number as text if it is unknown."""
     row = _BY_CODE.get(code)
     return row.name if row else str(code)
 
 
 def all_errors() -> list[Error]:
-    """Every row, by code."""
+    """Return all rows, ordered by code."""
     return list(_BY_CODE.values())
 
 

@@ -1,17 +1,16 @@
-"""Frames: a stream of bytes cut into requests or responses.
+"""Frames: splits a stream of bytes into requests or responses.
 
      0               4
     +---------------+------------------- - - -
     | size (int32)  | size bytes: header, body
     +---------------+------------------- - - -
 
-Strategy. All connections of a broker receive into one shared buffer, so an idle connection costs next to nothing; a whole
-frame in it is copied out once, into `bytes` (the readers behind are sixty times faster on bytes). Only a frame that has not
-arrived whole has memory of its own: it is collected in `partial`, into which the rest is received directly, and copied
-out once when it is complete. A frame announces its size before it is there, so the buffer grows with what really arrives,
-to a small multiple of it: a peer with a wrong size costs what it sends, not what it announces. Buffers of finished frames
-are kept for the next ones (`Rooms`): new memory is cleared by Python and brought in page by page by the kernel,
-which costs more than receiving.
+Strategy. All connections of a broker receive into one shared buffer, so an idle connection needs little memory; a complete
+frame is copied once to `bytes` (the decoders are sixty times faster on bytes). Only an incomplete frame has memory of its
+own: it is collected in `partial`, into which its rest is received directly, and copied once when it is complete. The size of
+a frame comes first and may be wrong, so `partial` grows with the received bytes, to a small multiple of them, not to the
+announced size. Buffers of finished frames are reused (`Rooms`): Python clears new memory and the kernel maps it page by page,
+which takes longer than receiving.
 
 Compiled with mypyc where there is a compiler.
 """
@@ -24,21 +23,21 @@ from ottla.protocol.wire import PeerError
 
 _LEAST_ROOM: Final = 1 << 12
 _MOST_ADDED: Final = 1 << 20
-"""Bytes that a buffer grows by, at most, while it is smaller than that; then it doubles."""
+"""Maximum growth of a buffer that is smaller than this, in bytes; larger ones double."""
 _KEPT_ROOM: Final = 8 << 20
 _SMALLEST_KEPT: Final = 1 << 16
 
 
 @final
 class Rooms:
-    """Buffers of finished frames for reuse, at most `_KEPT_ROOM` bytes, for all connections of a loop."""
+    """Pool of buffers of finished frames, at most `_KEPT_ROOM` bytes, for all connections of an event loop."""
 
     def __init__(self) -> None:
         self.free: list[bytearray] = []
         self.size: int = 0
 
     def take(self, size: int) -> bytearray:
-        """Return memory of at least this size."""
+        """Return a buffer of at least this size."""
         free = self.free
         if free and len(free[-1]) >= size:
             room = free.pop()
@@ -47,7 +46,7 @@ class Rooms:
         return bytearray(size)
 
     def give(self, room: bytearray) -> None:
-        """Store memory for reuse; the largest one is taken first."""
+        """Return a buffer to the pool; the largest one is reused first."""
         free = self.free
         if len(room) < _SMALLEST_KEPT or self.size + len(room) > _KEPT_ROOM:
             return
@@ -59,9 +58,9 @@ class Rooms:
 
 @final
 class FrameReader:
-    """Cuts what arrives on one connection into frames of at most `limit` bytes. Raises PeerError for a size beyond it.
+    """Splits the bytes received on one connection into frames. Raises PeerError for a frame of more than `limit` bytes.
 
-    rooms  shared with the other connections of the loop
+    rooms  pool of buffers, shared with the other connections of the event loop
     """
 
     def __init__(self, limit: int, rooms: Rooms | None = None) -> None:
@@ -69,17 +68,17 @@ class FrameReader:
         self.rooms: Rooms = rooms or Rooms()
         self.partial: bytearray | None = None
         self.have: int = 0
-        self.need: int = 0  # size of the unfinished frame with its four bytes; 4 while even the size is not there
+        self.need: int = 0  # size of the unfinished frame with its size field; 4 until the size field is complete
 
     def room(self) -> memoryview | None:
-        """Memory for the rest of an unfinished frame, to be filled before anything goes to the shared buffer."""
+        """Return the memory for the rest of an unfinished frame, to be filled before the shared buffer; None without one."""
         partial = self.partial
         if partial is None:
             return None
         return memoryview(partial)[self.have : min(self.need, len(partial))]
 
     def feed(self, shared: bytearray, length: int) -> list[bytes]:
-        """The frames that `length` bytes at the start of `shared` complete, without their sizes."""
+        """Return the frames, without their size fields, that `length` bytes at the start of `shared` complete."""
         start: i64 = 0
         end: i64 = length
         frames: list[bytes] = []
@@ -96,7 +95,7 @@ class FrameReader:
         return frames
 
     def feed_rest(self, shared: bytearray, length: int) -> list[bytes]:
-        """As `feed`, when the bytes went into `room()` first and only what did not fit there into `shared`."""
+        """Return the frames that `length` bytes complete, which were received into `room()` first and then into `shared`."""
         partial = self.partial
         if partial is None:
             return self.feed(shared, length)
@@ -115,7 +114,7 @@ class FrameReader:
         if length > fitted:
             over = length - fitted
             if self.partial is not None:
-                # The size itself was split: what follows it is still in the shared buffer.
+                # The size field was split: the bytes after it are still in the shared buffer.
                 taken = min(over, self.need - self.have)
                 self._extend(shared, taken)
                 shared_start = taken
@@ -128,7 +127,7 @@ class FrameReader:
         return frames
 
     def _keep(self, shared: bytearray, start: i64, end: i64) -> None:
-        """Begin an unfinished frame with what is there of it."""
+        """Begin an unfinished frame with its received bytes."""
         have = end - start
         if have < 4:
             self.need = 4

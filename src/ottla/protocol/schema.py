@@ -1,4 +1,4 @@
-"""Declaration of a Kafka message: one typed class over all the versions it ever had.
+"""Declarations of Kafka messages: one typed class for all versions of a message.
 
 A declaration is an ordinary class whose attributes describe the wire format, field by field:
 
@@ -7,10 +7,10 @@ A declaration is an ordinary class whose attributes describe the wire format, fi
         group_id: str = field(String)
         group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None)
 
-The metaclass takes the `field(...)` values away and leaves slots and `FIELDS`, so that mypy knows the constructor and
-an object costs no dictionary. `codec.py` turns (class, version) into functions on first use; nothing here touches bytes.
+The metaclass replaces the `field(...)` values by slots and `FIELDS`: mypy knows the constructor, and objects have no
+dictionary. `codec.py` compiles (class, version) to functions on first use; this file does not handle bytes.
 
-Version ranges are written as in Kafka's own schemas: "3", "0-4", "3+"; an open end means "up to the newest".
+Version ranges are written as in Kafka's schemas: "3", "0-4", "3+"; an open end means "up to the newest".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALL_VERSIONS: Final = VersionRange(0, NEWEST)
 
 
 def version_range(text: str) -> VersionRange:
-    """ "3" | "0-4" | "3+" | "none" as a range."""
+    """Parse "3", "0-4", "3+" or "none" to a range."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -54,7 +54,7 @@ def version_range(text: str) -> VersionRange:
 
 
 class Primitive(NamedTuple):
-    """A type of the wire. `format` is its struct letter when it has a fixed size, else empty."""
+    """Primitive type of the protocol. `format` is its struct letter if it has a fixed size, else empty."""
 
     name: str
     format: str
@@ -77,19 +77,19 @@ Records: Final = Primitive("records", "", 0, b"")
 
 
 class Piece(Protocol):
-    """Content of a records field: bytes, or a region of a file that has a length in bytes."""
+    """Content of a records field: bytes or a region of a file; `len` is its length in bytes."""
 
     def __len__(self) -> int: ...
 
 
 class Array(NamedTuple):
-    """A list of `element`: a primitive or a Struct class."""
+    """List type; `element` is a primitive or a Struct class."""
 
     element: Any
 
 
 class Field(NamedTuple):
-    """One declared field; `name` is filled in by the class that holds it."""
+    """Declared field; `name` is set by the class that contains it."""
 
     name: str
     type: Any
@@ -102,7 +102,7 @@ class Field(NamedTuple):
     never_flexible: bool
 
     def default_value(self) -> Any:
-        """The default: a fresh list; of a struct one shared object, to be replaced and never changed."""
+        """Return the default: a new list; for a struct one shared object, which is replaced and never modified."""
         if self.default is not _NO_DEFAULT:
             return self.default
         if isinstance(self.type, Array):
@@ -139,12 +139,12 @@ def field(
 ) -> Any:
     """Declare a field.
 
-    versions        versions that carry it
+    versions        versions that have the field
     nullable        versions in which null is allowed
-    tag, tagged     tag number and where it travels in the tagged section (all of `versions` unless given)
-    default         Kafka's default where it is not the type's own zero
-    ignorable       a value may silently be left out of versions without the field
-    never_flexible  keeps the old length encoding even in flexible versions (the client id of the request header)
+    tag, tagged     tag number, and versions in which the field is in the tagged section (default: all of `versions`)
+    default         Kafka's default, if it is not the zero value of the type
+    ignorable       whether a value may be dropped in versions without the field
+    never_flexible  whether flexible versions use the old length encoding as well (client id of the request header)
     """
     present = version_range(versions)
     tagged_in = NO_VERSIONS if tag < 0 else version_range(tagged) if tagged else present
@@ -165,9 +165,9 @@ class _StructMeta(type):
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
 class Struct(metaclass=_StructMeta):
-    """A group of fields: a whole message, or an element of one of its lists.
+    """Group of fields: a whole message, or an element of one of its lists.
 
-    `unknown_tags` keeps tagged fields that this release does not know, so that they survive a round trip.
+    `unknown_tags` keeps tagged fields that are not declared, so that they survive a round trip.
     """
 
     __slots__ = ("unknown_tags",)
@@ -192,7 +192,7 @@ class Struct(metaclass=_StructMeta):
 
 
 def _make_init(cls: type[Struct]) -> Callable[..., None]:
-    """The constructor of `cls`, written out and compiled when the first object is made (most are never made)."""
+    """Generate and compile the constructor of `cls`, when its first object is created (most classes are never used)."""
     scope: dict[str, Any] = {"_UNSET": _NO_DEFAULT, "_CONTEXT": NO_CONTEXT}
     parameters, body = ["self", "*"] if cls.FIELDS else ["self"], ["  self.unknown_tags = None"]
     for number, declared in enumerate(cls.FIELDS):
@@ -213,7 +213,7 @@ def _make_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 class Message(Struct):
-    """A whole message, with an encoding of its own."""
+    """Whole message: a struct that is encoded by itself."""
 
     __slots__ = ()
     API: ClassVar[int] = -1
@@ -222,19 +222,19 @@ class Message(Struct):
 
 
 class _Received:
-    """Declares `context` apart from the fields, so that it is no parameter of a request's constructor."""
+    """Declares `context` separately from the fields, so that it is not a parameter of a request's constructor."""
 
     __slots__ = ()
     context: RequestContext
 
 
 class Response(Message):
-    """The response to a request."""
+    """Response to a request."""
 
     __slots__ = ()
 
 
-# Covariant: code that sends any request takes a Request[Response]. `Request` alone is Request[Any].
+# Covariant: code that accepts any request is typed Request[Response]. `Request` alone is Request[Any].
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as _TypeVarWithDefault
 
@@ -244,7 +244,7 @@ else:
 
 
 class Request(Message, _Received, Generic[ResponseT]):
-    """A request, and the class of its response; `context` is set by its receiver."""
+    """Request, generic in the class of its response; `context` is set by the broker that receives it."""
 
     __slots__ = ("context",)
 
@@ -253,10 +253,10 @@ M = TypeVar("M", bound=type[Message])
 
 
 def message(*, api: int = -1, versions: str, flexible: str = "none") -> Callable[[M], M]:
-    """Make a Message of the class below.
+    """Declare a message: a class decorator.
 
-    api       the API key of a request and its response; the record type of a coordinator's key and value
-    versions  every version that was ever released
+    api       API key of a request and its response; record type of a coordinator's key and value
+    versions  all released versions
     flexible  versions with compact lengths and tagged fields (KIP-482)
     """
 

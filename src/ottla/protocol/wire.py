@@ -1,4 +1,4 @@
-"""Primitive encodings that straight-line struct calls cannot express: varints, and the error for invalid input.
+"""Encodings that `struct` does not support: varints; and the error for invalid input.
 
 Compiled with mypyc where there is a compiler. Readers take `bytes` (mypyc.md: walking bytes is sixty times faster than
 walking a memoryview) and return the value with the position after it.
@@ -10,11 +10,11 @@ from mypy_extensions import i64
 
 
 class PeerError(Exception):
-    """Malformed bytes from the other side: log the error, close the connection."""
+    """Malformed bytes from the peer: the error is logged, and the connection closed."""
 
 
 def read_uvarint(data: bytes, position: i64) -> tuple[int, int]:
-    """An unsigned LEB128 number below 2^31 and the position after it. Raises PeerError."""
+    """Read an unsigned LEB128 number below 2^31; return it and the position after it. Raises PeerError."""
     value: i64 = 0
     shift: i64 = 0
     end: i64 = len(data)
@@ -33,7 +33,7 @@ def read_uvarint(data: bytes, position: i64) -> tuple[int, int]:
 
 
 def write_uvarint(value: int) -> bytes:
-    """`value` (not negative) as unsigned LEB128."""
+    """Encode `value` (not negative) as unsigned LEB128."""
     if value < 0x80:
         return UVARINT_BYTES[value]
     out = bytearray()
@@ -44,5 +44,5 @@ def write_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-# The one-byte varints, ready made: nearly all lengths and counts of real messages are among them.
+# Precomputed one-byte varints: they cover nearly all lengths and counts of real messages.
 UVARINT_BYTES: Final = [bytes([n]) for n in range(0x80)]

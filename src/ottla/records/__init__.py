@@ -1,1 +1,1 @@
-"""Record batches: reading, writing, validation, compression and decompression. Bytes in, bytes out; no I/O."""
+"""Record batches: reading, writing, validation, compression and decompression; on bytes, without I/O."""

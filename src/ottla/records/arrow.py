@@ -1,7 +1,7 @@
-"""Columns as pyarrow record batches, and back.
+"""Conversion of columns to pyarrow record batches, and back.
 
-The only module of this layer that imports pyarrow (extras `arrow`, `spark`). Arrays are laid over the buffers that
-`records/columns.py` made: nothing is copied, and nothing is done per row.
+The only module of this layer that imports pyarrow (extras `arrow`, `spark`). Arrays are views of the buffers of
+`records/columns.py`: no data is copied, and no work is done for each row.
 
 The schema is that of Spark's own Kafka source, field by field; a projection is any of these columns in any order:
 
@@ -64,7 +64,7 @@ def column_flags(names: Sequence[str]) -> int:
 
 
 def record_batch(columns: Columns, topic: str, partition: int, target: pa.Schema) -> pa.RecordBatch:
-    """One chunk as a record batch of `target` (made by `schema`). Raises KeyError for a column that was not read."""
+    """Convert columns to a record batch of the schema `target` (see `schema`). Raises KeyError for a column not read."""
     return pa.RecordBatch.from_arrays([_array(columns, name, topic, partition) for name in target.names], schema=target)
 
 
@@ -103,7 +103,7 @@ def _repeated(text: str, rows: int) -> pa.Array:
 
 
 def _headers(column: HeaderColumns, rows: int) -> pa.Array:
-    import pyarrow.compute as pc  # slow, and few want it: every process of Spark's would wait
+    import pyarrow.compute as pc  # slow and rarely needed: every Spark process would wait for the import
 
     items = pa.StructArray.from_arrays(
         [_binary(column.keys, column.count, pa.string()), _binary(column.values, column.count, pa.binary())],
@@ -111,7 +111,7 @@ def _headers(column: HeaderColumns, rows: int) -> pa.Array:
     )
     offsets = pa.py_buffer(column.offsets)
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets])
-    # No headers are NULL, as in Spark's own source. The comparison's result is the bitmap that Arrow wants.
+    # A record without headers has NULL, as in Spark's own source. The result of the comparison is Arrow's validity bitmap.
     some = pc.not_equal(ends[1:], ends[:-1])
     validity = None if some.true_count == rows else some.buffers()[1]
     return pa.Array.from_buffers(TYPES["headers"], rows, [validity, offsets], children=[items])
@@ -123,14 +123,14 @@ def rows_of(
     headers: pa.Array | None = None,
     timestamp: pa.Array | int = -1,
 ) -> Rows:
-    """Arrow arrays of equal length as rows for `RowEncoder`.
+    """Convert Arrow arrays of equal length to rows for `RowEncoder`.
 
-    value, key  binary or string, also large ones, views and dictionaries; nulls are null keys and values
+    value, key  binary or string, also large, view and dictionary types; nulls are null keys and values
     headers     list<struct<key string, value binary>> or a map; a null list is no headers
     timestamp   timestamps of any unit or integers in ms, or one time in ms for all rows
 
-    Arrays that start at another row of their buffers are shifted to it by copying offsets, not data. Raises ValueError
-    when a timestamp is null, pyarrow.ArrowInvalid when a column of more than 2 GiB or another type cannot be cast.
+    For arrays that are slices of their buffers offsets are copied, not data. Raises ValueError for a null timestamp,
+    pyarrow.ArrowInvalid for a column of more than 2 GiB or of a type that cannot be cast.
     """
     timestamps = None
     moment = -1
@@ -152,32 +152,32 @@ def rows_of(
 
 
 def milliseconds(array: pa.Array) -> pa.Array:
-    """Timestamps of any unit, or integers that are milliseconds already, as int64."""
+    """Convert timestamps of any unit, or integers in ms, to ms as int64."""
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
     return array.cast(pa.int64())
 
 
 def int32_values(array: pa.Array) -> bytes:
-    """The values of an int32 array without nulls."""
+    """Return the buffer of an int32 array without nulls."""
     return _window(array.buffers()[1], array.offset * 4, len(array) * 4)
 
 
 def binary_column(array: pa.Array) -> BinaryColumn:
-    """The buffers of a binary or string array as `bytes`, its first row being row 0."""
+    """Return the buffers of a binary or string array as `bytes`, with its first row as row 0."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
         if array.offset:
-            array = pa.concat_arrays([array, array[:0]])  # a slice of more than 2 GiB may be less
+            array = pa.concat_arrays([array, array[:0]])  # copies the slice, whose own data may be below 2 GiB
         array = array.cast(pa.binary())
     validity = None
     if array.null_count:
-        # Arrow's own bitmap may start within a byte: a fresh one is made from the boolean column.
+        # Arrow's bitmap may start within a byte: create a new one from the boolean column.
         validity = _window(array.is_valid().buffers()[1], 0, (len(array) + 7) // 8)
     _, offsets, data = array.buffers()
     if array.offset or (data is not None and data.size > 2 * array.nbytes):
-        # A slice of something larger: only its own part of the data is taken along.
+        # A slice of a larger array: copy only its own part of the data.
         array = pa.concat_arrays([array, array[:0]])
         _, offsets, data = array.buffers()
     if offsets is None or offsets.size == 0:
@@ -195,11 +195,11 @@ def _window(buffer: pa.Buffer | None, start: int, size: int) -> bytes:
 
 def _header_columns(array: pa.Array) -> HeaderColumns:
     if array.offset:
-        array = pa.concat_arrays([array, array[:0]])  # a slice takes its own headers along, not all of them
+        array = pa.concat_arrays([array, array[:0]])  # copies only the headers of the slice
     if array.type != TYPES["headers"]:
         array = array.cast(TYPES["headers"])
     if array.null_count:
-        # A null list may still cover items in its buffers; filling makes it an empty one.
+        # A null list may still refer to items in its buffers; fill_null makes it empty.
         array = array.fill_null(pa.scalar([], TYPES["headers"]))
     offsets = _window(array.buffers()[1], array.offset * 4, (len(array) + 1) * 4) or bytes(4)
     items = array.values

@@ -1,7 +1,7 @@
-"""RecordBatch v2: the unit that producers send, logs keep and fetches return.
+"""RecordBatch v2: the unit that producers send, logs store and fetches return.
 
-Strategy: a batch is never an object graph. It stays the bytes it came in; `BatchHeader` is what its first 61 bytes say,
-`scan` walks from header to header, and only `records_of` looks at single records. Layout (KIP-98), big-endian:
+Strategy: a batch is never converted to an object graph, but stays in its bytes. `BatchHeader` has the fields of its first 61
+bytes, `scan` walks from header to header, and only `records_of` decodes single records. Layout (KIP-98), big-endian:
 
      0            8            12       16     17       21          23                 27
     +------------+------------+--------+------+--------+-----------+------------------+----------------
@@ -14,17 +14,17 @@ Strategy: a batch is never an object graph. It stays the bytes it came in; `Batc
     | i64          | i64        | i16           | i32          | i32          | compressed block
     +--------------+------------+---------------+--------------+--------------+------------------------
 
-    batchLength counts what follows it; crc is CRC-32C of bytes 21 to the end, so base offset and leader epoch can be
-    written without touching it.
+    batchLength is the number of bytes after it; crc is CRC-32C of bytes 21 to the end, so that base offset and leader epoch
+    can be changed without a new CRC.
     attributes: 0-2 codec | 3 timestamp type (1 = LogAppendTime) | 4 transactional | 5 control | 6 delete horizon
 
     record:  length varint | attributes i8 | timestamp delta varlong | offset delta varint | key length varint | key
              | value length varint | value | header count varint | headers (key length, key, value length, value)
 
-With LogAppendTime every record's timestamp is maxTimestamp, whatever the deltas say.
+With LogAppendTime every record's timestamp is maxTimestamp; the deltas are ignored.
 
-One file, because writing and reading mirror each other: every field of the layout above stands in both, and `scan`, `seal` and
-the decoders share the positions of the header.
+One file, because writing and reading mirror each other: every field of the layout above occurs in both, and `scan`, `seal`
+and the decoders share the positions of the header fields.
 """
 
 from collections.abc import Iterable, Iterator
@@ -56,16 +56,16 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-"""The base timestamp says until when the batch's tombstones stay (KIP-534); deltas are from it as ever."""
+"""Flag: the base timestamp is the time until which tombstones are retained (KIP-534); deltas are relative to it as usual."""
 
-# Kafka has no bound on what a whole batch may decompress to; this one keeps a decompression bomb from taking the memory.
+# Kafka has no limit for the decompressed size of a batch; this one prevents decompression bombs from exhausting memory.
 DECOMPRESS_LIMIT: Final = 2**31 - 1
 DECOMPRESS_AT_ONCE: Final = 4 << 20
-"""Bytes of a compressed batch that are decompressed in one go: some milliseconds."""
+"""Decompressed size up to which a batch is decompressed in one step of a few milliseconds, in bytes."""
 _RECORDS_AT_ONCE: Final = 2_000
-"""Records of a batch that are made into objects in one go: some milliseconds."""
+"""Number of records that are decoded to objects in one step of a few milliseconds."""
 SECTION_BYTES: Final = 16 << 20
-"""Memory that decompressing a batch of any size may take, unless one record needs more."""
+"""Memory for decompressing a batch of any size, in bytes, unless one record needs more."""
 
 
 _MAGIC_AT: Final = 16
@@ -76,7 +76,7 @@ _PRODUCER_EPOCH_AT: Final = 51
 
 @final
 class BatchHeader:
-    """The header (first 61 bytes) of a batch, and the batch's bytes in its buffer: start (inclusive) to end (exclusive)."""
+    """Header (first 61 bytes) of a batch, and the position of the batch in its buffer: start (inclusive) to end (exclusive)."""
 
     def __init__(self, start: i64 = 0, end: i64 = 0) -> None:
         self.start: i64 = start
@@ -97,7 +97,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> int:
-        """Codec id; 0 means uncompressed."""
+        """Return the codec id; 0 means uncompressed."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -110,7 +110,7 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
+        """Return the timestamp type: 0 CreateTime, 1 LogAppendTime."""
         return (self.attributes & LOG_APPEND_TIME) >> 3
 
     @property
@@ -119,19 +119,19 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch."""
+        """Return the offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Return the size of the whole batch in bytes, header included."""
         return self.end - self.start
 
 
 def read_header(data: bytes, pos: i64) -> BatchHeader:
-    """The header of the batch at `pos`. Raises CorruptRecords unless 61 bytes, magic 2 and a possible length are there.
+    """Decode the header of the batch at `pos`. Raises CorruptRecords for fewer than 61 bytes, another magic or a bad length.
 
-    The batch may reach beyond `data`: compare `end`.
+    The batch may extend beyond `data`: compare `end`.
     """
     if pos < 0 or pos + HEADER_SIZE > len(data):
         raise CorruptRecords("batch header cut short")
@@ -170,8 +170,8 @@ class Scan:
     """Result of `scan`.
 
     batches  whole batches, in order
-    end      position at which the walk stopped: the end of the data, a batch that is cut short, or bytes that are no batch
-    corrupt  reason why the walk cannot go on at `end`; None when nothing or only a cut batch follows
+    end      position at which the scan stopped: the end of the data, a truncated batch, or bytes that are no batch
+    corrupt  reason why the scan cannot continue at `end`; None at the end of the data or a truncated batch
     """
 
     def __init__(self, batches: list[BatchHeader], end: int, corrupt: str | None) -> None:
@@ -181,7 +181,7 @@ class Scan:
 
 
 def scan(data: bytes, start: int = 0) -> Scan:
-    """Walk from header to header; checks magic and lengths only (`crc_ok` does the rest). Never raises."""
+    """Scan the headers of batches; checks magic and lengths only (`crc_ok` checks the CRC). Never raises."""
     batches: list[BatchHeader] = []
     pos: i64 = start
     size: i64 = len(data)
@@ -201,7 +201,7 @@ def scan(data: bytes, start: int = 0) -> Scan:
 
 
 def crc_ok(data: bytes, header: BatchHeader) -> bool:
-    """Return True if the whole batch is in `data` and its CRC-32C is right."""
+    """Return True if the whole batch is in `data` and its CRC-32C is valid."""
     return header.end <= len(data) and crc32c(memoryview(data)[header.start + 21 : header.end]) == header.crc
 
 
@@ -220,13 +220,13 @@ def build(
     control: bool = False,
     base_timestamp: int | None = None,
 ) -> bytes:
-    """One batch of `records`, whose offsets are absolute and must not fall below `base_offset`. One piece: a loop over the
-    records and the header that it found out about.
+    """Build one batch of `records`, whose offsets are absolute and not below `base_offset`. One function: a loop over the
+    records that also collects the fields of the header.
 
-    Timestamps are written as distances from `base_timestamp`, by default the first record's.
+    Timestamps are written as deltas from `base_timestamp`, by default that of the first record.
 
-    With timestamp_type 1 (LogAppendTime) the newest record's timestamp becomes everyone's. Raises ValueError for an
-    unknown codec or offsets out of range.
+    With timestamp_type 1 (LogAppendTime) all records get the newest timestamp. Raises ValueError for an unknown codec or
+    offsets out of range.
     """
     out = BytesWriter()
     body = BytesWriter()
@@ -278,12 +278,12 @@ def build(
 
 
 def seal(header: BatchHeader, payload: bytes) -> bytes:
-    """A batch of this header's fields around `payload` (the records section); length and CRC are worked out here."""
+    """Build a batch from the fields of a header and `payload` (the records section); length and CRC are computed."""
     return seal_header(header, payload) + payload
 
 
 def seal_header(header: BatchHeader, payload: bytes | memoryview) -> bytes:
-    """The 61 bytes in front of `payload`; length and CRC are worked out here, and written into `header` too."""
+    """Build the 61 header bytes before `payload`; length and CRC are computed, and stored in `header` too."""
     covered = BytesWriter()
     attributes: int = header.attributes
     write_i16_be(covered, attributes)
@@ -309,7 +309,7 @@ def seal_header(header: BatchHeader, payload: bytes | memoryview) -> bytes:
     number = header.leader_epoch
     write_i32_be(out, number)
     out.append(MAGIC)
-    # An int32 with the same bits.
+    # Convert to an int32 with the same bits.
     write_i32_be(out, crc - 0x100000000 if crc >= 0x80000000 else crc)
     out.write(tail)
     return out.getvalue()
@@ -324,9 +324,10 @@ def _write_bytes(out: BytesWriter, value: bytes | None) -> None:
 
 
 def decompressed(data: bytes, header: BatchHeader, limit: int = DECOMPRESS_LIMIT) -> tuple[bytes, int, int]:
-    """The plain records section of a batch: a buffer and where in it the section starts and ends.
+    """Return the decompressed records section of a batch: a buffer, and start and end of the section in it.
 
-    An uncompressed batch is not copied. Raises CorruptRecords when the batch is cut, wrongly compressed or beyond `limit`.
+    An uncompressed batch is not copied. Raises CorruptRecords for a truncated batch, bad compressed data, or more than
+    `limit` bytes.
     """
     if header.end > len(data):
         raise CorruptRecords("batch cut short")
@@ -337,7 +338,7 @@ def decompressed(data: bytes, header: BatchHeader, limit: int = DECOMPRESS_LIMIT
 
 
 def _decompressed_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int, int]:
-    """As `decompressed`. Raises BeyondLimit if decompressing takes longer than some milliseconds."""
+    """Decompress a batch as `decompressed` does, if that takes a few milliseconds at most; raises BeyondLimit otherwise."""
     if header.end > len(data) or header.attributes & CODEC_MASK == 0:
         return decompressed(data, header)
     compressed = memoryview(data)[header.start + HEADER_SIZE : header.end]
@@ -346,13 +347,13 @@ def _decompressed_at_once(data: bytes, header: BatchHeader) -> tuple[bytes, int,
 
 
 def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[bytes, int, int, int]]:
-    """The plain records section of a batch in parts of whole records: a buffer, start and end in it, and their count.
+    """Iterate over the decompressed records section in parts of whole records: buffer, start, end, number of records.
 
-    largest  bytes that one record of a compressed batch may decompress to: bounds the memory, whatever the batch's size
+    largest  maximum decompressed size of one record, in bytes: bounds the memory, independent of the batch's size
 
-    A batch that is plain, or small when decompressed, is one part; some parts of others are empty. Between two parts lie some
-    milliseconds of work. Raises CorruptRecords for bad compressed data, MalformedRecord for what is in it, BeyondLimit for too
-    large a record, after the parts before it.
+    An uncompressed or small batch is one part; parts of other batches may be empty. Each part takes a few milliseconds of
+    work. Raises, after the parts before it, CorruptRecords for bad compressed data, MalformedRecord for bad decompressed
+    data, BeyondLimit for too large a record.
     """
     try:
         section, start, end = _decompressed_at_once(data, header)
@@ -362,9 +363,9 @@ def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[b
         yield section, start, end, header.count
         return
     compressed = memoryview(data)[header.start + HEADER_SIZE : header.end]
-    parts: list[bytes] = []  # what was decompressed and not yielded: it begins with a record
+    parts: list[bytes] = []  # decompressed and not yielded yet; begins with a record
     size = 0
-    needed = 0  # bytes that it takes for the first record in `parts` to be whole
+    needed = 0  # number of bytes that complete the first record in `parts`
     left: int = header.count
     for piece in pieces(header.compression, compressed, largest):
         parts.append(piece)
@@ -389,8 +390,8 @@ def sections(data: bytes, header: BatchHeader, largest: int) -> Iterator[tuple[b
 
 
 def _whole_records(data: bytes, begin: i64, end: i64, most: i64) -> tuple[int, int, int]:
-    """Return (whole records, end position, bytes needed for the next record). The records are those between `begin` and `end`,
-    at most `most` of them; the bytes are counted from the start of `data`, as positions are.
+    """Return (number of whole records, end position, bytes needed for the next record), for at most `most` records between
+    `begin` and `end`. The needed bytes are counted from the start of `data`, as positions are.
     """
     pos: i64 = begin
     count: i64 = 0
@@ -408,12 +409,12 @@ def _whole_records(data: bytes, begin: i64, end: i64, most: i64) -> tuple[int, i
 
 
 def records_of(data: bytes, start: int = 0, limit: int = DECOMPRESS_LIMIT) -> list[Record]:
-    """Every record of the whole batches in `data` from `start` on, control records included.
+    """Decode all records of the whole batches in `data` from `start` on, including control records.
 
-    limit  bytes that one batch may decompress to
+    limit  maximum decompressed size of one batch, in bytes
 
-    A batch that is cut at the end of the data is left out. Raises CorruptRecords for anything that is no batch or no
-    record; CRCs are the caller's business (`crc_ok`).
+    A truncated batch at the end of the data is left out. Raises CorruptRecords for malformed batches or records; the caller
+    checks CRCs (`crc_ok`).
     """
     scanned = scan(data, start)
     if scanned.corrupt is not None:
@@ -426,7 +427,7 @@ def records_of(data: bytes, start: int = 0, limit: int = DECOMPRESS_LIMIT) -> li
 
 
 def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator[list[Record]]:
-    """The records of the one batch that `header` is of, some milliseconds of work at a time: a list may be empty. Raises as
+    """Decode the records of one batch in steps of a few milliseconds; the list of a step may be empty. Raises the errors of
     `sections`.
     """
     for section, begin, end, count in sections(data, header, largest):
@@ -445,7 +446,7 @@ def records_in_parts(data: bytes, header: BatchHeader, largest: int) -> Iterator
 
 
 def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = DECOMPRESS_LIMIT) -> list[Record]:
-    """The records of the one batch that `header` is of, each with this origin. Raises as `records_of`."""
+    """Decode the records of one batch, each with this origin. Raises the errors of `records_of`."""
     section, begin, end = decompressed(data, header, limit)
     records: list[Record] = []
     _decode(section, begin, end, header, header.count, records, origin)
@@ -455,11 +456,11 @@ def read_records(data: bytes, header: BatchHeader, origin: Origin, limit: int = 
 def _decode(
     data: bytes, start: i64, end: i64, header: BatchHeader, count: int, records: list[Record], origin: Origin
 ) -> None:
-    """Append the `count` records between `start` and `end`.
+    """Decode the `count` records between `start` and `end`, and append them to `records`.
 
-    One piece of straight-line code: each field's end is the next one's start, and the loop is hot compiled and interpreted.
-    Varints of one and two bytes are read in place. A field may reach beyond its record into the next one; that is found at
-    the record's end, which the two then disagree about, or where the data ends.
+    One function of straight-line code, as this loop is hot, compiled and interpreted; varints of one and two bytes are read
+    in place. A field that extends beyond its record is detected at the end of the record, where the positions differ, or at
+    the end of the data.
     """
     pos: i64 = start
     b: i64
@@ -473,7 +474,7 @@ def _decode(
     max_timestamp: i64 = header.max_timestamp
     base_timestamp: i64 = header.base_timestamp
     base_offset: i64 = header.base_offset
-    # Within this distance of zero a sum cannot leave int64.
+    # Sums of values within this distance of zero cannot overflow int64.
     near = -(1 << 61) < base_timestamp < (1 << 61) and -(1 << 61) < base_offset < (1 << 61)
     try:
         while left > 0:
@@ -497,7 +498,7 @@ def _decode(
             if pos < 0 or v < 0 or v > end - pos:
                 raise CorruptRecords("record length beyond its batch")
             stop = pos + v
-            # The attributes say nothing.
+            # The attributes are unused.
             # varint: begin timestamp, pos = read_varlong(data, pos + 1, stop), or IndexError
             # varint: if pos < 0: raise CorruptRecords("record cut short")
             b = data[pos + 1]
@@ -601,7 +602,7 @@ def _decode(
 
 
 def wrapped(base: i64, delta: i64) -> i64:
-    """base + delta as a Java long: only mutated batches ever leave its range."""
+    """Return base + delta with the overflow of a Java long, which occurs only in corrupt batches."""
     low: i64 = (base & 0xFFFFFFFF) + (delta & 0xFFFFFFFF)
     high: i64 = (base >> 32) + (delta >> 32) + (low >> 32)
     high = ((high & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
@@ -619,7 +620,7 @@ def _decode_headers(data: bytes, pos: i64, stop: i64, headers: list[Header]) -> 
         size, pos = read_varint(data, pos, stop)
         if pos < 0 or size < 0 or size > stop - pos:
             raise CorruptRecords("record header name beyond its record")
-        # Java decodes leniently; a name that is no UTF-8 keeps its record readable here too.
+        # As in Java, invalid UTF-8 in a name is replaced, so that the record stays readable.
         name = data[pos : pos + size].decode("utf-8", "replace")
         pos += size
         size, pos = read_varint(data, pos, stop)
@@ -634,12 +635,12 @@ def _decode_headers(data: bytes, pos: i64, stop: i64, headers: list[Header]) -> 
 
 
 def magic_of(data: bytes, start: i64, end: i64) -> int:
-    """Magic of the batch or message in `data`, at `start` (inclusive) to `end` (exclusive); -1 if it is too short."""
+    """Return the magic of the batch or message from `start` (inclusive) to `end` (exclusive); -1 if it is too short."""
     return data[start + _MAGIC_AT] if end - start > _MAGIC_AT else -1
 
 
 def transactional_producer(data: bytes, start: i64, end: i64) -> tuple[int, int] | None:
-    """Producer id and epoch of a transactional batch, None of any other one; nothing else of the batch is checked."""
+    """Return producer id and epoch of a transactional batch, None for other batches. Nothing else is checked."""
     if end - start < HEADER_SIZE or data[start + _MAGIC_AT] != MAGIC:
         return None
     if not data[start + _ATTRIBUTES_LOW_AT] & TRANSACTIONAL:

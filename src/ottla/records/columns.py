@@ -1,20 +1,20 @@
-"""Record batches to columns and columns to record batches, in one pass and without an object per record.
+"""Conversion of record batches to columns and back, in one pass and without an object for each record.
 
-Strategy: Arrow's layout is what both sides share. A binary column is three buffers,
+Strategy: columns use Arrow's layout. A binary column has three buffers,
 
     validity  one bit a row, least significant first; absent without nulls
-    offsets   rows + 1 little-endian int32: where each value begins and ends in
+    offsets   rows + 1 little-endian int32: begin and end of each value in `data`
     data      the values, one after another
 
-so reading is a walk over the records that appends to a few growing writers, and writing is a walk over offsets that
-appends to one. `records/arrow.py` lays pyarrow arrays over the buffers without copying; this module does not know pyarrow.
+so reading is one pass over the records that appends to a few buffers, and writing is one pass over the offsets that appends
+to one buffer. `records/arrow.py` wraps the buffers in pyarrow arrays without copying; this module does not use pyarrow.
 
     fetched bytes --ColumnReader--> Columns --(arrow.py)--> RecordBatch
     RecordBatch --(arrow.py)--> Rows --RowEncoder--> records, row by row, in whatever batch (client/producer/accumulator.py)
 
-int32 offsets hold 2 GiB: a chunk stops before a column would pass its cap, and `next_offset` says where to go on.
-The two long functions are one piece each, because they are the hot loops: a call per field would cost more than the field.
-Both directions stand in one file because they share the column classes, and each is read against the other.
+int32 offsets are limited to 2 GiB: a chunk ends before a column would exceed its limit, and `next_offset` is the offset of the
+next chunk. The two long functions are hot loops: a function call for each field would cost more than the field.
+Both directions are in one file because they share the column classes, and each is reviewed against the other.
 """
 
 from typing import Final, final
@@ -37,7 +37,7 @@ ALL: Final = 63
 
 _END_OF_TIME: Final = 2**63 - 1
 _DEFAULT_ROWS: Final = 1 << 20
-# A chunk's binary data stays well below what int32 offsets can say.
+# Limit of a chunk's binary data, well below the range of int32 offsets.
 _DEFAULT_BYTES: Final = 1 << 30
 _INT32_MAX: Final = 2**31 - 1
 
@@ -61,8 +61,8 @@ class BinaryColumn:
 class HeaderColumns:
     """Buffers of a list<struct<key: utf8, value: binary>> column.
 
-    offsets  int32 little-endian, rows + 1: where each row's headers begin and end
-    count    headers altogether
+    offsets  int32 little-endian, rows + 1: begin and end of the headers of each row
+    count    total number of headers
     """
 
     def __init__(self, offsets: bytes, count: int, keys: BinaryColumn, values: BinaryColumn) -> None:
@@ -74,11 +74,11 @@ class HeaderColumns:
 
 @final
 class Columns:
-    """A chunk of records as columns; those that were not asked for are None.
+    """Chunk of records as columns; columns that were not requested are None.
 
-    rows             how many records
-    next_offset      the offset to go on from: after the last record looked at, never below the one asked from
-    complete         False when the chunk stopped at its cap before the end of the data
+    rows             number of records
+    next_offset      offset after the last record that was read, and not below the requested one
+    complete         False if the chunk ended at its limit before the end of the data
     offsets          int64 little-endian
     timestamps       int64 little-endian, us since the epoch
     timestamp_types  int32 little-endian: 0 CreateTime, 1 LogAppendTime
@@ -98,7 +98,7 @@ class Columns:
 
 @final
 class _ColumnWriter:
-    """A growing binary column."""
+    """Writer of a binary column."""
 
     def __init__(self) -> None:
         self.offsets = BytesWriter()
@@ -118,7 +118,7 @@ class _ColumnWriter:
 
 
 def _bitmap(nulls: bytes, rows: i64) -> bytes | None:
-    """The validity bitmap of a column whose null rows are these (int32, ascending)."""
+    """Build the validity bitmap of a column from the numbers of its null rows (int32, ascending)."""
     if not nulls:
         return None
     size: i64 = (rows + 7) >> 3
@@ -147,13 +147,13 @@ def _bitmap(nulls: bytes, rows: i64) -> bytes | None:
 
 @final
 class ColumnReader:
-    """Reads fetched bytes as columns, chunk after chunk; its writers are kept, so that memory is not asked for each time.
+    """Converts fetched bytes to columns, chunk after chunk; its buffers are reused.
 
-    columns    KEY | VALUE | OFFSET | TIMESTAMP | TIMESTAMP_TYPE | HEADERS; others cost nothing
-    max_rows   rows of a chunk
-    max_bytes  bytes of any one of its binary columns, at most 2^31 - 1. A single larger record is an error
+    columns    KEY | VALUE | OFFSET | TIMESTAMP | TIMESTAMP_TYPE | HEADERS; other columns are skipped
+    max_rows   maximum number of rows in a chunk
+    max_bytes  maximum size of each binary column, at most 2^31 - 1. A single larger record is an error
 
-    Not for two threads at once. Raises ValueError for limits out of range.
+    Not thread-safe. Raises ValueError for limits out of range.
     """
 
     def __init__(self, columns: int = ALL, *, max_rows: int = _DEFAULT_ROWS, max_bytes: int = _DEFAULT_BYTES) -> None:
@@ -185,13 +185,13 @@ class ColumnReader:
         self.header_values = _ColumnWriter()
 
     def read(self, data: bytes, from_offset: int = 0, end_offset: int = _END_OF_TIME) -> Columns:
-        """The records of fetched bytes as one chunk; a batch that is cut at the end is left out.
+        """Convert fetched bytes to one chunk; a truncated batch at the end is left out.
 
-        from_offset  first offset wanted (inclusive): a fetch returns whole batches, which may begin earlier
-        end_offset   where to stop (exclusive)
+        from_offset  first requested offset (inclusive): a fetch returns whole batches, which may begin earlier
+        end_offset   offset at which to stop (exclusive)
 
-        Control batches are skipped (their offsets count). Whoever wants read_committed leaves out aborted batches
-        before. Raises CorruptRecords for anything that is no batch or no record; CRCs are the caller's business.
+        Control batches are skipped, but `next_offset` moves past them. For read_committed the caller removes aborted batches
+        before. Raises CorruptRecords for malformed batches or records; the caller checks CRCs.
         """
         self._begin(from_offset, end_offset)
         pos: i64 = 0
@@ -256,7 +256,7 @@ class ColumnReader:
 
 
 def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: ColumnReader) -> None:
-    """The wanted fields of the wanted records of one batch. One piece: the hot loop of every columnar read."""
+    """Read the requested columns of one batch. One function, as this is the hot loop of every columnar read."""
     pos: i64 = start
     b: i64
     c: i64
@@ -269,7 +269,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
     append_time = header.attributes & LOG_APPEND_TIME != 0
     base_offset: i64 = header.base_offset
     base_timestamp: i64 = header.base_timestamp
-    # Within these distances no sum or product leaves int64; outside, nothing that a clock made is found.
+    # Sums and products of timestamps and deltas within these limits cannot overflow int64; real timestamps are within them.
     near = -(1 << 52) < base_timestamp < (1 << 52) and -(1 << 52) < header.max_timestamp < (1 << 52)
     fixed: i64 = header.max_timestamp * 1000 if near else _microseconds(header.max_timestamp)
     near_offsets = 0 <= base_offset < (1 << 61)
@@ -292,7 +292,7 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
     value_size: i64 = reader.values.size
     row: i64 = reader.rows
     first: i64 = row
-    n: int  # an i64 becomes an i32 by way of an int
+    n: int  # an i64 is converted to an i32 through an int
     while left > 0:
         left -= 1
         # length, attributes
@@ -458,12 +458,12 @@ def _read_batch(data: bytes, start: i64, end: i64, header: BatchHeader, reader: 
 
 
 def _microseconds(timestamp: int) -> int:
-    """ms to us, held within int64."""
+    """Convert ms to us, clamped to int64."""
     return max(min(timestamp * 1000, _END_OF_TIME), -_END_OF_TIME - 1)
 
 
 def _read_headers(data: bytes, pos: i64, stop: i64, reader: ColumnReader) -> None:
-    """The headers of one record, appended to the list column."""
+    """Append the headers of one record to the list column."""
     count: i64
     size: i64
     n: int
@@ -480,7 +480,7 @@ def _read_headers(data: bytes, pos: i64, stop: i64, reader: ColumnReader) -> Non
         if size > 0:
             name = data[pos : pos + size]
             if not name.isascii():
-                # Arrow does not validate utf8 columns: invalid UTF-8 is replaced here, as Java does when it decodes.
+                # Arrow does not validate utf8 columns: invalid UTF-8 is replaced here, as in Java.
                 name = name.decode("utf-8", "replace").encode()
             keys.data.write(name)
             keys.size += len(name)
@@ -508,12 +508,12 @@ def _read_headers(data: bytes, pos: i64, stop: i64, reader: ColumnReader) -> Non
 
 @final
 class Rows:
-    """A table of rows to be written: Arrow buffers and the window into them.
+    """Rows to encode: Arrow buffers and a window of their rows.
 
-    first, rows  the window: every column's buffers are read from row `first` on
-    key, value   None is a column of nulls
-    headers      None is no headers
-    timestamps   int64 little-endian, ms since the epoch, indexed like the columns; None takes `timestamp` for every row
+    first, rows  window: `rows` rows of every column from row `first` on
+    key, value   None for a column of nulls
+    headers      None for no headers
+    timestamps   int64 little-endian, ms since the epoch, indexed like the columns; None: `timestamp` for every row
     """
 
     def __init__(
@@ -538,7 +538,7 @@ class Rows:
 
 @final
 class _ColumnBuffers:
-    """The buffers of a column, with a stand-in where there is no column."""
+    """Buffers of a column; empty ones for a missing column."""
 
     def __init__(self, column: BinaryColumn | None) -> None:
         self.absent: bool = column is None
@@ -548,10 +548,10 @@ class _ColumnBuffers:
         self.validity: bytes = b""
         if column is not None and column.validity is not None:
             self.validity = column.validity
-        self.start: i64 = 0  # of the value last located
+        self.start: i64 = 0  # start of the value that was located last
 
     def locate(self, row: i64) -> i64:
-        """The length of a row's value, -1 for null; `start` is where it begins. Raises CorruptRecords beyond the buffers."""
+        """Return the length of a row's value, -1 for null, and set `start` to its position. Raises CorruptRecords."""
         if self.absent:
             return -1
         if self.nullable and not (self.validity[row >> 3] >> (row & 7)) & 1:
@@ -568,10 +568,10 @@ class _ColumnBuffers:
 
 @final
 class RowEncoder:
-    """Rows as records: each is measured, and then written into the batch that it belongs to.
+    """Encodes rows as records: each row is measured, then written into its batch.
 
-    rows       how many there are
-    timestamp  of the row that was measured last, ms
+    rows       number of rows
+    timestamp  timestamp of the row that was measured last, in ms
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -592,9 +592,9 @@ class RowEncoder:
         self._high: i64 = 0
 
     def measure(self, index: i64) -> i64:
-        """Bytes of a row's record behind its length, but for its distances from the batch's first timestamp and record.
+        """Return the encoded size of a row without its length field and its timestamp and offset deltas.
 
-        Raises CorruptRecords, IndexError when buffers are shorter than what their offsets say.
+        Raises CorruptRecords or IndexError if offsets reach beyond their buffers.
         """
         row: i64 = self._first + index
         timestamps = self._timestamps
@@ -621,7 +621,7 @@ class RowEncoder:
         return size + _headers_size(self._names, self._values, self._low, self._high)
 
     def write(self, out: BytesWriter, body: i64, delta: i64, index: i64) -> None:
-        """Write the row that was measured, of `body` bytes with its distances `delta` and `index`, behind its length."""
+        """Write the measured row: its length `body`, then its content with timestamp delta `delta` and offset delta `index`."""
         write_varint(out, body)
         out.append(0)
         write_varint(out, delta)
@@ -642,14 +642,14 @@ class RowEncoder:
             _write_headers(self._names, self._values, self._low, self._high, out)
 
     def key(self) -> bytes | None:
-        """The key of the row that was measured."""
+        """Return the key of the measured row."""
         if self._key_length < 0:
             return None
         key = self._key
         return key.data[key.start : key.start + self._key_length]
 
     def partition_by_key(self, partitions: i64) -> i64:
-        """Return the partition (of `partitions`) of the measured row's key, as Kafka's producers compute it; -1: no key."""
+        """Return the partition (of `partitions`) for the key of the measured row, as in Kafka's producers; -1 without a key."""
         if self._key_length < 0:
             return -1
         start: i64 = self._key.start
@@ -670,7 +670,7 @@ def _headers_size(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high:
 
 
 def _write_headers(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64, out: BytesWriter) -> None:
-    """The headers of one record; a null name, which Kafka does not allow, is written as an empty one."""
+    """Write the headers of one record; a null name, which Kafka does not allow, is written as an empty one."""
     write_varint(out, high - low)
     while low < high:
         length: i64 = max(names.locate(low), 0)

@@ -1,10 +1,10 @@
 """Compression and decompression of a batch's records section (or, in old formats, of a wrapped message set).
 
-Nothing here trusts a length it was given: every reader writes into a buffer that is at most `limit` bytes, so that a
-few kilobytes which claim to be, or really are, gigabytes cannot take the broker's memory.
+Lengths in the data are not trusted: every decompressor writes to a buffer of at most `limit` bytes, so that a few kilobytes
+that claim to be, or really are, gigabytes when decompressed cannot exhaust the broker's memory.
 
     gzip    RFC 1952, concatenated members accepted, bytes after the last member ignored (as Java does)
-    snappy  written in the xerial framing, read in it or as one bare block:
+    snappy  written in the xerial framing, read with it or as one raw block:
 
              0                  8            12            16
             +------------------+------------+-------------+------------------+-----------+----
@@ -14,7 +14,7 @@ few kilobytes which claim to be, or really are, gigabytes cannot take the broker
     lz4     one frame of independent blocks (KAFKA-3160), bytes after its end mark ignored
     zstd    frames; Java leaves the content size out of them
 
-What differs between the codecs is in one row each of the table `CODECS`, below their functions.
+The table `CODECS`, below the functions, has one row for each codec.
 """
 
 import sys
@@ -36,7 +36,7 @@ ZSTD: Final = 4
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK: Final = 32 * 1024
-# A snappy copy element takes three bytes and yields at most 64.
+# A snappy copy element has three bytes and yields at most 64.
 _SNAPPY_MAX_RATIO: Final = 22
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x60
@@ -45,30 +45,30 @@ _LZ4_CONTENT_CHECKSUM: Final = 0x04
 _LZ4_BLOCK_SIZES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _GZIP_OWN_LEVEL: Final = 6
 PIECE: Final = 1 << 20
-"""Bytes of a piece: decompressed in about a millisecond."""
+"""Size of a piece in bytes, which is decompressed in about a millisecond."""
 _FRAMES_AT_ONCE: Final = 250
-"""Frames, members or blocks that are decompressed in one go, however small they are: some milliseconds."""
+"""Maximum number of frames, members or blocks that are decompressed in one step of a few milliseconds."""
 _FIRST_WINDOW: Final = 1 << 20
-"""Bytes of input for the first frame or member, which is mostly the only one."""
+"""Size of the input window for the first frame or member, usually the only one, in bytes."""
 _WINDOW: Final = 64 << 10
 _SMALLEST_WINDOW: Final = 512
-"""Bytes of input for each further one: what follows it is copied, so the window is small until it turns out to be large."""
+"""Initial window size for further frames or members: the bytes after one are copied, so it grows only as needed."""
 _SMALLEST_GUESS: Final = 4096
-# cramjam's words for "the output buffer is full", which is the only way to tell that from bad data.
+# cramjam's message for a full output buffer, the only way to distinguish that from bad data.
 _FULL: Final = "failed to write whole buffer"
 
 
 class Codec(NamedTuple):
-    """A compression codec, as a row of `CODECS`.
+    """Compression codec: a row of `CODECS`.
 
-    compress        (data, level): data as one stream
-    compress_parts  (parts, level): the stream in parts, one after each of `parts`, and the rest of it after the last
+    compress        (data, level): compressed data as one stream
+    compress_parts  (parts, level): the compressed stream in parts, one for each of `parts`, then its rest
     decompress      (data, limit, most): at most `limit` bytes of at most `most` frames, members or blocks
     pieces          (data, largest): the decompressed data in pieces; see `pieces`
-    levels          levels that may be chosen, empty if there is no choice
-    default_level   level without a choice, as in Kafka: a level, or a number outside of `levels` for the library's own
-    first_produce   first version of Produce that may carry it
-    first_fetch     first version of Fetch that may carry it
+    levels          valid levels, empty if the codec has no levels
+    default_level   Kafka's default level; a number outside of `levels` is the library's default
+    first_produce   first version of Produce that supports the codec
+    first_fetch     first version of Fetch that supports the codec
     """
 
     id: int
@@ -92,7 +92,7 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
 
 
 def compress_in_steps(codec: int, data: bytes, level: int | None = None) -> Generator[None, None, bytes]:
-    """As `compress`, with a pause after each PIECE of the data."""
+    """Compress `data` in steps, with a yield after each PIECE of the data."""
     row = _row(codec)
     if row is None or codec == NONE or len(data) <= PIECE:
         return compress(codec, data, level)
@@ -114,32 +114,32 @@ def decompress(codec: int, data: bytes | memoryview, limit: int) -> bytes:
 
 
 def decompress_at_once(codec: int, data: bytes | memoryview, limit: int) -> bytes:
-    """Decompress `data` if that takes some milliseconds at most. Raises as `decompress`, and BeyondLimit for many frames,
-    too: `pieces` then reads it in steps.
+    """Decompress `data` if that takes a few milliseconds at most. Raises the errors of `decompress`, and BeyondLimit for
+    many frames as well; `pieces` decompresses these in steps.
     """
     return _row_of_data(codec).decompress(memoryview(data), limit, _FRAMES_AT_ONCE)
 
 
 def pieces(codec: int, data: bytes | memoryview, largest: int) -> Iterator[bytes]:
-    """Decompress `data` in pieces, one at a time in memory: of about PIECE bytes, or of a block of lz4 or snappy. A piece may
-    be empty: between two pieces lies no more work than some milliseconds.
+    """Decompress `data` in pieces of about PIECE bytes, or of one block of lz4 or snappy; one piece at a time is in memory.
+    A piece may be empty, as each takes a few milliseconds at most.
 
-    largest  bytes that a block of snappy may decompress to: it cannot be read in parts
+    largest  maximum decompressed size of a snappy block, which cannot be decompressed in parts
 
-    Raises BeyondLimit for a larger block, CorruptRecords for bad data or an unknown codec, each when it gets there.
+    Raises BeyondLimit for a larger block, CorruptRecords for bad data or an unknown codec, after the pieces before it.
     """
     return _joined_small(_row_of_data(codec).pieces(memoryview(data), largest))
 
 
 @cache
 def newer_than_produce(version: int) -> frozenset[int]:
-    """Return the codecs that Produce `version` may not carry."""
+    """Return the codecs that Produce `version` does not support."""
     return frozenset(row.id for row in CODECS if row.first_produce > version)
 
 
 @cache
 def newer_than_fetch(version: int) -> frozenset[int]:
-    """Return the codecs that Fetch `version` may not carry."""
+    """Return the codecs that Fetch `version` does not support."""
     return frozenset(row.id for row in CODECS if row.first_fetch > version)
 
 
@@ -177,7 +177,7 @@ def _beyond(limit: int) -> BeyondLimit:
 
 
 def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
-    """The parts together. Raises BeyondLimit when they are more than `limit` bytes, or more than `most` parts."""
+    """Join the parts. Raises BeyondLimit for more than `limit` bytes, or more than `most` parts."""
     listed: list[bytes] = []
     left = limit
     for part in parts:
@@ -189,7 +189,7 @@ def _joined(parts: Iterator[bytes], limit: int, most: int) -> bytes:
 
 
 def _joined_small(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The parts, small ones joined up to PIECE bytes: at most _FRAMES_AT_ONCE of them."""
+    """Join small parts up to PIECE bytes, at most _FRAMES_AT_ONCE of them at a time."""
     small: list[bytes] = []
     size = 0
     for part in parts:
@@ -218,7 +218,7 @@ def _decompress_gzip(data: memoryview, limit: int, most: int) -> bytes:
 
 
 def _gzip_pieces(data: memoryview, size: int) -> Iterator[bytes]:
-    """The members of `data`, decompressed, in pieces of at most `size` bytes."""
+    """Decompress the gzip members of `data`, in pieces of at most `size` bytes."""
     position = 0
     window = _FIRST_WINDOW
     while True:
@@ -268,7 +268,7 @@ def _decompress_snappy(data: memoryview, limit: int, most: int) -> bytes:
 
 
 def _snappy_blocks(data: memoryview, largest: int) -> Iterator[bytes]:
-    """The blocks of a xerial stream, or the one bare block, each of at most `largest` bytes."""
+    """Decompress the blocks of a xerial stream, or one raw block, each to at most `largest` bytes."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield _read_snappy_block(data, largest)
         return
@@ -287,7 +287,7 @@ def _snappy_blocks(data: memoryview, largest: int) -> Iterator[bytes]:
 
 
 def _read_snappy_block(data: memoryview, limit: int) -> bytes:
-    """One bare block of at most `limit` bytes."""
+    """Decompress one raw block to at most `limit` bytes."""
     try:
         size = cramjam.snappy.decompress_raw_len(data)
         if size > len(data) * _SNAPPY_MAX_RATIO:
@@ -304,7 +304,7 @@ def _read_snappy_block(data: memoryview, limit: int) -> bytes:
 
 
 class _Lz4Frame(NamedTuple):
-    """The header of the first frame of some data: its flags, the byte that says how large blocks are, and that size.
+    """Header of the first frame of lz4 data: its flags, the byte with the block size, and that size.
 
     start  position of the first block
     """
@@ -316,7 +316,7 @@ class _Lz4Frame(NamedTuple):
 
     @property
     def size_after_blocks(self) -> int:
-        """Bytes of the end mark and the checksum of the content."""
+        """Return the size of the end mark and the content checksum, in bytes."""
         return 8 if self.flags & _LZ4_CONTENT_CHECKSUM else 4
 
 
@@ -331,12 +331,12 @@ def _compress_lz4_parts(parts: Iterable[bytes], level: int) -> Iterator[bytes]:
 
 
 def _lz4_compressor(level: int) -> Any:
-    # Kafka's own levels 1-17 steer the high compression mode; 9, its default, means the fast one.
+    # Kafka's levels 1-17 select the high compression mode; its default, 9, means the fast mode.
     return cramjam.lz4.Compressor(None if level == 9 else level, content_checksum=False, block_linked=False)
 
 
 def _compressed_parts(compressor: Any, parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Compress a stream with a compressor of cramjam, which keeps what it has written until the end."""
+    """Compress a stream with a compressor of cramjam, which buffers its output until the end."""
     for part in parts:
         compressor.compress(part)
         yield b""
@@ -370,7 +370,7 @@ def _decompress_lz4(data: memoryview, limit: int, most_blocks: int) -> bytes:
 
 
 def _lz4_blocks(data: memoryview, _largest: int) -> Iterator[bytes]:
-    """Each block of the first frame, read as a frame of its own."""
+    """Decompress each block of the first frame, as a frame of its own."""
     frame = _lz4_frame(data)
     descriptor = bytes((_LZ4_INDEPENDENT_BLOCKS | (frame.flags & _LZ4_BLOCK_CHECKSUM), frame.size_code))
     header = _LZ4_MAGIC + descriptor + bytes(((short_xxhash32(descriptor) >> 8) & 0xFF,))
@@ -396,7 +396,7 @@ def _lz4_frame(data: memoryview) -> _Lz4Frame:
 
 
 def _lz4_bounds(data: memoryview, frame: _Lz4Frame) -> Iterator[tuple[int, int]]:
-    """(position, end) of each block with its length and checksum. Raises CorruptRecords."""
+    """Iterate over (position, end) of each block, with its length and checksum. Raises CorruptRecords."""
     position = frame.start
     checksum_size = 4 if frame.flags & _LZ4_BLOCK_CHECKSUM else 0
     while True:
@@ -427,7 +427,7 @@ def _decompress_zstd(data: memoryview, limit: int, most: int) -> bytes:
 
 
 def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:
-    """The frames of `data`, decompressed, in pieces of at most `size` bytes."""
+    """Decompress the zstd frames of `data`, in pieces of at most `size` bytes."""
     position = 0
     window = _FIRST_WINDOW
     while position < len(data):
@@ -449,7 +449,7 @@ def _zstd_pieces(data: memoryview, size: int) -> Iterator[bytes]:
 
 @cache
 def _zstd() -> Any:
-    """The module of Python 3.14 that reads zstd in pieces, or its backport; imported when it is first needed."""
+    """Return Python 3.14's zstd module, which decompresses in pieces, or its backport; imported on first use."""
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
@@ -462,7 +462,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 def short_xxhash32(data: bytes) -> int:
-    """Return xxHash32 with seed 0 of fewer than 16 bytes: a descriptor of an lz4 frame is no longer."""
+    """Return xxHash32 with seed 0 of fewer than 16 bytes, the maximum size of an lz4 frame descriptor."""
     value = (_PRIMES[4] + len(data)) & _WORD
     position = 0
     while position + 4 <= len(data):
@@ -481,11 +481,11 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def _up_to_a_piece(read: Callable[[memoryview, int], Iterator[bytes]]) -> Callable[[memoryview, int], Iterator[bytes]]:
-    """Return `read` with PIECE as its size: its parts can be as small as one likes."""
+    """Adapt `read` to `Codec.pieces`: its piece size is always PIECE, as it can decompress in parts of any size."""
     return lambda data, _largest: read(data, PIECE)
 
 
-# Indexed by id. Below the functions, because it is made when the module is imported.
+# Indexed by codec id. Below the functions, because it refers to them.
 CODECS: Final = (
     Codec(NONE, "none", _copy, _copy_parts, _copy_up_to, _slices),
     Codec(

@@ -1,9 +1,9 @@
-"""Control records: what a transaction's coordinator writes into a data partition to end the transaction there (KIP-98).
+"""Control records: markers that a transaction coordinator writes to a data partition to end a transaction (KIP-98).
 
     key    version i16 (0) | type i16         ABORT 0, COMMIT 1; 2 to 6 belong to the metadata log; others are ignored
     value  version i16 (0) | coordinator epoch i32
 
-A newer version of either is read as version 0: Kafka only appends fields.
+A newer version of key or value is decoded as version 0, since new versions only append fields.
 """
 
 import struct
@@ -22,10 +22,10 @@ _VALUE: Final = struct.Struct(">hi")
 
 @final
 class Marker:
-    """The end of a transaction in a partition.
+    """Marker that ends a transaction in a partition.
 
     type               ABORT, COMMIT, or another control type, which readers skip
-    coordinator_epoch  of the coordinator that wrote it; -1 for other types
+    coordinator_epoch  epoch of the coordinator that wrote it; -1 for other types
     """
 
     def __init__(self, type: int, coordinator_epoch: int = -1) -> None:  # noqa: A002  (Kafka's noun)
@@ -34,7 +34,7 @@ class Marker:
 
 
 def read_marker(key: bytes | None, value: bytes | None) -> Marker:
-    """A control record's marker. Raises CorruptRecords when its key, or an end marker's value, is too short."""
+    """Decode the marker of a control record. Raises CorruptRecords if its key, or the value of an end marker, is too short."""
     if key is None or len(key) < _KEY.size:
         raise CorruptRecords("control record key cut short")
     version, kind = _KEY.unpack_from(key)
@@ -68,7 +68,7 @@ def build_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a transaction; `timestamp` in ms."""
+    """Build the control batch that ends a transaction; `timestamp` in ms."""
     record = Record(base_offset, timestamp, marker_key(COMMIT if commit else ABORT), marker_value(coordinator_epoch))
     return build(
         [record],

@@ -1,7 +1,7 @@
-"""A digest of rows that does not depend on their order: two runs of the same plan over the same offsets agree on it.
+"""Digest of rows, independent of their order: equal for two runs of one query plan over the same offsets.
 
-It is the sum of the CRCs of the rows, each written as a record of its own: time, key, value, headers. It detects a plan that is
-not deterministic; it does not protect against forgery.
+It is the sum of the CRCs of the rows, each encoded as a record: timestamp, key, value, headers. It detects a plan that is not
+deterministic; it does not protect against forgery.
 """
 
 from crc32c import crc32c
@@ -12,7 +12,7 @@ from ottla.records.columns import RowEncoder
 
 
 def digest_of(rows: RowEncoder) -> int:
-    """The digest of all rows. Raises CorruptRecords, IndexError as `RowEncoder.measure`."""
+    """Return the digest of all rows. Raises CorruptRecords and IndexError as `RowEncoder.measure`."""
     total: i64 = 0
     index: i64 = 0
     while index < rows.rows:

@@ -1,18 +1,18 @@
-"""The errors of this layer.
+"""Errors of record batches.
 
-CorruptRecords      bytes that are no records: cut, mutated, wrongly compressed
-+-- BeyondLimit     they decompress to more than they may
-+-- MalformedRecord what was decompressed is no record
+CorruptRecords      invalid records: truncated, corrupted, bad compressed data
++-- BeyondLimit     decompressed size above the limit
++-- MalformedRecord invalid record in decompressed data
 """
 
 
 class CorruptRecords(Exception):
-    """Bytes that should hold records do not; the message says which rule they break."""
+    """Bytes are not valid records; the message names the violated rule."""
 
 
 class BeyondLimit(CorruptRecords):
-    """Compressed records that decompress to more bytes than they may."""
+    """Compressed records exceed the limit of the decompressed size."""
 
 
 class MalformedRecord(CorruptRecords):
-    """Bytes that were decompressed, or were plain, and are not the records that their batch says."""
+    """Decompressed or plain bytes are not the records that the header of their batch announces."""

@@ -1,7 +1,7 @@
-"""The keys of a batch, and the batch without some of its records: what compaction does a million times a second.
+"""Hot loops of compaction: collects the keys of batches, and copies batches without superseded records.
 
-Records are never made into objects. A record that stays is copied as it stands: its offset and its timestamp are distances from
-the batch's own, and those do not change. Compiled where there is a compiler.
+Records are never decoded to objects. A record that stays is copied unchanged: its offset and timestamp are deltas from the
+base values of the batch, which do not change. Compiled where there is a compiler.
 """
 
 from typing import Final, final
@@ -19,8 +19,8 @@ _SHARDS: Final = 64
 
 @final
 class NewestOffsets:
-    """Key -> the offset at which it is newest. Many small dictionaries: one that grows to a million keys stands still for a
-    third of a second when it takes a larger table."""
+    """Map of key -> offset of its newest record. Consists of many small dictionaries: resizing one of a million keys would
+    block for a third of a second."""
 
     def __init__(self) -> None:
         self.shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
@@ -29,15 +29,15 @@ class NewestOffsets:
         return sum(len(shard) for shard in self.shards)
 
     def get(self, key: bytes) -> int:
-        """The offset, -1 for a key that was not seen."""
+        """Return the offset of the newest record of a key, -1 for an unknown key."""
         return self.shards[hash(key) & (_SHARDS - 1)].get(key, -1)
 
 
 @final
 class Kept:
-    """The records of a batch that compaction keeps.
+    """Records of a batch that compaction keeps.
 
-    payload     their bytes, decompressed, otherwise unchanged
+    payload     bytes of the records, decompressed, otherwise unchanged
     count       number of records
     tombstones  number of records without a value
     max_timestamp  in ms, -1 without a record
@@ -51,8 +51,8 @@ class Kept:
 
 
 def _outline(data: bytes, start: i64, end: i64) -> tuple[i64, i64, i64, i64, i64, i64]:
-    """The record at `start`: where it ends (-1 for no record), the distances of its timestamp and offset, where its key is
-    (from and to; -1 for none), and the length of its value (-1 for none).
+    """Parse the record at `start`: its end (-1 for an invalid record), timestamp delta, offset delta, begin and end of its
+    key (-1 without one), and the length of its value (-1 without one).
     """
     length, pos = read_varint(data, start, end)
     if pos < 0 or length < 0 or length > end - pos:
@@ -81,9 +81,9 @@ def _outline(data: bytes, start: i64, end: i64) -> tuple[i64, i64, i64, i64, i64
 def note_keys(
     section: bytes, begin: i64, end: i64, count: i64, header: BatchHeader, newest: NewestOffsets, from_offset: i64
 ) -> None:
-    """Remember for each key among the `count` records in a part of a batch (see `sections`) at which offset it is newest.
+    """Store the newest offset of each key among the `count` records in a part of a batch (see `sections`).
 
-    Records below `from_offset` are known already. Raises CorruptRecords.
+    Records below `from_offset` were stored before, and are skipped. Raises CorruptRecords.
     """
     shards = newest.shards
     pos: i64 = begin
@@ -103,8 +103,8 @@ def note_keys(
 
 
 def append_rebased(out: BytesWriter, records: bytes, begin: i64, most: i64, shift: i64) -> i64:
-    """Append up to `most` of `records` from position `begin` on, as they stand but for their timestamp deltas, to which `shift`
-    is added: the batch's base timestamp is another one. Returns the position after them. Raises CorruptRecords.
+    """Copy up to `most` records from position `begin` on, and add `shift` to their timestamp deltas for a new base
+    timestamp of the batch. Returns the position after them. Raises CorruptRecords.
     """
     pos: i64 = begin
     end: i64 = len(records)
@@ -132,10 +132,10 @@ def append_rebased(out: BytesWriter, records: bytes, begin: i64, most: i64, shif
 
 @final
 class Selection:
-    """Selects the records of a batch that are the newest of their key, or lie at or after `end_offset`, which was not scanned.
+    """Selects the records of a batch that are the newest of their key, or at or after `end_offset`, the end of the scan.
 
-    most_bytes          memory that the selected records may take
-    without_tombstones  leave out those without a value, which have had their time
+    most_bytes          maximum memory for the selected records, in bytes
+    without_tombstones  whether to leave out records without a value, as their retention time has passed
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Selection:
         self._size = 0
 
     def take(self, section: bytes, begin: i64, end: i64, count: i64) -> None:
-        """Look at the next part of the batch (see `sections`). Raises CorruptRecords."""
+        """Select records from the next part of the batch (see `sections`). Raises CorruptRecords."""
         header = self._header
         shards = self._shards
         pos: i64 = begin
@@ -164,7 +164,7 @@ class Selection:
         kept: i64 = 0
         tombstones: i64 = 0
         left: i64 = count
-        run: i64 = -1  # where the records that stay one after the other begin
+        run: i64 = -1  # start of the current run of consecutive selected records
         while left > 0:
             left -= 1
             stop, timestamp, delta, key_start, key_end, value = _outline(section, pos, end)
@@ -205,7 +205,7 @@ class Selection:
 
     @property
     def is_too_large(self) -> bool:
-        """True when what stays takes more memory than a batch may: the batch then has to stay as it is."""
+        """True if the selected records exceed the memory limit: the batch then has to stay unchanged."""
         return self._size > self._most_bytes
 
     def kept(self) -> Kept:

@@ -1,20 +1,21 @@
-"""LegacyMessage sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
+"""Message sets of magic 0 (Kafka 0.8, 0.9) and 1 (0.10): read from old producers, written for old consumers.
 
-A set is messages one after the other; a compressed set is one message whose value is another set.
+A set is a sequence of messages; a compressed set is one message whose value is another set.
 
      0            8       12      16      17           18 (magic 1 only)
     +------------+-------+-------+-------+------------+----------------+-----------+-----+-------------+-------
     | offset     | size  | crc   | magic | attributes | timestamp      | keyLen    | key | valueLen    | value
     | i64        | i32   | u32   | i8    | i8         | i64            | i32 (-1)  |     | i32 (-1)    |
     +------------+-------+-------+-------+------------+----------------+-----------+-----+-------------+-------
-    size counts what follows it; crc is CRC-32 of everything after it
+    size is the number of bytes after it; crc is CRC-32 of the bytes after it
     attributes: 0-2 codec | 3 timestamp type (magic 1)
 
-The two differ in this: offsets inside of a compressed set are absolute with magic 0 and relative with magic 1 (KIP-31), and
-the lz4 frames of magic 0 carry a header checksum that covers the frame's magic too, which is wrong (KAFKA-3160).
+Two differences: offsets inside of a compressed set are absolute with magic 0 and relative with magic 1 (KIP-31), and the
+header checksum of lz4 frames of magic 0 wrongly includes the frame's magic (KAFKA-3160).
 
-The log holds RecordBatch v2 only. What comes in is rebuilt as one batch and judged by `validation.prepare` like any other;
-what goes out is rebuilt record by record. Headers, control batches and producer ids do not exist in old formats.
+The log contains RecordBatch v2 only. A message set of a producer is converted to one batch and validated by
+`validation.prepare` as usual; batches for old consumers are converted record by record. Headers, control batches and producer
+ids do not exist in old formats.
 """
 
 import struct
@@ -36,7 +37,7 @@ from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
 
 _ENTRY: Final = struct.Struct(">qi")
-_LOG_OVERHEAD: Final = 17  # offset, size, crc, magic: with fewer bytes Kafka does not look for a message
+_LOG_OVERHEAD: Final = 17  # offset, size, crc, magic: Kafka ignores a tail of fewer bytes
 _HEAD: Final = struct.Struct(">qiIbb")
 _TAIL_V0: Final = struct.Struct(">bb")
 _TAIL_V1: Final = struct.Struct(">bbq")
@@ -46,19 +47,19 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _NO_TIMESTAMP: Final = -1
 _MESSAGES_A_STEP: Final = 2_000
-"""Messages read or written at once: some milliseconds."""
+"""Number of messages read or written in one step of a few milliseconds."""
 _BYTES_LIKE_A_MESSAGE: Final = 500
-"""Bytes of a batch that take about as long as one message."""
+"""Number of bytes that take about as long to process as one message."""
 _COMPRESSED_AT_ONCE: Final = 512 << 10
-"""Uncompressed bytes of a compressed message for a consumer: compressed in some milliseconds."""
-# The last versions that carry message sets.
+"""Uncompressed size of a compressed message for a consumer, which is compressed in a few milliseconds."""
+# The newest versions that use message sets.
 _NEWER_THAN_PRODUCE_2: Final = compression.newer_than_produce(2)
 _NEWER_THAN_FETCH_3: Final = compression.newer_than_fetch(3)
 R = TypeVar("R")
 
 
 class LegacyMessage(NamedTuple):
-    """One message as it stands in a set; `offset` is what its entry says."""
+    """Message of a set; `offset` is that of its entry."""
 
     offset: int
     magic: int
@@ -69,19 +70,19 @@ class LegacyMessage(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The codec that its value is compressed with, 0 for a plain message."""
+        """Return the codec id of its compressed value, 0 for an uncompressed message."""
         return self.attributes & _CODEC_MASK
 
 
 class Rebuilt(NamedTuple):
-    """A message set as one RecordBatch v2 (empty when the set holds no whole message), or the code why it cannot be one."""
+    """Message set converted to a RecordBatch v2 (empty if the set has no whole message), or an error code."""
 
     batch: bytes
     error_code: int = NONE
 
 
 class _RejectedMessage(CorruptRecords):
-    """An intact message that Kafka does not take; `code` is the answer. Old versions of Produce have no place for a text."""
+    """Intact message that Kafka rejects with the error `code`. Old versions of Produce have no error messages."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -89,21 +90,21 @@ class _RejectedMessage(CorruptRecords):
 
 
 class NotForOldClients(Exception):
-    """Records that no old client can read (zstd); the answer is UNSUPPORTED_COMPRESSION_TYPE."""
+    """Records that old clients cannot read (zstd); the response is UNSUPPORTED_COMPRESSION_TYPE."""
 
     code = UNSUPPORTED_COMPRESSION_TYPE
 
 
 class TooLargeForOldClients(NotForOldClients):
-    """A record that takes more memory than its conversion may; the answer is MESSAGE_TOO_LARGE."""
+    """Record that exceeds the memory limit of the conversion; the response is MESSAGE_TOO_LARGE."""
 
     code = MESSAGE_TOO_LARGE
 
 
 def messages(data: bytes, start: int = 0, end: int | None = None) -> Iterator[LegacyMessage]:
-    """The messages of a set, compressed ones as they are; one that is cut at the end is left out.
+    """Iterate over the messages of a set without decompressing them; a truncated one at the end is left out.
 
-    Raises CorruptRecords for anything that is no message, or whose CRC is wrong.
+    Raises CorruptRecords for a malformed message or a wrong CRC.
     """
     stop = len(data) if end is None else end
     while start + _LOG_OVERHEAD <= stop:
@@ -150,13 +151,13 @@ def _blob(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: int) -> Generator[None, None, Rebuilt]:
-    """The message set `data[start:end]` of a producer (Produce 0 to 2) as one RecordBatch v2 with offsets from 0.
+    """Convert the message set `data[start:end]` of a producer (Produce 0 to 2) to one RecordBatch v2 with offsets from 0.
 
-    max_message_bytes  of one message as it was sent, its offset and size included
-    limit              bytes that a compressed set may decompress to
+    max_message_bytes  maximum size of one message as sent, including its offset and size fields
+    limit              maximum decompressed size of a compressed set, in bytes
 
-    A compressed message stands alone in its set and its codec becomes the batch's; all messages have the same magic. The codes
-    are those of Apache Kafka 3.9.1. Never raises. Stops after every few thousand messages.
+    A compressed message must be the only one of its set; the batch gets its codec. All messages have the same magic. Error
+    codes are those of Apache Kafka 3.9.1. Never raises. Yields after every few thousand messages.
     """
     try:
         entries = yield from _collected(messages(data, start, end))
@@ -194,7 +195,7 @@ def _collected(read: Iterator[LegacyMessage]) -> Generator[None, None, list[Lega
 
 
 def all_at_once(steps: Generator[None, None, R]) -> R:
-    """Run work that stops now and then to its end, and return its result."""
+    """Run a generator of work steps to its end, and return its result."""
     while True:
         try:
             next(steps)
@@ -204,9 +205,9 @@ def all_at_once(steps: Generator[None, None, R]) -> R:
 
 
 def as_batch(data: bytes, limit: int) -> bytes:
-    """A message set as a broker stored it, as one RecordBatch v2 with the same offsets; b"" when no message is whole.
+    """Convert a message set stored by a broker to one RecordBatch v2 with the same offsets; b"" without a whole message.
 
-    A compressed message carries the offset of the last one in it; those in it count from 0 (magic 1) or say their own
+    A compressed message has the offset of its last inner message; inner offsets are relative from 0 (magic 1) or absolute
     (magic 0). Raises CorruptRecords.
     """
     records = []
@@ -260,12 +261,12 @@ def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[Leg
 
 
 def decompress_message(codec: int, magic: int, data: bytes, limit: int) -> bytes:
-    """The message set in the value of a compressed message. Raises CorruptRecords, BeyondLimit."""
+    """Decompress the message set in the value of a compressed message. Raises CorruptRecords, BeyondLimit."""
     return all_at_once(_decompressed(codec, magic, data, limit))
 
 
 def _decompressed(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
-    """As `decompress_message`, with pauses where that takes long."""
+    """Decompress as `decompress_message` does, in steps."""
     if codec == compression.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
     at_once = min(limit, DECOMPRESS_AT_ONCE)
@@ -285,7 +286,7 @@ def _decompressed(codec: int, magic: int, data: bytes, limit: int) -> Generator[
 
 
 def for_old_client(data: bytes, magic: int, from_offset: int, max_bytes: int) -> bytes:
-    """As `convert`, all at once, with one compressed message for each compressed batch whatever its size."""
+    """Convert as `convert` does, in one step, with one compressed message for each compressed batch of any size."""
     return all_at_once(convert(data, magic, from_offset, max_bytes, DECOMPRESS_LIMIT, DECOMPRESS_LIMIT))
 
 
@@ -297,16 +298,16 @@ def convert(
     largest: int,
     compressed_at_once: int = _COMPRESSED_AT_ONCE,
 ) -> Generator[None, None, bytes]:
-    """The batches in `data` as a message set of `magic` for a consumer that wants `from_offset` (inclusive) and later; it
-    ends with the batch with which it reaches `max_bytes`, for messages are larger in old formats. Pauses after some
-    milliseconds of work each.
+    """Convert the batches in `data` to a message set of `magic` for a consumer that reads from `from_offset` (inclusive) on.
+    It ends with the batch that reaches `max_bytes`, as messages are larger in old formats. Yields after every few
+    milliseconds of work.
 
-    largest             bytes that a record of a compressed batch may decompress to
-    compressed_at_once  uncompressed bytes at which a compressed message ends, and another one begins in the same batch
+    largest             maximum decompressed size of a record in a compressed batch, in bytes
+    compressed_at_once  uncompressed size at which a compressed message ends, and another one begins for the same batch
 
-    Control batches are left out, headers dropped, offsets kept; a batch of zstd and a record that is too large end the set, and
-    so do some MB of uncompressed messages. Raises NotForOldClients when it would be empty therefore, CorruptRecords for bytes
-    that are no batches.
+    Control batches are left out, headers dropped, offsets kept. The set ends before a zstd batch or a record that is too
+    large, and after some MB of uncompressed messages. Raises NotForOldClients if it would be empty for these reasons,
+    CorruptRecords for malformed batches.
     """
     scanned = scan(data)
     if scanned.corrupt is not None:
@@ -320,7 +321,7 @@ def convert(
             continue
         if header.compression in _NEWER_THAN_FETCH_3:
             if len(written.out):
-                break  # what stands before it can be read
+                break  # the messages before it can be returned
             row = compression.CODECS[header.compression]
             raise NotForOldClients(f"{row.name} cannot be read below Fetch {row.first_fetch}")
         try:
@@ -345,9 +346,9 @@ def convert(
 
 
 class _MessageSet:
-    """A message set that is being written.
+    """Writer of a message set.
 
-    The messages of a compressed batch are collected in `_inner`, and then compressed into one.
+    The messages of a compressed batch are collected in `_inner`, and then compressed to one message.
     """
 
     def __init__(self, magic: int, max_bytes: int, compressed_at_once: int) -> None:
@@ -362,7 +363,7 @@ class _MessageSet:
         self._newest = _NO_TIMESTAMP
 
     def is_full(self) -> bool:
-        """True when the set has something, and all that it may have."""
+        """True if the set is not empty and has reached its size limit."""
         return bool(self.out) and (len(self.out) >= self._max_bytes or self._plain_left <= 0)
 
     def add(self, records: list[Record], header: BatchHeader, from_offset: int) -> None:
@@ -386,7 +387,7 @@ class _MessageSet:
                 self.end_batch(header)
 
     def end_batch(self, header: BatchHeader) -> None:
-        """Compress the messages that were collected into one; it carries the offset of the last of them."""
+        """Compress the collected messages to one, which gets the offset of the last of them."""
         if not self._inner:
             return
         value = compression.compress(header.compression, b"".join(self._inner))
@@ -411,10 +412,10 @@ def _encoded(record: Record, magic: int, timestamp_type: int, offset: int, codec
     return _ENTRY.pack(offset, 4 + len(body)) + zlib.crc32(body).to_bytes(4, "big") + body
 
 
-# The header checksum of lz4 frames: the second byte of xxHash32 over the frame descriptor, which Kafka 0.8 and 0.9 took over
+# The header checksum of lz4 frames: the second byte of xxHash32 of the frame descriptor; Kafka 0.8 and 0.9 included
 # the four magic bytes too.
 def with_lz4_checksum(frame: bytes, *, wrong: bool) -> bytes:
-    """An lz4 frame with the header checksum of magic 0 (`wrong`) or with the right one. Raises CorruptRecords."""
+    """Return an lz4 frame with the header checksum of magic 0 (`wrong`) or the correct one. Raises CorruptRecords."""
     if len(frame) < 7:
         raise CorruptRecords("lz4: cut short in the header")
     end = 14 if frame[4] & 0x08 else 6  # the content size, eight bytes, is optional

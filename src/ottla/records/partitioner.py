@@ -1,7 +1,7 @@
-"""The partition of a key, as Kafka's Java producer computes it: murmur2 of the key's bytes.
+"""Partition of a key by murmur2, as in Kafka's Java producer.
 
-32-bit murmur2 with seed 0x9747b28c, read as little-endian words. The arithmetic is done in 64 bits and masked: the
-product of two 32-bit numbers is taken in two halves, since a compiled i64 wraps and an interpreted int does not.
+32-bit murmur2 with seed 0x9747b28c, over little-endian words. The arithmetic is done in 64 bits and masked: the product of
+two 32-bit numbers is computed in two halves, since a compiled i64 overflows and an interpreted int does not.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _LOW: Final = 0xE995
 
 
 def _murmur2(data: bytes, start: i64, end: i64) -> i64:
-    """Unsigned hash of data[start:end]."""
+    """Return the unsigned hash of data[start:end]."""
     length: i64 = end - start
     h: i64 = _SEED ^ (length & _MASK)
     pos: i64 = start
@@ -50,16 +50,16 @@ def _murmur2(data: bytes, start: i64, end: i64) -> i64:
 
 
 def murmur2(key: bytes) -> int:
-    """Java's `Utils.murmur2`: a signed int32."""
+    """Return the hash of a key as Java's `Utils.murmur2` does: a signed int32."""
     h: i64 = _murmur2(key, 0, len(key))
     return h - 0x100000000 if h > 0x7FFFFFFF else h
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key among `partitions` (at least 1)."""
+    """Return the partition of a key among `partitions` (at least 1)."""
     return (_murmur2(key, 0, len(key)) & 0x7FFFFFFF) % partitions
 
 
 def partition_between(data: bytes, start: i64, end: i64, partitions: i64) -> i64:
-    """The partition of the key that is data[start:end] among `partitions` (at least 1)."""
+    """Return the partition of the key data[start:end] among `partitions` (at least 1)."""
     return (_murmur2(data, start, end) & 0x7FFFFFFF) % partitions

@@ -1,6 +1,6 @@
-"""One record, for the places where records are looked at one by one (consumers, coordinators, command line).
+"""Record object, for code that handles single records (consumers, coordinators, command line).
 
-The broker's hot paths never make these: produce validation walks bytes, the data source goes from bytes to columns.
+Hot paths do not create these objects: validation of produced batches works on bytes, the Spark data source on columns.
 """
 
 from typing import Final, final
@@ -12,10 +12,10 @@ Header = tuple[str, bytes | None]
 
 @final
 class Origin:
-    """Origin that the records of a consumer share: their topic-partition and the fields of their batch.
+    """Origin shared by the consumed records of a batch: topic-partition and fields of the batch.
 
     timestamp_type  0 CreateTime, 1 LogAppendTime
-    leader_epoch    of the batch, -1 for none
+    leader_epoch    leader epoch of the batch, -1 for none
     delivery_count  number of deliveries by a share group, this one included; 0 outside of share groups
     """
 
@@ -30,17 +30,17 @@ class Origin:
 
 
 NOWHERE: Final = Origin("", -1)
-"""Of a record that no consumer has read."""
+"""Origin of a record that was not consumed."""
 
 
 @final
 class Record:
-    """A record outside of its batch.
+    """Single record.
 
     offset     absolute offset in the partition
     timestamp  ms since the epoch, -1 for none
-    key, value None is null
-    origin     what it shares with those around it
+    key, value  None for null
+    origin      topic-partition and batch fields, shared with the other records of its batch
     """
 
     def __init__(
@@ -57,36 +57,36 @@ class Record:
         self.key = key
         self.value = value
         self.origin = origin
-        self._headers = headers  # most records have none, and then no list is made
+        self._headers = headers  # most records have no headers; no list is created for them
 
     @property
     def topic(self) -> str:
-        """ "" for a record that was not consumed."""
+        """Return the topic, "" for a record that was not consumed."""
         return self.origin.topic
 
     @property
     def partition(self) -> int:
-        """-1 for a record that was not consumed."""
+        """Return the partition, -1 for a record that was not consumed."""
         return self.origin.partition
 
     @property
     def timestamp_type(self) -> int:
-        """0 CreateTime, 1 LogAppendTime."""
+        """Return the timestamp type: 0 CreateTime, 1 LogAppendTime."""
         return self.origin.timestamp_type
 
     @property
     def leader_epoch(self) -> int:
-        """Of the batch, -1 for none."""
+        """Return the leader epoch of the batch, -1 for none."""
         return self.origin.leader_epoch
 
     @property
     def delivery_count(self) -> int:
-        """Number of deliveries by a share group, this one included; 0 outside of share groups."""
+        """Return the number of deliveries by a share group, this one included; 0 outside of share groups."""
         return self.origin.delivery_count
 
     @property
     def headers(self) -> list[Header]:
-        """In order; a name may repeat (KIP-82)."""
+        """Return the headers in order; a name may occur repeatedly (KIP-82)."""
         if self._headers is None:
             self._headers = []
         return self._headers

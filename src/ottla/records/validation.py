@@ -1,30 +1,28 @@
 """Validation of a producer's batch by the leader, and the changes made to it before it is appended.
 
-Strategy: one walk over the bytes, no object per record and no exception, in the order in which Kafka checks (the first
-failure decides the answer):
+Strategy: one pass over the bytes, without an object for each record or an exception. The order of the checks is Kafka's, as
+the first failure determines the error code:
 
-    frame      whole batch, magic 2, codec of the version, exactly one   INVALID_RECORD, CORRUPT_MESSAGE,
+    frame      one whole batch, magic 2, codec of the version            INVALID_RECORD, CORRUPT_MESSAGE,
                                                                          UNSUPPORTED_COMPRESSION_TYPE
     batch      base offset 0, size, minimum and CRC, codec,              INVALID_RECORD, MESSAGE_TOO_LARGE,
                offsets and count, control, sequence                      CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR
     records    lengths, header counts and names, nothing left over       INVALID_RECORD
                null key on a compacted topic, timestamp out of range     per record (KIP-467): INVALID_RECORD, or
-                                                                         INVALID_TIMESTAMP when one of them is that
+                                                                         INVALID_TIMESTAMP if one of them has that
     new codec  size once more                                            MESSAGE_TOO_LARGE
 
-The answers are those of Apache Kafka 4.4.0, odd ones included: data that cannot be decompressed, a codec that does not
-exist, and a compressed batch whose offset deltas are not 0, 1, 2... answer UNKNOWN_SERVER_ERROR, while in a plain batch
-such deltas are accepted as they are. Two differences are meant: a compressed batch is held to its records' lengths like a
-plain one (Kafka skips over them, and its consumers then cannot read what was stored), and memory is bounded: a batch that
-decompresses to more than 4 MB is checked in parts, whatever its size, but one of its records, and the whole of a batch whose
-codec has to change, may take 16 MB at most, or max.message.bytes where that is more. max.decompressed.message.bytes bounds
-one record besides.
+Error codes are those of Apache Kafka 4.4.0, including surprising ones: data that cannot be decompressed, an unknown codec, and
+a compressed batch whose offset deltas are not 0, 1, 2... cause UNKNOWN_SERVER_ERROR, while an uncompressed batch with such
+deltas is accepted. Two differences are intended. First, record lengths are checked in compressed batches as well (Kafka skips
+them, and its consumers cannot read such a batch). Second, memory is bounded: a batch that decompresses to more than 4 MB is
+checked in parts, but one record, and a whole batch whose codec has to change, is limited to 16 MB, or max.message.bytes if
+that is more. In addition max.decompressed.message.bytes limits one record.
 
-One file, because what one walk finds is what the judgement, the repair of the header and the change of codec go by.
+One file, because the verdict, the correction of the header and the change of codec all use the results of the same pass.
 
-What is good is then stamped: base offset and leader epoch always, timestamps, attributes and CRC only when LogAppendTime,
-a maxTimestamp that its records contradict or another codec make it necessary. The records' bytes are not copied unless
-they are recompressed.
+A valid batch is then stamped: always with base offset and leader epoch; with timestamps, attributes and CRC only if required
+by LogAppendTime, a wrong maxTimestamp or a change of codec. The bytes of the records are copied only if they are recompressed.
 """
 
 from collections.abc import Iterator
@@ -65,7 +63,7 @@ INVALID_RECORD: Final = 87
 _MIN_ENTRY: Final = 14
 _MIN_RECORD: Final = 6  # attributes, two deltas, two lengths, header count
 _MOST_ERRORS: Final = 10_000
-"""Refused records of a large batch after which the rest of it is not looked at."""
+"""Number of rejected records of a large batch after which the rest is not checked."""
 _MAX_INT64: Final = 2**63 - 1
 
 
@@ -77,8 +75,8 @@ class ProduceRules:
     log_append_time         message.timestamp.type is LogAppendTime
     before_max_ms           message.timestamp.before.max.ms
     after_max_ms            message.timestamp.after.max.ms
-    max_message_bytes       max.message.bytes, of a batch, header included
-    max_decompressed_bytes  max.decompressed.message.bytes, of one record in a compressed batch
+    max_message_bytes       max.message.bytes: size of a batch, header included
+    max_decompressed_bytes  max.decompressed.message.bytes: size of one record in a compressed batch
     codec                   compression.type as a codec id, -1 for "producer"
     level                   compression.*.level, None for the codec's default
     """
@@ -107,16 +105,16 @@ class ProduceRules:
 
 @final
 class Prepared:
-    """A batch that may be appended (error_code 0), or why it may not.
+    """Result of the validation of a batch; it may be appended if error_code is 0.
 
-    header         as it will be stored, but for base offset and leader epoch; zeros where the frame had none to read
-    error_code     0, or the answer's error code
-    error_message  Kafka's text, None where Kafka sends none
-    record_errors  (index in the batch, text) of each record that was refused
-    max_timestamp  newest timestamp, ms; -1 without any
-    size_in_bytes  of the stored batch, header included
-    append_time    ms with LogAppendTime, else -1: the answer's log_append_time_ms
-    remaining      what is still to be checked, in steps of about a millisecond, before the rest is valid; None mostly
+    header         header as it will be stored, except base offset and leader epoch; zeros if the frame is too short
+    error_code     0, or the error code of the response
+    error_message  Kafka's error message, None if Kafka sends none
+    record_errors  (index in the batch, message) of each rejected record
+    max_timestamp  newest timestamp in ms; -1 without timestamps
+    size_in_bytes  size of the stored batch, header included
+    append_time    append time in ms with LogAppendTime, else -1: log_append_time_ms of the response
+    remaining      remaining checks in steps of about a millisecond, to run before the other fields are valid; usually None
     """
 
     def __init__(self, frame: bytes) -> None:
@@ -153,11 +151,11 @@ class Prepared:
         return self
 
     def replace_records(self, payload: bytes) -> None:
-        """Replace the records; the header is sealed again afterwards."""
+        """Replace the records, and update size, length and CRC in the header."""
         self._payload = payload
 
     def reseal(self) -> None:
-        """Work out length and CRC after something from byte 21 on has changed."""
+        """Recompute length and CRC after a change of bytes from 21 on."""
         header = self.header
         payload = self._payload
         if payload is None:
@@ -170,7 +168,7 @@ class Prepared:
 
 @final
 class _Walk:
-    """Result of one walk over the records of a batch."""
+    """Results of one pass over the records of a batch."""
 
     def __init__(self) -> None:
         self.max_timestamp: i64 = NO_TIMESTAMP
@@ -192,11 +190,11 @@ def prepare(
 ) -> Prepared:
     """Check the records section `frame[start:end]` of a Produce request (version 3 and newer) and make it appendable.
 
-    now_ms          append time, ms
-    partition       "topic-partition" for Kafka's messages
-    refused_codecs  those that the version of the request may not carry
+    now_ms          append time in ms
+    partition       "topic-partition" for error messages
+    refused_codecs  codecs that the version of the request does not support
 
-    Never raises: what is wrong is in the result.
+    Never raises: errors are in the result.
     """
     result = Prepared(frame)
     code = _check_frame(result, frame, start, end, rules, refused_codecs)
@@ -231,9 +229,9 @@ def prepare(
 def _in_sections(
     result: Prepared, frame: bytes, rules: ProduceRules, now_ms: int, codec: int, target: int, partition: str
 ) -> Iterator[None]:
-    """Check a batch that is large when decompressed, a part at a time: its memory does not depend on its size.
+    """Check a batch that is large when decompressed in parts, so that memory does not depend on its size.
 
-    Where its codec has to change the whole is needed, which must fit into the memory that a part may take.
+    If the codec has to change, the whole batch is needed, and must fit into the memory limit of a part.
     """
     header = result.header
     walk = _Walk()
@@ -276,7 +274,7 @@ def _judge(
     codec: int,
     target: int,
 ) -> Prepared:
-    """The result, once every record was walked over; `section` is needed where the codec changes."""
+    """Complete the result after all records were checked; `section` is needed if the codec changes."""
     header = result.header
     partial = codec != 0 and codec == target
     if walk.errors:
@@ -301,7 +299,7 @@ def _judge(
 def _check_frame(
     result: Prepared, frame: bytes, start: i64, end: i64, rules: ProduceRules, refused_codecs: frozenset[int]
 ) -> int:
-    """Exactly one whole batch of magic 2, its size and CRC right; fills in the header."""
+    """Check for exactly one whole batch of magic 2 with valid size and CRC; set the header of the result."""
     remaining: i64 = end - start
     if remaining < 12:
         return INVALID_RECORD
@@ -382,10 +380,10 @@ def _walk_records(
     partition: str,
     walk: _Walk,
 ) -> int:
-    """The next `records` records of a batch, held against its header and the topic's rules. 0, or an error code.
+    """Check the next `records` records of a batch against its header and the rules of the topic. Return 0 or an error code.
 
-    One piece of straight-line code, because this is the hot loop of the broker: one-byte varints are read in place, a
-    call is made for longer ones, and a Python object only for a record that is refused.
+    One function of straight-line code, because this is the hot loop of the broker: one-byte varints are read in place,
+    longer ones by a call, and a Python object is created only for a rejected record.
     """
     pos: i64 = start
     b: i64
@@ -401,7 +399,7 @@ def _walk_records(
     limit: i64 = rules.max_decompressed_bytes if codec else end - start
     base_timestamp: i64 = header.base_timestamp
     max_timestamp: i64 = walk.max_timestamp
-    # Within this distance of zero a sum cannot leave int64.
+    # Sums of values within this distance of zero cannot overflow int64.
     near = -(1 << 61) < base_timestamp < (1 << 61)
     timestamp: i64
     delta: i64
@@ -410,7 +408,7 @@ def _walk_records(
         # length, attributes
         if pos >= end:
             return INVALID_RECORD
-        # A length that never ends is the one case that Kafka's plain iterator does not catch.
+        # An overlong length is the one case that Kafka's iterator for uncompressed batches does not catch.
         # varint: begin v, pos = read_varint(data, pos, end)
         # varint: if pos < 0: return UNKNOWN_SERVER_ERROR if pos == TOO_LONG and codec == 0 else INVALID_RECORD
         b = data[pos]
@@ -526,7 +524,7 @@ def _walk_records(
             pos = _walk_headers(data, pos, stop)
         if pos != stop:
             return INVALID_RECORD
-        # what the topic demands
+        # rules of the topic
         if append_time:
             timestamp = header.max_timestamp
         if compacted and key_size < 0:
@@ -551,7 +549,7 @@ def _walk_records(
 
 
 def _walk_headers(data: bytes, pos: i64, stop: i64) -> i64:
-    """The position after the headers of a record, negative when they are wrong."""
+    """Return the position after the headers of a record, negative if they are invalid."""
     count: i64
     size: i64
     count, pos = read_varint(data, pos, stop)
@@ -578,7 +576,7 @@ def _out_of_range(timestamp: int, offset: int, low: int, high: int) -> str:
 
 
 def _wrong_type(timestamp: int, offset: int, key_size: int, value_size: int, partial: bool) -> str:
-    # The name of the Java class is part of the text that clients see; it depends on the path Kafka took.
+    # Kafka's error message contains the name of a Java class, which depends on its code path.
     name = "PartialDefaultRecord" if partial else "DefaultRecord"
     if not partial:
         key_size = max(key_size, 0)
@@ -590,7 +588,7 @@ def _wrong_type(timestamp: int, offset: int, key_size: int, value_size: int, par
 
 
 def _correct_timestamps(result: Prepared, rules: ProduceRules, now_ms: int, walk: _Walk) -> None:
-    """Timestamp type and maxTimestamp as they have to be stored; nothing is touched when they are so already."""
+    """Correct timestamp type and maxTimestamp in the header; no change if they are right already."""
     header = result.header
     kind = LOG_APPEND_TIME if rules.log_append_time else 0
     newest: int = now_ms if rules.log_append_time else walk.max_timestamp
@@ -604,7 +602,7 @@ def _correct_timestamps(result: Prepared, rules: ProduceRules, now_ms: int, walk
 def _recompress(
     result: Prepared, data: bytes, start: int, end: int, target: int, rules: ProduceRules, now_ms: int, walk: _Walk
 ) -> None:
-    """The batch again in the topic's codec, as if a producer of that codec had made it."""
+    """Recompress a batch with the topic's codec, as a producer with that codec would have built it."""
     header = result.header
     header.attributes = target | (header.attributes & TRANSACTIONAL)
     if rules.log_append_time:
@@ -620,7 +618,7 @@ def _recompress(
 
 
 def _renumbered(data: bytes, start: i64, end: i64, count: i64, first_delta: i64) -> bytes:
-    """The records of an already walked section with offset deltas 0, 1, 2... and the first timestamp delta 0."""
+    """Rewrite the records of a checked section with offset deltas 0, 1, 2... and a first timestamp delta of 0."""
     out = BytesWriter()
     pos: i64 = start
     size: i64

@@ -1,13 +1,13 @@
 """Varints of the record format: zig-zag LEB128, of int32 (varint) and int64 (varlong).
 
-The loops of this layer read varints of one and two bytes in place, where nearly all of them are (`scripts/varints` writes
-that code), and call these for the longer ones. A reader gives (value, position after it); the position says what went wrong
-instead of an exception:
+The loops of this layer read varints of one and two bytes, which are nearly all, in place (`scripts/varints` generates that
+code), and call these functions for longer ones. A reader returns (value, position after it). Errors are negative positions
+in place of exceptions:
 
     CUT       the buffer ends inside the varint
     TOO_LONG  more than 5 (varint) or 10 (varlong) bytes
 
-As in Java, bits beyond the type are dropped: the fifth byte of a varint gives 4 bits, the tenth of a varlong gives 1.
+As in Java, bits beyond the type are dropped: the fifth byte of a varint has 4 bits, the tenth of a varlong has 1.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ TOO_LONG: Final = -2
 
 
 def read_varint(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
-    """The int32 at `pos`, and the position after it or CUT or TOO_LONG; nothing at or after `end` is read."""
+    """Read the int32 at `pos`; return it and the position after it, or CUT or TOO_LONG. Stops before `end`."""
     v: i64 = 0
     shift: i64 = 0
     while pos < end:
@@ -37,7 +37,7 @@ def read_varint(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
 
 
 def read_varlong(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
-    """The int64 at `pos`, and the position after it or CUT or TOO_LONG; nothing at or after `end` is read."""
+    """Read the int64 at `pos`; return it and the position after it, or CUT or TOO_LONG. Stops before `end`."""
     v: i64 = 0
     shift: i64 = 0
     while pos < end:
@@ -69,7 +69,7 @@ def read_varlong(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
 def write_varint(out: BytesWriter, value: i64) -> None:
     """Append `value` (int32 or int64: the encoding is the same)."""
     if 0 <= value < 64:
-        out.append(u8(value << 1))  # of a u8 this is a C call, of any other number a Python one
+        out.append(u8(value << 1))  # with a u8 this is a C call, with other types a Python call
         return
     # Zig-zag without the 64th bit: the lowest seven bits first, then the rest of the magnitude is shifted by six.
     sign: i64 = 1 if value < 0 else 0

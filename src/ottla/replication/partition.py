@@ -1,9 +1,9 @@
-"""A replica of a partition on this broker: its log, its leader and epoch, and the requests that wait for it.
+"""Replica of a partition on this broker: its log, leader and epoch, and the requests that wait for it.
 
 With one in-sync replica, this broker, a batch is committed when it is appended, or when it is flushed to disk where
 flush.messages demands it.
 
-Two ways to wait:
+Two kinds of waiting callbacks:
 
     watchers        called when the high watermark has moved or the leader has changed, until they remove themselves: fetches
     when_committed  called once, for one offset in one leader epoch: produce, transaction markers, dead letters. A batch that
@@ -19,19 +19,19 @@ from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 
 
 class Watchers(dict[Callable[[], None], None]):
-    """Callbacks in the order in which they were added, so that a simulated run replays exactly."""
+    """Set of callbacks in the order of their registration, so that simulated runs are deterministic."""
 
     def add(self, watcher: Callable[[], None]) -> None:
-        """Add a callback; nothing when it is there."""
+        """Add a callback, unless it is registered."""
         self[watcher] = None
 
     def discard(self, watcher: Callable[[], None]) -> None:
-        """Remove a callback; nothing when it is not there."""
+        """Remove a callback, if it is registered."""
         self.pop(watcher, None)
 
 
 class _Waiter:
-    """A callback for when `offset` (exclusive) is below the high watermark."""
+    """Callback to run when the high watermark has reached `offset` (exclusive)."""
 
     __slots__ = ("callback", "offset", "partition")
 
@@ -46,7 +46,7 @@ class _Waiter:
 
 
 class Partition:
-    """A replica on this broker.
+    """Replica of a partition on this broker.
 
     watchers  called whenever the high watermark has moved or the leader has changed; each removes itself
     flush     called when the log demands a flush; after it the callee calls `advance`
@@ -79,12 +79,12 @@ class Partition:
         """Take over leader and epoch from the metadata. Waiters of another epoch fail with NOT_LEADER_OR_FOLLOWER."""
         if (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
             return
-        # Before the waiters are answered: a callback that registers again must meet the new epoch.
+        # Before the waiters are called: a callback that registers again must see the new epoch.
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.fail(NOT_LEADER_OR_FOLLOWER)
 
     def lead(self) -> None:
-        """Begin or continue to lead in the present epoch: its first offset is the log end (KIP-101).
+        """Become or stay leader in the current epoch, which begins at the log end (KIP-101).
 
         With no other replica in sync, the whole log is committed.
         """
@@ -217,7 +217,7 @@ class Partition:
             waiter.callback(NONE)
 
     def fail(self, error_code: int) -> None:
-        """Answer all waiters for an offset with `error_code`, and have the watchers look again."""
+        """Call all waiters for an offset with `error_code`, then the watchers."""
         # Waiters that a callback registers are not failed with the others: in a new epoch they may succeed.
         failed, self._waiters = self._waiters, {}
         for waiter in failed:
@@ -225,6 +225,6 @@ class Partition:
         self.wake()
 
     def wake(self) -> None:
-        """Have the watchers look again."""
-        for watcher in tuple(self.watchers):  # a copy: most of them remove themselves
+        """Call the watchers."""
+        for watcher in tuple(self.watchers):  # a copy, as most watchers remove themselves
             watcher()

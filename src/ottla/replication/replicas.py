@@ -1,4 +1,4 @@
-"""The partitions of this broker: opened when the metadata assigns them, discarded when it no longer does."""
+"""Partitions of this broker: opened when the metadata assigns them, discarded when it no longer does."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ from ottla.replication.partition import Partition
 _logger = logging.getLogger("ottla.replication")
 NEVER_MS: Final = (1 << 63) - 1
 _PARTITIONS_A_STEP: Final = 16
-"""Number of logs opened or discarded at once: some milliseconds."""
+"""Number of logs opened or discarded in one step of a few milliseconds."""
 _TOPICS_A_STEP: Final = 50
 
 
@@ -72,7 +72,7 @@ class Replicas:
         self._topics_by_id: Mapping[bytes, TopicImage] = {}
         self._failed: set[tuple[str, int]] = set()
         self._postponed: dict[tuple[str, int], None] = {}
-        """Those of `_failed` that could not be opened for a lack of resources."""
+        """Partitions of `_failed` that could not be opened for a lack of resources."""
         self.shortest_flush_ms = NEVER_MS
         self.went_offline: list[Callable[[str, int], None]] = []
         """Called with the topic and index of each partition whose log goes offline."""
@@ -187,7 +187,7 @@ class Replicas:
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
-            # Before a topic of the same name can be created: it must not begin with what the old one left in them.
+            # Before a topic of the same name can be created: its logs must not begin with records of the old topic.
             written = self._checkpoint()
             if isinstance(written, Pending):
                 yield written
@@ -319,7 +319,7 @@ class Replicas:
             self._discard(home, discarded)
 
     def home_of(self, partition: Partition) -> LogDirectory:
-        """The directory of a partition."""
+        """Return the log directory of a partition."""
         return self._homes[partition.topic, partition.index]
 
     def move(self, partition: Partition, target: LogDirectory) -> None:
@@ -332,7 +332,7 @@ class Replicas:
         self._homes[key] = target
         self._discard_from(home, key)
         self._checkpoint()
-        partition.advance()  # a batch that waits for its flush waits for that of the new log now
+        partition.advance()  # waiting batches depend on the flush of the new log now
 
     def _take_offline(self, home: LogDirectory) -> None:
         """Take the partitions of a failed directory offline, and fail all their waiters."""
@@ -369,7 +369,7 @@ class Replicas:
         return UNKNOWN_TOPIC_OR_PARTITION
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition | int:
-        """As `leader`, and UNKNOWN_TOPIC_ID for an id that no topic has."""
+        """Return the partition or error code as `leader` does; UNKNOWN_TOPIC_ID for an unknown id."""
         partitions = self._by_id.get(topic_id)
         partition = None if partitions is None else partitions.get(index)
         if partition is not None and partition.leader_id == self._node_id:
@@ -378,7 +378,7 @@ class Replicas:
         return UNKNOWN_TOPIC_ID if topic is None else self.leader(topic.name, index)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Return whether the partition is of this broker, in a directory that failed or with a log that could not be opened."""
+        """Return True if a partition of this broker is in a failed directory, or its log could not be opened."""
         return (topic, index) in self._failed
 
     def seen(self, topic: TopicImage, index: int) -> Seen:
@@ -389,9 +389,9 @@ class Replicas:
         return Seen(NONE, placed.leader, list(placed.isr), [])
 
     def all(self) -> list[Partition]:
-        """All open partitions of this broker; a directory that fails during the iteration does not change the list."""
+        """Return all open partitions; a directory failure during the iteration does not change the list."""
         return [partition for partitions in self._by_name.values() for partition in partitions.values()]
 
     def by_topic(self) -> Mapping[str, Mapping[int, Partition]]:
-        """Partitions by topic name and index."""
+        """Return the partitions by topic name and index."""
         return self._by_name

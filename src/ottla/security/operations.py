@@ -6,7 +6,7 @@ from typing import Final
 from ottla.protocol.context import RequestContext
 
 NOT_REQUESTED: Final = -(2**31)
-"""In place of the authorized operations, when the request did not ask for them."""
+"""Value in place of the authorized operations, if they were not requested."""
 
 
 class ResourceType(IntEnum):

@@ -7,9 +7,8 @@ A rate is measured over the last `samples` windows, of which the newest is still
     | 7 | 0 | 3 | 12 | 5 ...      total of the windows / (time since the oldest began)
       ^ oldest        ^ newest
 
-The throttle time is what it takes, at no traffic, until the rate has fallen to the quota. Mutations of the controller come
-in bursts, so they are paid from a bucket of tokens instead, which may be overdrawn once. This module reads no clock: times
-are arguments, in ms.
+The throttle time is the time without traffic until the rate has fallen to the quota. Controller mutations come in bursts, so
+they use a token bucket instead, which may be overdrawn once. This module reads no clock: times are arguments, in ms.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,7 +50,7 @@ class InvalidQuota(ValueError):
 
 
 class UnknownEntityType(InvalidQuota):
-    """A filter by a type of entity that this release does not know."""
+    """The filter has an unknown entity type."""
 
 
 class QuotaChange(NamedTuple):
@@ -71,7 +70,7 @@ class Component(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The parts in the order in which entities are compared; of two parts of one type the later one wins."""
+    """Create an entity: sort its parts by type; of two parts of one type the later one wins."""
     return tuple(sorted(dict(parts).items()))
 
 
@@ -90,7 +89,7 @@ def check_entity(entity: Entity) -> None:
 
 
 def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[QuotaChange]) -> dict[str, float]:
-    """`quotas` of `entity` after `changes`. Raises InvalidQuota."""
+    """Return the quotas of an entity after changes. Raises InvalidQuota."""
     allowed = _OF_ADDRESSES if entity[0][0] == IP else _OF_CLIENTS
     after = dict(quotas)
     for key, value, remove in changes:
@@ -105,7 +104,7 @@ def changed(entity: Entity, quotas: Mapping[str, float], changes: Sequence[Quota
 
 
 def duplicate(entity: Entity) -> InvalidQuota:
-    """An entity that is altered twice at once."""
+    """Return the error for an entity that occurs twice in a request."""
     named = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return InvalidQuota(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{named}}})")
 
@@ -149,7 +148,7 @@ def check_filter(components: Sequence[Component]) -> None:
 
 
 def matching(quotas: Quotas, components: Sequence[Component], *, strict: bool) -> Iterator[Entity]:
-    """The entities that every component matches; with `strict` those that have no other parts."""
+    """Iterate over the entities that match all components; with `strict` only those without other parts."""
     for entity in quotas:
         names = dict(entity)
         if (not strict or len(names) == len(components)) and all(
@@ -196,7 +195,7 @@ class Rate:
         return max(1, elapsed + max(0, least - full) * size)
 
     def per_second(self, now: int) -> float:
-        """The rate as of now."""
+        """Return the current rate."""
         span = self.span(now)
         return sum(sample[2] for sample in self._samples) / (span / 1000)
 

@@ -1,1 +1,1 @@
-"""Administration of a cluster from the client's side."""
+"""Admin client: requests that describe and change topics, configs, groups and other resources of a cluster."""

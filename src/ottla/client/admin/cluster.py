@@ -1,4 +1,4 @@
-"""The cluster as a whole: its brokers, what they can do, its features."""
+"""Admin requests about the cluster: its brokers, their API versions, its features."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -14,7 +14,7 @@ from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 
 
 class Node(NamedTuple):
-    """A broker; `fenced` are those that registered and do not serve."""
+    """A broker; a `fenced` one is registered and serves no clients."""
 
     id: int
     host: str
@@ -32,16 +32,18 @@ class ClusterDescription(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """Levels of a feature, both ends inclusive."""
+    """Range of the levels of a feature, both ends inclusive."""
 
     min_version: int
     max_version: int
 
 
 class Features(NamedTuple):
-    """finalized        what the cluster has agreed on, by feature
-    finalized_epoch  counts its changes, None where the broker does not say
-    supported        what the broker that answered can do
+    """Features of a cluster (KIP-584).
+
+    finalized        finalized levels of the cluster, by feature
+    finalized_epoch  number that grows with each change of the finalized levels; None if the broker does not return it
+    supported        levels supported by the broker that responded, by feature
     """
 
     finalized: dict[str, FeatureRange]
@@ -58,7 +60,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """The level that a feature is to have; 0 turns it off."""
+    """New level of a feature; 0 disables it."""
 
     max_version_level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
@@ -70,7 +72,7 @@ class ClusterRequests(Requests):
     async def describe_cluster(
         self, *, include_fenced_brokers: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
-        """Brokers and controller; fenced brokers since Kafka 4.0."""
+        """Describe the brokers and the controller; fenced brokers since Kafka 4.0."""
 
         async def attempt() -> ClusterDescription:
             link = await self.metadata.any_link()
@@ -102,7 +104,7 @@ class ClusterRequests(Requests):
         return await self.for_each(known if nodes is None else nodes, one)
 
     async def describe_features(self, node: int | None = None, *, timeout: float | None = None) -> Features:
-        """The cluster's features, as this broker (or any) says (KIP-584; since Kafka 2.7)."""
+        """Describe the features of the cluster, as returned by a node or any broker (KIP-584; since Kafka 2.7)."""
 
         async def attempt() -> Features:
             link = await (self.metadata.any_link() if node is None else self.node_link(node))
@@ -125,7 +127,7 @@ class ClusterRequests(Requests):
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False, timeout: float | None = None
     ) -> Results[str, None]:
-        """Give features other levels: all of them or, since Kafka 4.0, none."""
+        """Change the levels of features; since Kafka 4.0 all changes are applied or none."""
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             request = UpdateFeaturesRequest(timeout_ms=self.limit_ms(timeout))
@@ -153,7 +155,7 @@ class ClusterRequests(Requests):
         return await self.repeating("update features", updates, ask, timeout)
 
     async def unregister_broker(self, node: int, *, timeout: float | None = None) -> None:
-        """Forget a broker that will not come back (KRaft; since Kafka 2.8)."""
+        """Remove the registration of a broker that was decommissioned (KRaft; since Kafka 2.8)."""
         from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
         async def attempt() -> None:

@@ -83,14 +83,14 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Something that has configs. The name of a broker is its number, "" stands for all brokers."""
+    """Resource with configs. The name of a broker is its node id; "" is the default of all brokers."""
 
     type: ResourceType
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that would count if those before it were not there."""
+    """Value of a config at one source; the first synonym is in effect, the next ones would apply without it."""
 
     name: str
     value: str | None
@@ -98,7 +98,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config. The value is None for a sensitive one, and for one that has none."""
+    """Config with its value and source. The value is None if the config is sensitive or unset."""
 
     name: str
     value: str | None
@@ -127,7 +127,7 @@ _OF_ONE_NODE: Final = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER
 
 
 class Configs(Requests):
-    """Requests about configs. Those of one broker are asked of that broker, all others of any."""
+    """Requests about configs. Those of one broker go to that broker, all others to any broker."""
 
     async def describe_configs(
         self,
@@ -138,7 +138,7 @@ class Configs(Requests):
         include_documentation: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The configs of each resource by name, only these `names` if any are given."""
+        """Describe the configs of each resource by name: these `names`, or all."""
         config_names = None if names is None else list(names)
 
         async def ask(
@@ -173,9 +173,9 @@ class Configs(Requests):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
-        """Give each resource these configs and no others: what is not named goes back to its default.
+        """Replace all configs of each resource: configs that are not listed are reset to their defaults.
 
-        For brokers before Kafka 2.3; `incremental_alter_configs` leaves alone what it is not told to change.
+        For brokers before Kafka 2.3; `incremental_alter_configs` changes only the listed configs.
         """
 
         async def ask(node: int | None, its: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
@@ -228,8 +228,8 @@ class Configs(Requests):
     async def list_config_resources(
         self, types: Iterable[ResourceType] = (), *, timeout: float | None = None
     ) -> list[ConfigResource]:
-        """List the resources that have configs of their own, of these types or (empty) of all (KIP-1142; client metrics since
-        Kafka 3.7, the others since 4.1)."""
+        """List the resources with configs, of these types or (empty) of all types (KIP-1142; client metrics since Kafka 3.7,
+        the others since 4.1)."""
         requested = list(types)
 
         async def attempt() -> list[ConfigResource]:
@@ -274,7 +274,7 @@ class Configs(Requests):
 
 
 def _text_of(resource: ConfigResource) -> str:
-    """A resource in a sentence."""
+    """Format the type and name of a resource for an error message."""
     return f"configs of {resource.type.name.lower().replace('_', ' ')} {resource.name or '(default)'}"
 
 
@@ -289,7 +289,7 @@ def _altered(
 
 
 def _entry(row: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
-    if version == 0:  # it only says whether the value is the default
+    if version == 0:  # version 0 returns only whether the value is the default
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG
         if resource.type == ResourceType.BROKER:
             own = ConfigSource.STATIC_BROKER_CONFIG

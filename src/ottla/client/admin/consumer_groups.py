@@ -49,16 +49,16 @@ from ottla.protocol.wire import PeerError
 CLASSIC = "classic"
 CONSUMER = "consumer"
 _BY_NAME = 9
-"""The last version of OffsetFetch and OffsetCommit that names topics; later ones want their ids (KIP-848)."""
+"""Newest version of OffsetFetch and OffsetCommit that identifies topics by name; later ones use ids (KIP-848)."""
 
 
 class GroupMember(NamedTuple):
-    """A member of a consumer group; `host` is where it connects from.
+    """Member of a consumer group; `host` is the address of the client.
 
     member_epoch       None for a member of a classic group
-    target_assignment  what the group wants it to have, None for a member of a classic group
-    upgraded           whether a member of a KIP-848 group speaks its protocol, None where the broker does not say
-    subscription       topics by name, and `subscription_regex` for those it names by a pattern
+    target_assignment  assignment that the member is to reach; None for a member of a classic group
+    upgraded           whether a member of a KIP-848 group uses the new protocol; None if the broker does not return it
+    subscription       topics subscribed by name; `subscription_regex` is the pattern of a subscription by pattern
     """
 
     member_id: str
@@ -75,11 +75,11 @@ class GroupMember(NamedTuple):
 
 
 class ConsumerGroupDescription(NamedTuple):
-    """A group of consumers; `coordinator` is (node, host, port).
+    """Consumer group; `coordinator` is (node, host, port).
 
     type             "classic" or "consumer" (KIP-848)
-    protocol_type    "consumer", "" for a group that only keeps offsets, other words for groups of other programs
-    assignor         the strategy that the members agreed on, "" without members
+    protocol_type    "consumer"; "" for a group with offsets only; other values for groups of other applications
+    assignor         assignor selected for the group, "" without members
     group_epoch      None for a classic group, likewise `assignment_epoch`
     """
 
@@ -100,8 +100,8 @@ class ConsumerGroups(Requests):
     async def describe_consumer_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, ConsumerGroupDescription]:
-        """State and members of groups of both protocols. A classic group that does not exist is Dead on brokers before
-        Kafka 4.0, GROUP_ID_NOT_FOUND since."""
+        """Describe the state and members of groups of both protocols. For a missing group, brokers before Kafka 4.0 return
+        the state Dead, later ones GROUP_ID_NOT_FOUND."""
 
         async def one(group_id: str) -> ConsumerGroupDescription:
             try:
@@ -116,7 +116,7 @@ class ConsumerGroups(Requests):
     async def describe_classic_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, ConsumerGroupDescription]:
-        """As `describe_consumer_groups`, of classic groups alone: those of Kafka Connect too."""
+        """Describe classic groups of any protocol type, including those of Kafka Connect."""
         return await self.for_each(groups, lambda group_id: self._classic_group(group_id, timeout))
 
     async def _consumer_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
@@ -146,9 +146,9 @@ class ConsumerGroups(Requests):
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """List the committed offsets of each group, of the partitions given or (None; since Kafka 0.10.2) of all.
+        """List the committed offsets of each group, for these partitions or (None; since Kafka 0.10.2) for all.
 
-        require_stable  wait for transactions that commit offsets (KIP-447; since Kafka 2.5)
+        require_stable  wait for open transactions that commit offsets (KIP-447; since Kafka 2.5)
         """
         requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
@@ -173,7 +173,7 @@ class ConsumerGroups(Requests):
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Let a group without members go on at these offsets. A group with members answers UNKNOWN_MEMBER_ID."""
+        """Set the committed offsets of a group without members. A group with members responds UNKNOWN_MEMBER_ID."""
 
         async def ask(partitions: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             topics: dict[str, OffsetCommitRequestTopic] = {}
@@ -204,9 +204,9 @@ class ConsumerGroups(Requests):
     async def delete_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
-        """Forget what a group has committed of partitions that no member reads (since Kafka 2.4).
+        """Delete the committed offsets of partitions that no member of the group subscribes to (since Kafka 2.4).
 
-        Raises what concerns the group.
+        Raises the error of the group.
         """
 
         def code_of(answer: OffsetDeleteResponse) -> tuple[int, str | None]:
@@ -240,7 +240,7 @@ class ConsumerGroups(Requests):
     ) -> Results[str, None]:
         """Remove static members by instance id or (None) all members, as if they had left (KIP-345; since Kafka 2.4).
 
-        By instance id, by member id for those that have none. Raises what concerns the group.
+        Results are by instance id, or by member id for members without one. Raises the error of the group.
         """
         if instance_ids is None:
             described = (await self.describe_consumer_groups([group_id], timeout=timeout))[group_id]
@@ -291,7 +291,7 @@ def _offset_fetch(
 
 
 def _offset_fetch_error(answer: OffsetFetchResponse) -> tuple[int, str | None]:
-    """Of the group, or the first one of a partition: version 1 knows no other."""
+    """Return the error of the group, else the first error of a partition: version 1 has no error of the group."""
     if answer.groups:
         group = answer.groups[0]
         rows = [row.error_code for topic in group.topics for row in topic.partitions]

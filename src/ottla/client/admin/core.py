@@ -1,4 +1,4 @@
-"""The admin client: all its parts in one."""
+"""Core of the admin client: combines the requests about all kinds of resources."""
 
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import Configs
@@ -26,4 +26,4 @@ class AdminCore(
     Scram,
     TransactionRequests,
 ):
-    """Everything an administrator asks of a cluster. Every method is a coroutine of the core."""
+    """Core of an admin client. Every request is a coroutine method."""

@@ -1,4 +1,4 @@
-"""Groups of every kind: listed and deleted."""
+"""Admin requests that list and delete groups of any type."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRes
 
 
 class ListedGroup(NamedTuple):
-    """state, type  "" where the broker does not say (before Kafka 2.6, and before 3.8)."""
+    """Entry of a group list; state is "" before Kafka 2.6, type is "" before 3.8."""
 
     group_id: str
     protocol_type: str
@@ -21,14 +21,14 @@ class ListedGroup(NamedTuple):
 
 
 class GroupRequests(Requests):
-    """Requests about groups, whatever their kind."""
+    """Requests about groups of any type."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
     ) -> dict[str, ListedGroup]:
-        """The groups of all coordinators, by id; of these states ("Stable") and types ("share") if any are given.
+        """List the groups of all coordinators, by id; filter by state ("Stable") and type ("share") if given.
 
-        Raises the first coordinator's error.
+        Raises the first error of a coordinator.
         """
         request = ListGroupsRequest()
         wanted_states, wanted_types = list(states), list(types)
@@ -59,7 +59,7 @@ class GroupRequests(Requests):
         return listed
 
     async def delete_groups(self, groups: Iterable[str], *, timeout: float | None = None) -> Results[str, None]:
-        """Delete groups that have no members, with all their offsets."""
+        """Delete groups without members, with all their offsets."""
 
         async def one(group_id: str) -> None:
             def code_of(answer: DeleteGroupsResponse) -> tuple[int, str | None]:

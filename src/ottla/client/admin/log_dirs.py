@@ -1,4 +1,4 @@
-"""Log directories of brokers: what is in them, and replicas that move from one to another."""
+"""Admin requests about log directories: describe their replicas, move replicas between them."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from ottla.protocol.messages.describe_log_dirs import (
 
 
 class TopicPartitionReplica(NamedTuple):
-    """The replica of a partition on one broker."""
+    """Replica of a partition on one broker."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
-    """size in bytes; offset_lag behind the high watermark, or (`is_future`) behind the replica that this one will replace."""
+    """Replica in a log directory; `offset_lag` is behind the high watermark, or (`is_future`) behind the replica to replace."""
 
     size: int
     offset_lag: int
@@ -37,9 +37,11 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """error                      why the directory is offline, None if it is not
-    total_bytes, usable_bytes  of its volume, None where the broker does not say (before Kafka 3.3)
-    is_cordoned                takes no new partitions (KIP-1066; since Kafka 4.3)
+    """Log directory of a broker.
+
+    error                      error of an offline directory, None otherwise
+    total_bytes, usable_bytes  size of its volume, None before Kafka 3.3
+    is_cordoned                whether new partitions are placed elsewhere (KIP-1066; since Kafka 4.3)
     """
 
     error: KafkaError | None
@@ -50,7 +52,7 @@ class LogDir(NamedTuple):
 
 
 class LogDirs(Requests):
-    """Requests about log directories, asked of the broker that has them."""
+    """Requests about log directories, sent to the broker that owns them."""
 
     async def describe_log_dirs(
         self,
@@ -59,7 +61,7 @@ class LogDirs(Requests):
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> Results[int, dict[str, LogDir]]:
-        """The directories of brokers by path, with all replicas or (`partitions`) with these."""
+        """Describe the log directories of brokers by path, with their replicas of all or of these `partitions`."""
         topics = None
         if partitions is not None:
             topics = [DescribableLogDirTopic(topic=name, partitions=its) for name, its in by_topic(partitions).items()]
@@ -79,7 +81,7 @@ class LogDirs(Requests):
     async def alter_replica_log_dirs(
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
     ) -> Results[TopicPartitionReplica, None]:
-        """Let replicas move to these directories of their broker. Done when they have begun to."""
+        """Move replicas to these directories of their brokers. Returns when the moves have begun."""
 
         async def one(node: int, its: list[TopicPartitionReplica]) -> dict[TopicPartitionReplica, KafkaError | None]:
             paths: dict[str, AlterReplicaLogDir] = {}

@@ -1,4 +1,4 @@
-"""Client quotas: of users, client ids and addresses (KIP-546; since Kafka 2.6)."""
+"""Admin requests about the quotas of users, client ids and addresses (KIP-546; since Kafka 2.6)."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -12,7 +12,7 @@ from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 ClientQuotaEntity = frozenset[tuple[str, str | None]]
-"""Entity of a quota: {("user", "alice"), ("client-id", None)}; None stands for all that have no quota of their own."""
+"""Entity of a quota: {("user", "alice"), ("client-id", None)}; None is the default entity of a type."""
 
 
 class _Match(IntEnum):
@@ -22,7 +22,7 @@ class _Match(IntEnum):
 
 
 class QuotaFilter(NamedTuple):
-    """Condition on an entity: it has a part of this type, with this name or the default one (None), or (`any`) any name."""
+    """Filter of entities by one component: its type, and its name, the default entity (None) or (`any`) any name."""
 
     entity_type: str
     name: str | None = None
@@ -35,9 +35,9 @@ class Quotas(Requests):
     async def describe_client_quotas(
         self, filters: Iterable[QuotaFilter] = (), *, strict: bool = False, timeout: float | None = None
     ) -> dict[ClientQuotaEntity, dict[str, float]]:
-        """The quotas of the entities that match all filters, by entity and name.
+        """Describe the quotas of the entities that match all filters, by entity and quota name.
 
-        strict  leave out entities of which the filters do not name every part
+        strict  leave out entities with components that no filter names
         """
         components = []
         for condition in filters:
@@ -66,7 +66,7 @@ class Quotas(Requests):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[ClientQuotaEntity, None]:
-        """Set quotas of entities by name ("producer_byte_rate"); None removes one."""
+        """Set quotas of entities by name ("producer_byte_rate"); None removes a quota."""
 
         async def ask(entities: list[ClientQuotaEntity]) -> dict[ClientQuotaEntity, KafkaError | None]:
             entries = [

@@ -1,4 +1,4 @@
-"""Placement of replicas and choice of leaders: partition reassignments, leader elections."""
+"""Admin requests about replicas and leaders: partition reassignments, leader elections."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -22,14 +22,14 @@ from ottla.protocol.messages.list_partition_reassignments import (
 
 
 class ElectionType(IntEnum):
-    """PREFERRED makes the first replica the leader, UNCLEAN may choose one that was not in sync."""
+    """Type of a leader election: PREFERRED elects the first replica, UNCLEAN may elect one that is not in sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class Reassignment(NamedTuple):
-    """A partition whose replicas change: all of them, those that come and those that go."""
+    """Reassignment in progress: all replicas of the partition, those being added and those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -46,9 +46,9 @@ class ReplicaRequests(Requests):
         allow_replication_factor_change: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Give partitions other replicas, the preferred leader first; None cancels what is under way (KIP-455).
+        """Reassign partitions to other replicas, the preferred leader first; None cancels a reassignment (KIP-455).
 
-        allow_replication_factor_change  False refuses another number of replicas (KIP-860; since Kafka 4.1)
+        allow_replication_factor_change  False: reject a different number of replicas (KIP-860; since Kafka 4.1)
         """
 
         async def ask(partitions: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
@@ -80,7 +80,7 @@ class ReplicaRequests(Requests):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The partitions whose replicas change at this moment, among these or (None) all."""
+        """List the reassignments in progress, of these or (None) of all partitions."""
         topics = None
         if partitions is not None:
             topics = [
@@ -111,9 +111,9 @@ class ReplicaRequests(Requests):
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Elect the leaders of these partitions, or (None) of all that need it (KIP-183, KIP-460).
+        """Elect the leaders of these partitions, or (None) of all that need an election (KIP-183, KIP-460).
 
-        ELECTION_NOT_NEEDED is the error of a partition whose leader is right already.
+        ELECTION_NOT_NEEDED is the error of a partition that has the right leader already.
         """
         requested = None if partitions is None else list(dict.fromkeys(partitions))
 
@@ -135,7 +135,7 @@ class ReplicaRequests(Requests):
                 for row in topic.partition_result
             }
 
-        # What is said of a partition is final: ELECTION_NOT_NEEDED is retriable in the table, and would be said for ever.
+        # Errors of a partition are final: ELECTION_NOT_NEEDED is retriable in the table, and would be retried for ever.
         outcomes = await self.metadata.retrying("elect leaders", lambda: elect(requested), self.limit_ms(timeout))
         results = Results[TopicPartition, None]()
         for partition, error in outcomes.items():

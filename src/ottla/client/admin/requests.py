@@ -1,8 +1,8 @@
 """Routing and retries of administrative requests.
 
 Four destinations: any broker (most requests), a node by id (its log directories), the leaders of partitions, the coordinator
-of a group or of a transactional id. Each is repeated until it succeeds or fails for good, as `Metadata.retrying` has it: a
-request about several things repeats only those that may still succeed.
+of a group or of a transactional id. Requests are retried by `Metadata.retrying` until they succeed or fail for good; a retry
+of a request about several resources contains only those with a retriable error.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -24,8 +24,8 @@ R = TypeVar("R", bound=Response)
 
 
 def refusal(code: int, about: str, message: str | None = None) -> KafkaError | None:
-    """Return the error of a part of a request, None if it succeeded. A missing topic is a final error, not a retriable one:
-    it is not created while the request is retried."""
+    """Return the error of one resource of a request, None if it succeeded. A missing topic is a final error, although its
+    code is retriable: no retry would create it."""
     if code == NONE:
         return None
     error = error_for(code, about, message)
@@ -37,7 +37,7 @@ _FINAL: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID})
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions of each topic."""
+    """Group the numbers of partitions by topic."""
     indexes: dict[str, list[int]] = {}
     for partition in partitions:
         indexes.setdefault(partition.topic, []).append(partition.partition)
@@ -45,7 +45,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class UnknownNode(KafkaError):
-    """No broker of the cluster has this number."""
+    """No broker of the cluster has this node id."""
 
     @property
     def retriable(self) -> bool:
@@ -60,15 +60,15 @@ class Requests:
         self.metadata = core.metadata
 
     def limit_ms(self, timeout: float | None) -> int:
-        """Seconds, or default.api.timeout.ms, as milliseconds."""
+        """Convert a timeout in seconds to ms; None is default.api.timeout.ms."""
         return int(self.core.config["default.api.timeout.ms"]) if timeout is None else int(timeout * 1000)
 
     async def anywhere(self, about: str, request: Request[R], timeout: float | None) -> R:
-        """Ask whichever broker; the response, without a look at its errors."""
+        """Send a request to any broker; return the response, whose errors are not checked."""
         return await self.metadata.retrying(about, lambda: self.metadata.ask(-1, request), self.limit_ms(timeout))
 
     async def controller_link(self) -> Link:
-        """The connection to the controller: any broker passes a request on since KRaft, only the controller did before."""
+        """Return a connection to the controller, or to any broker if the cluster uses KRaft: brokers forward requests."""
         node = self.metadata.controller
         if node not in self.metadata.network.brokers:
             await self.metadata.fetch([])
@@ -78,12 +78,12 @@ class Requests:
         return await self.metadata.any_link()
 
     async def controller(self, request: Request[R]) -> R:
-        """Ask the controller; the response."""
+        """Send a request to the controller; return the response."""
         link = await self.controller_link()
         return await link.request(request, link.version(type(request)))
 
     def moved(self, code: int) -> None:
-        """An answer had this code: another node is the controller now, perhaps."""
+        """Forget the controller if an error code shows that another node has its role now."""
         if code == NOT_CONTROLLER:
             self.metadata.controller = -1
 
@@ -97,10 +97,11 @@ class Requests:
         kind: int = GROUP,
         newest: int = _NEWEST,
     ) -> R:
-        """Ask the coordinator of a group, or of a transactional id. Raises the error that `code_of` finds in the answer.
+        """Send a request to the coordinator of a group or transactional id; return the response.
 
-        request  or what makes one for a link, where versions differ in more than their fields
-        newest   version of the request that the caller knows how to fill in
+        request  request, or a function that builds it for a connection, if its content depends on the version
+        code_of  function that returns the error code and message of the response, which are raised as an error
+        newest   newest version of the request that the caller supports
         """
         about = f"{'group' if kind == GROUP else 'transactional id'} {key}"
         coordinator = self.coordinator(key, kind)
@@ -116,27 +117,27 @@ class Requests:
         return await self.metadata.retrying(about, attempt, self.limit_ms(timeout))
 
     def coordinator(self, key: str, kind: int = GROUP) -> CoordinatorClient:
-        """The coordinator of a group or of a transactional id."""
+        """Return a client of the coordinator of a group or transactional id."""
         return CoordinatorClient(self.metadata, kind, key)
 
     async def nodes(self) -> list[int]:
-        """The brokers that there are now, by number."""
+        """Return the node ids of the current brokers."""
         await self.metadata.fetch([])
         return sorted(self.metadata.network.brokers)
 
     async def node_link(self, node: int) -> Link:
-        """The connection to a broker. Raises UnknownNode for a number that no broker has."""
+        """Return the connection to a broker by node id. Raises UnknownNode for an unknown id."""
         if node not in self.metadata.network.brokers and node not in await self.nodes():
             raise UnknownNode(f"there is no broker {node}")
         return await self.metadata.network.ready(node)
 
     async def on_node(self, node: int, request: Request[R], newest: int = _NEWEST) -> R:
-        """Ask a broker by number; the response."""
+        """Send a request to a broker by node id; return the response."""
         link = await self.node_link(node)
         return await link.request(request, link.version(type(request), newest))
 
     async def side_by_side(self, coroutines: Iterable[Coroutine[Promise[Any], None, V]]) -> list[V]:
-        """Run them side by side; what they return, in order."""
+        """Run coroutines concurrently; return their results in order."""
         return await self.core.scheduler.every(coroutines)
 
     async def at_leaders(
@@ -146,7 +147,7 @@ class Requests:
         ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, V | KafkaError]]],
         timeout: float | None,
     ) -> Results[TopicPartition, V]:
-        """`ask(node, its partitions)` for each leader, again for those whose leader turns out to be another."""
+        """Call `ask(node, partitions)` for each leader; retry the partitions with a retriable error, such as a moved leader."""
 
         async def one(node: int, its: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
             try:
@@ -172,7 +173,7 @@ class Requests:
         return await self.repeating(about, partitions, round_of, timeout)
 
     async def for_each(self, keys: Iterable[K], one: Callable[[K], Awaitable[V]]) -> Results[K, V]:
-        """`one(key)` for every key, side by side; what each returned or raised."""
+        """Call `one(key)` for every key concurrently; return the results and errors."""
         results = Results[K, V]()
 
         async def settle(key: K) -> None:
@@ -191,7 +192,7 @@ class Requests:
         ask: Callable[[list[K]], Awaitable[dict[K, V | KafkaError]]],
         timeout: float | None,
     ) -> Results[K, V]:
-        """`ask(keys)` until none of them is missing or may still succeed."""
+        """Call `ask(keys)` until every key has a result or an error that is not retriable."""
         results = Results[K, V]()
         left = list(dict.fromkeys(keys))
 

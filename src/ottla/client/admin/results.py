@@ -1,4 +1,4 @@
-"""Results of an administrative request, by topic, group, partition, ..."""
+"""Results of an admin request, by topic, group, partition or other resource."""
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
@@ -10,9 +10,9 @@ V = TypeVar("V")
 
 
 class Results(Mapping[K, V], Generic[K, V]):
-    """By topic, group, partition, ...: `results[key]` is what was done or found, or raises why not.
+    """Results and errors of a request by resource: `results[key]` returns the result or raises the error.
 
-    errors  those that failed, and why
+    errors  errors of the resources that failed
     """
 
     def __init__(self, values: Mapping[K, V] | None = None, errors: Mapping[K, KafkaError] | None = None) -> None:
@@ -46,11 +46,11 @@ class Results(Mapping[K, V], Generic[K, V]):
 
     @property
     def successes(self) -> dict[K, V]:
-        """Those that did not fail."""
+        """Return the results of the resources without an error."""
         return dict(self._values)
 
     def check(self) -> "Results[K, V]":
-        """Itself. Raises the first error, if there is any."""
+        """Raise the first error, if there is any; return the results otherwise."""
         for error in self.errors.values():
             raise error
         return self

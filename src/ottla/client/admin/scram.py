@@ -1,4 +1,4 @@
-"""SCRAM credentials of users: which there are, new ones, and those that go (KIP-554; since Kafka 2.7)."""
+"""Admin requests that describe, set and delete SCRAM credentials of users (KIP-554; since Kafka 2.7)."""
 
 import hashlib
 from collections.abc import Iterable
@@ -27,21 +27,21 @@ class ScramMechanism(IntEnum):
 
     @property
     def hash_name(self) -> str:
-        """As hashlib has it."""
+        """Return the name of the hash function in hashlib."""
         return "sha256" if self == ScramMechanism.SCRAM_SHA_256 else "sha512"
 
 
 class ScramCredentialInfo(NamedTuple):
-    """A credential of a user, without the password, which cannot be read."""
+    """Mechanism and iterations of a credential; the password cannot be read."""
 
     mechanism: ScramMechanism
     iterations: int
 
 
 class UserScramCredentialUpsertion(NamedTuple):
-    """A password for a user, in place of the one there may be. It is salted here, the cluster never sees it.
+    """New password of a user, replacing an existing one. It is salted and hashed here and never sent to the cluster.
 
-    salt  random unless given
+    salt  random by default
     """
 
     user: str
@@ -52,7 +52,7 @@ class UserScramCredentialUpsertion(NamedTuple):
 
 
 class UserScramCredentialDeletion(NamedTuple):
-    """A credential that goes."""
+    """Credential to delete."""
 
     user: str
     mechanism: ScramMechanism
@@ -64,7 +64,7 @@ class Scram(Requests):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
-        """Describe the credentials of these users, or (None) of all that have any. Raises errors of the whole request."""
+        """Describe the credentials of these users, or (None) of all users. Raises errors of the whole request."""
         requested = None if users is None else list(dict.fromkeys(users))
 
         async def attempt() -> Results[str, tuple[ScramCredentialInfo, ...]]:
@@ -93,7 +93,7 @@ class Scram(Requests):
         *,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Set and delete credentials; by user, whose alterations are done together or not at all."""
+        """Set and delete credentials; results are by user. All alterations of a user are applied, or none."""
         by_user: dict[str, list[UserScramCredentialUpsertion | UserScramCredentialDeletion]] = {}
         for alteration in alterations:
             by_user.setdefault(alteration.user, []).append(alteration)
@@ -123,10 +123,10 @@ class Scram(Requests):
         return await self.repeating("alter SCRAM credentials", by_user, ask, timeout)
 
     def _salted(self, new: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
-        """Hi(password, salt, iterations) of RFC 5802."""
+        """Build the request entry of a new credential: its password is hashed by Hi(password, salt, iterations) of RFC 5802."""
         salt = self.core.random.bytes16() + self.core.random.bytes16() if new.salt is None else new.salt
         password = new.password.encode() if isinstance(new.password, str) else new.password
-        # A broker refuses fewer iterations; it must not cost anything to find out.
+        # pbkdf2_hmac raises for 0 rounds; the broker is to reject the number of iterations itself.
         rounds = max(new.iterations, 1)
         return ScramCredentialUpsertion(
             name=new.user,

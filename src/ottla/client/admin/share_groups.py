@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): described, and their offsets listed, moved and deleted."""
+"""Admin requests about share groups (KIP-932): describe groups; list, alter and delete their offsets."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from ottla.protocol.messages.share_group_describe import (
 
 
 class ShareGroupMember(NamedTuple):
-    """A member; `host` is where it connects from."""
+    """Member of a share group; `host` is the address of the client."""
 
     member_id: str
     client_id: str
@@ -45,7 +45,7 @@ class ShareGroupMember(NamedTuple):
 
 
 class ShareGroupDescription(NamedTuple):
-    """A share group; `coordinator` is (node, host, port)."""
+    """Share group; `coordinator` is (node, host, port)."""
 
     group_id: str
     state: str
@@ -57,7 +57,7 @@ class ShareGroupDescription(NamedTuple):
 
 
 class ShareGroupOffset(NamedTuple):
-    """Start offset and lag of a partition; None before the first read; the lag is None too before Kafka 4.2."""
+    """Start offset and lag of a partition, None before the first read; the lag is None before Kafka 4.2 as well."""
 
     start_offset: int | None
     leader_epoch: int
@@ -70,7 +70,7 @@ class ShareGroups(Requests):
     async def describe_share_groups(
         self, groups: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, ShareGroupDescription]:
-        """State and members, by group."""
+        """Describe the state and members of share groups."""
 
         async def one(group_id: str) -> ShareGroupDescription:
             def code_of(answer: ShareGroupDescribeResponse) -> tuple[int, str | None]:
@@ -89,7 +89,7 @@ class ShareGroups(Requests):
         *,
         timeout: float | None = None,
     ) -> Results[str, dict[TopicPartition, ShareGroupOffset]]:
-        """List the start offsets of each group, of the partitions given or (None) of all that it has offsets of."""
+        """List the start offsets of each group, for these partitions or (None) for all with an offset."""
         requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
 
         async def one(group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
@@ -122,7 +122,7 @@ class ShareGroups(Requests):
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
-        """Let a group without members begin at these offsets. Raises what concerns the group: NON_EMPTY_GROUP, ..."""
+        """Set the start offsets of a group without members. Raises errors of the group, such as NON_EMPTY_GROUP."""
         topics: dict[str, AlterShareGroupOffsetsRequestTopic] = {}
         for partition, offset in offsets.items():
             topic = topics.setdefault(partition.topic, AlterShareGroupOffsetsRequestTopic(topic_name=partition.topic))
@@ -146,7 +146,7 @@ class ShareGroups(Requests):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, None]:
-        """Forget what a group without members has read of topics. Raises what concerns the group."""
+        """Delete the offsets of topics from a group without members. Raises the error of the group."""
 
         def code_of(answer: DeleteShareGroupOffsetsResponse) -> tuple[int, str | None]:
             return answer.error_code, answer.error_message

@@ -1,4 +1,4 @@
-"""Topics: made, deleted, listed, described; where their partitions begin and end."""
+"""Admin requests about topics: create, delete, list, describe; delete records; list offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -32,10 +32,10 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made.
+    """Topic to create.
 
     num_partitions, replication_factor  -1: the broker's default
-    replica_assignment                  node ids of each partition's replicas, in place of both
+    replica_assignment                  node ids of the replicas of each partition, in place of both numbers
     config                              topic configs
     """
 
@@ -47,7 +47,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A created topic; numbers are -1 if the broker does not return them (before Kafka 2.4)."""
+    """Created topic; numbers are -1 if the broker does not return them (before Kafka 2.4)."""
 
     topic_id: bytes
     num_partitions: int
@@ -57,8 +57,8 @@ class CreatedTopic(NamedTuple):
 class NewPartitions(NamedTuple):
     """New number of partitions of a topic.
 
-    new_total_count     number of partitions, the old ones included
-    replica_assignment  node ids of each new partition's replicas; the broker chooses unless given
+    new_total_count     total number of partitions, including the existing ones
+    replica_assignment  node ids of the replicas of each new partition; chosen by the broker by default
     """
 
     topic: str
@@ -67,14 +67,14 @@ class NewPartitions(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """A partition.
+    """Leader and replicas of a partition.
 
     leader                    node, -1 without a leader
-    leader_epoch              -1 where the broker does not say (before Kafka 2.1)
-    isr                       nodes whose replicas are in sync
-    offline                   nodes whose replicas are not there
-    eligible_leader_replicas  nodes outside of the ISR that may lead all the same (KIP-966); None where the broker does not say
-    last_known_eligible       those that were in it last
+    leader_epoch              -1 if the broker does not return it (before Kafka 2.1)
+    isr                       nodes with in-sync replicas
+    offline                   nodes with offline replicas
+    eligible_leader_replicas  nodes outside of the ISR that may become leader (KIP-966); None if the broker does not return them
+    last_known_eligible       nodes that were eligible leader replicas last (KIP-966); None if the broker does not return them
     """
 
     partition: int
@@ -88,7 +88,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic; its id is ZERO_UUID before Kafka 2.8."""
+    """Topic with its partitions; the id is ZERO_UUID before Kafka 2.8."""
 
     name: str
     topic_id: bytes
@@ -102,7 +102,7 @@ class Topics(Requests):
     async def create_topics(
         self, new_topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = None
     ) -> Results[str, CreatedTopic]:
-        """Make topics, all checked and none made with `validate_only`. By name; timeout in seconds."""
+        """Create topics, or only validate them (`validate_only`). Results are by name; timeout in seconds."""
         new_by_name = {new.topic: new for new in (NewTopic(new) if isinstance(new, str) else new for new in new_topics)}
 
         async def ask(names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
@@ -119,7 +119,7 @@ class Topics(Requests):
     async def create_partitions(
         self, new_partitions: Iterable[NewPartitions], *, validate_only: bool = False, timeout: float | None = None
     ) -> Results[str, None]:
-        """Give topics more partitions. By name; timeout in seconds."""
+        """Increase the number of partitions of topics. Results are by name; timeout in seconds."""
         new_by_name = {new.topic: new for new in new_partitions}
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
@@ -168,7 +168,7 @@ class Topics(Requests):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> Results[TopicPartition, int]:
-        """Let partitions begin at these offsets (exclusive of what is deleted), -1 for their ends. The log start offsets."""
+        """Delete the records before an offset of each partition (-1: all records); return the new log start offsets."""
 
         async def ask(node: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
             topics: dict[str, DeleteRecordsTopic] = {}
@@ -194,9 +194,9 @@ class Topics(Requests):
     async def describe_topics(
         self, topics: Iterable[str | bytes], *, partitions_per_answer: int = 2000, timeout: float | None = None
     ) -> Results[str | bytes, TopicDescription]:
-        """Partitions, leaders, replicas, by name or by id (bytes; since Kafka 3.1).
+        """Describe the partitions, leaders and replicas of topics, by name or by id (bytes; since Kafka 3.1).
 
-        partitions_per_answer  how many the broker tells at once (DescribeTopicPartitions, KIP-966)
+        partitions_per_answer  number of partitions in a response (DescribeTopicPartitions, KIP-966)
         """
 
         async def ask(keys: list[str | bytes]) -> dict[str | bytes, TopicDescription | KafkaError]:
@@ -215,7 +215,7 @@ class Topics(Requests):
     async def _described_in_parts(
         self, link: Link, names: list[str], limit: int
     ) -> dict[str | bytes, TopicDescription | KafkaError]:
-        """As many answers as it takes."""
+        """Describe topics by DescribeTopicPartitions requests, each for the next partitions, until all are described."""
         outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
         request = DescribeTopicPartitionsRequest(
             topics=[TopicRequest(name=name) for name in sorted(names)], response_partition_limit=limit
@@ -290,7 +290,7 @@ class Topics(Requests):
         return outcomes
 
     async def list_topics(self, *, internal: bool = True, timeout: float | None = None) -> dict[str, TopicInfo]:
-        """Every topic, by name; Kafka's own only with `internal`."""
+        """List all topics by name; internal topics only with `internal`."""
         answer = await self.metadata.retrying("list topics", lambda: self.metadata.fetch(None), self.limit_ms(timeout))
         infos = (self.metadata.known(row.name) for row in answer.topics if row.name is not None)
         return {info.name: info for info in sorted(filter(None, infos)) if internal or not info.internal}
@@ -298,7 +298,7 @@ class Topics(Requests):
     async def list_offsets(
         self, partitions: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout: float | None = None
     ) -> Results[TopicPartition, FoundOffset]:
-        """Offsets by time: EARLIEST, LATEST, ..., or ms since the epoch."""
+        """List offsets by timestamp: EARLIEST, LATEST, another special value, or ms since the epoch."""
         lookup = Lookup(self.core, partitions, read_committed)
         try:
             await self.metadata.retrying("list offsets", lookup.attempt, self.limit_ms(timeout))

@@ -1,4 +1,4 @@
-"""Producers and transactions: who writes where, which transactions there are, and how one that hangs is ended."""
+"""Admin requests about producers and transactions: describe and list them, abort a hanging transaction, fence producers."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -21,11 +21,11 @@ from ottla.protocol.messages.write_txn_markers import (
 
 
 class ProducerState(NamedTuple):
-    """A producer as a partition's leader (or replica) knows it.
+    """State of a producer in one partition, as known by a replica.
 
     last_timestamp                    ms since the epoch
-    coordinator_epoch                 None where no transaction has ended
-    current_transaction_start_offset  None where none is open
+    coordinator_epoch                 epoch of the last transaction marker, None before the first
+    current_transaction_start_offset  None without an open transaction
     """
 
     producer_id: int
@@ -37,7 +37,7 @@ class ProducerState(NamedTuple):
 
 
 class ListedTransaction(NamedTuple):
-    """A transactional id."""
+    """Transactional id with its producer and state."""
 
     transactional_id: str
     producer_id: int
@@ -45,7 +45,7 @@ class ListedTransaction(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id as its coordinator (a node) knows it; start_time_ms is None where no transaction is open."""
+    """State of a transactional id at its coordinator (a node); start_time_ms is None without an open transaction."""
 
     coordinator_id: int
     state: str
@@ -57,7 +57,7 @@ class TransactionDescription(NamedTuple):
 
 
 class AbortTransactionSpec(NamedTuple):
-    """A transaction that hangs in a partition, as `describe_producers` shows it."""
+    """Hanging transaction of one partition, with values from `describe_producers`."""
 
     partition: TopicPartition
     producer_id: int
@@ -66,7 +66,7 @@ class AbortTransactionSpec(NamedTuple):
 
 
 class FencedProducer(NamedTuple):
-    """The id and epoch with which no older producer can write any more."""
+    """Producer id and epoch after fencing; producers with an older epoch can no longer write."""
 
     producer_id: int
     producer_epoch: int
@@ -78,7 +78,7 @@ class TransactionRequests(Requests):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """Describe the producers of partitions, as their leaders or the replicas on `broker_id` know them."""
+        """Describe the active producers of partitions, as known by their leaders or by the replicas on `broker_id`."""
 
         async def ask(
             node: int, its: list[TopicPartition]
@@ -124,10 +124,10 @@ class TransactionRequests(Requests):
         transactional_id_pattern: str | None = None,
         timeout: float | None = None,
     ) -> Results[int, list[ListedTransaction]]:
-        """The transactional ids of all coordinators, by node.
+        """List the transactional ids of all coordinators, by node.
 
         duration_ms               only transactions that have been open for longer (KIP-994; since Kafka 3.8)
-        transactional_id_pattern  only ids that match (RE2; KIP-1152; since Kafka 4.1)
+        transactional_id_pattern  only ids that match this pattern (RE2; KIP-1152; since Kafka 4.1)
         """
         request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
         request.duration_filter = duration_ms
@@ -151,7 +151,7 @@ class TransactionRequests(Requests):
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None
     ) -> Results[str, TransactionDescription]:
-        """State, producer and partitions by transactional id."""
+        """Describe the state, producer and partitions of transactional ids."""
 
         async def one(name: str) -> TransactionDescription:
             def code_of(answer: DescribeTransactionsResponse) -> tuple[int, str | None]:
@@ -173,7 +173,7 @@ class TransactionRequests(Requests):
         return await self.for_each(transactional_ids, one)
 
     async def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
-        """Write the marker that ends a transaction in one partition, whatever its coordinator thinks."""
+        """Abort a hanging transaction in one partition by writing its marker, independent of its coordinator."""
 
         async def ask(node: int, its: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             topics = [
@@ -207,7 +207,7 @@ class TransactionRequests(Requests):
             def code_of(answer: InitProducerIdResponse) -> tuple[int, str | None]:
                 return answer.error_code, None
 
-            # The newest version is for two-phase commit (KIP-939), which is not requested here.
+            # The newest version is needed only for two-phase commit (KIP-939), which is not requested here.
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
             answer = await self.at_coordinator(name, request, timeout, code_of, kind=TRANSACTION, newest=5)
             return FencedProducer(answer.producer_id, answer.producer_epoch)
@@ -215,5 +215,5 @@ class TransactionRequests(Requests):
         return await self.for_each(transactional_ids, one)
 
     async def force_terminate_transaction(self, transactional_id: str, *, timeout: float | None = None) -> None:
-        """Abort the transaction that is open under this id, and fence its producer (KIP-939)."""
+        """Abort the open transaction of this transactional id, and fence its producer (KIP-939)."""
         (await self.fence_producers([transactional_id], timeout=timeout)).check()

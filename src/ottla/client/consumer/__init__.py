@@ -1,1 +1,1 @@
-"""Reading topics."""
+"""Consumer: group membership, positions, fetches and commits."""

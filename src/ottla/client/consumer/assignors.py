@@ -1,16 +1,16 @@
 """Partition assignors, run by the leader of a classic group: range, roundrobin, sticky, cooperative-sticky.
 
-range               each topic by itself, neighbours to one member; members in order of their ids
-roundrobin          all partitions of all topics, one after the other
-sticky              balanced, and every member keeps what it may (KIP-54)
-cooperative-sticky  the same; members give up only what goes elsewhere (KIP-429)
+range               each topic by itself, a contiguous range of partitions to each member; members in order of their ids
+roundrobin          all partitions of all topics to the members in turn
+sticky              balanced; members keep as many of their partitions as possible (KIP-54)
+cooperative-sticky  the same; members revoke only partitions that move to another member (KIP-429)
 
-An assignment is made of (member -> what it subscribes to and owns) and (topic -> the racks that have each of its partitions).
-Members are ordered by group.instance.id where they have one, so that a restart changes nothing.
+An assignment is computed from (member -> subscription and owned partitions) and (topic -> racks of each partition).
+Members are ordered by group.instance.id if they have one, so that a restart does not change the assignment.
 
-Racks (KIP-881): if members name theirs (client.rack) and partitions differ in theirs, range and the sticky assignors give a
-member partitions that have a copy in its rack, as far as that does not change the number of partitions of each member. Racks
-come before stickiness.
+Racks (KIP-881): if members have a rack (client.rack) and the racks of partitions differ, range and the sticky assignors
+prefer partitions with a replica in the member's rack, as far as the number of partitions of each member stays the same.
+Racks take precedence over stickiness.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,10 +20,10 @@ from ottla.client.topics import TopicPartition
 
 
 class SubscribedMember(NamedTuple):
-    """Subscription of a member of the group, as the leader gets it.
+    """Subscription of a group member, as received by the leader.
 
-    owned       partitions that it has
-    generation  generation in which they were assigned, -1 if unknown
+    owned       partitions that the member owns
+    generation  generation in which the owned partitions were assigned, -1 if unknown
     rack        rack of the member, None if unknown
     """
 
@@ -36,7 +36,7 @@ class SubscribedMember(NamedTuple):
 
 Racks = frozenset[str]
 Topics = Mapping[str, Sequence[Racks]]
-"""topic -> of each of its partitions, the racks that have a copy"""
+"""topic -> racks with a replica, for each partition"""
 
 
 Assignment = dict[str, list[TopicPartition]]
@@ -45,7 +45,7 @@ Assignor = Callable[[Members, Topics], Assignment]
 
 
 def _ordered(members: Members) -> list[str]:
-    """Static members by their instance ids, then the others by their member ids, as in Kafka's AbstractPartitionAssignor."""
+    """Sort static members by instance id, then the others by member id, as Kafka's AbstractPartitionAssignor does."""
 
     def rank(member: str) -> tuple[int, str]:
         instance = members[member].instance_id
@@ -55,7 +55,7 @@ def _ordered(members: Members) -> list[str]:
 
 
 def _racks_matter(members: Iterable[SubscribedMember], partitions: Iterable[Racks]) -> bool:
-    """Return True if racks can make a difference to the assignment, as Kafka's AbstractPartitionAssignor decides it."""
+    """Return True if the assignment depends on racks, by the rule of Kafka's AbstractPartitionAssignor."""
     ours = {member.rack for member in members if member.rack}
     per_partition = list(partitions)
     theirs: Racks = frozenset().union(*per_partition)
@@ -82,18 +82,18 @@ class _Range:
         return max(self._each + (self._extra > 0) - self._given[member], 0)
 
     def near(self, rack: str | None, index: int) -> bool:
-        """Return True if a partition has a copy in the rack, or the member has no rack."""
+        """Return True if a partition has a replica in the rack, or the member has no rack."""
         return not rack or rack in self.racks[index]
 
     def give(self, member: str, indexes: list[int], assignment: Assignment) -> None:
-        """These are the member's now."""
+        """Assign partitions to a member."""
         self._given[member] += len(indexes)
         self._extra -= self._given[member] > self._each
         self.left = [index for index in self.left if index not in set(indexes)]
         assignment[member] += [TopicPartition(self.topic, index) for index in indexes]
 
     def share_out(self, assignment: Assignment, *, near: bool) -> None:
-        """Neighbours to one member, as many as it may have; `near`: only what has a copy in its rack."""
+        """Assign contiguous partitions to each member, up to its limit; `near`: only those with a replica in its rack."""
         for member, rack in self.takers:
             indexes = [index for index in self.left if not near or self.near(rack, index)][: self.room(member)]
             if indexes:
@@ -101,10 +101,10 @@ class _Range:
 
 
 def assign_range(members: Members, topics: Topics) -> Assignment:
-    """Each topic by itself: the first members get one more when it does not come out even.
+    """Assign each topic by itself; the first members get one partition more if the number is not divisible.
 
-    Where racks matter, what is near comes first; topics with the same subscribers and as many partitions stay together, so that
-    who joins them finds both sides in one place.
+    If racks matter, partitions in the member's rack are assigned first. Topics with the same subscribers and number of
+    partitions are co-partitioned: partitions of the same number go to one member, so that it can join the topics.
     """
     assignment: Assignment = {member: [] for member in members}
     ordered = _ordered(members)
@@ -132,7 +132,7 @@ def assign_range(members: Members, topics: Topics) -> Assignment:
 
 
 def _share_out_together(group: list[_Range], assignment: Assignment) -> None:
-    """The same partition of every topic to the first member that is near to all of them."""
+    """Assign each partition number of co-partitioned topics to the first member whose rack has replicas in all topics."""
     if not any(rack for _, rack in group[0].takers):
         return
     for index in range(len(group[0].racks)):
@@ -144,7 +144,7 @@ def _share_out_together(group: list[_Range], assignment: Assignment) -> None:
 
 
 def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
-    """One after the other to those who subscribe."""
+    """Assign all partitions of all topics in turn to the members that subscribe to the topic."""
     assignment: Assignment = {member: [] for member in members}
     takers = _ordered(members)
     turn = 0
@@ -158,12 +158,12 @@ def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
 
 
 def assign_sticky(members: Members, topics: Topics) -> Assignment:
-    """Balanced as far as subscriptions allow, near where racks matter, moving no more than that asks for.
+    """Assign as evenly as subscriptions allow, prefer replicas in the member's rack, and move as few partitions as possible.
 
-    Every member keeps the partitions that it validly owns; of two that claim a partition, the one of the newer generation keeps
-    it. Free partitions go to the eligible member that has least. Then partitions move from a member that has two more than
-    another one that may take them, until there is no such pair. At last partitions are exchanged between members if that brings
-    more of them near.
+    Members keep the partitions that they validly own; if two members claim a partition, the one of the newer generation keeps
+    it. Free partitions go to the eligible member with the fewest. Then partitions move from a member to an eligible one that
+    has at least two fewer, until there is no such pair. Finally partitions are exchanged between members if that puts more
+    of them in the rack of their member.
     """
     eligible: dict[str, list[str]] = {}
     for member in _ordered(members):
@@ -183,7 +183,7 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
         for index in range(len(topics.get(topic, ())))
         if (topic, index) not in taken
     ]
-    # Those that few may take come first.
+    # Partitions with the fewest eligible members come first.
     for partition in sorted(free, key=lambda part: (len(eligible[part.topic]), part)):
         least = min(
             eligible[partition.topic], key=lambda member: (len(assignment[member]), not near(member, partition))
@@ -215,8 +215,8 @@ def _kept(members: Members, topics: Topics) -> Assignment:
 def _brought_nearer(
     assignment: Assignment, eligible: Mapping[str, list[str]], near: Callable[[str, TopicPartition], bool]
 ) -> bool:
-    """Bring partitions nearer without making it less even: one by one to a member that has one less, or in exchange for
-    another. Return True if one was moved. Every step leaves fewer that are far."""
+    """Move one partition into the rack of its member and keep the balance: to a member that has one fewer, or in exchange
+    for another partition. Return True if one was moved. Terminates, since each step reduces the partitions in other racks."""
     moved = False
     for giver in assignment:
         for partition in [other for other in assignment[giver] if not near(giver, other)]:
@@ -243,7 +243,7 @@ def _brought_nearer(
 
 
 def _moved_one(assignment: Assignment, eligible: Mapping[str, list[str]]) -> bool:
-    """Move one partition to make it more even, from hand to hand if need be; whether there was one."""
+    """Move one partition to improve the balance, through other members if needed. Return True if one was moved."""
     fewest = min(map(len, assignment.values()), default=0)
     for giver in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):
         if len(assignment[giver]) < fewest + 2:
@@ -260,7 +260,7 @@ def _moved_one(assignment: Assignment, eligible: Mapping[str, list[str]]) -> boo
 def _path(
     giver: str, assignment: Assignment, eligible: Mapping[str, list[str]]
 ) -> list[tuple[TopicPartition, str, str]]:
-    """The shortest way from a member to one that has at least two less: (partition, from, to), the last step first."""
+    """Return the shortest chain of moves from a member to one with at least two fewer: (partition, from, to), last first."""
     came: dict[str, tuple[TopicPartition, str]] = {}
     seen = {giver}
     reached = [giver]
@@ -284,7 +284,7 @@ def _path(
 
 
 def cooperative(before: Members, target: Assignment) -> Assignment:
-    """Return the part of an assignment that can be given now, without partitions that another member still owns."""
+    """Return an assignment without the partitions that another member still owns and has to revoke first."""
     owner = {partition: member for member, subscriber in before.items() for partition in subscriber.owned}
     return {
         member: [partition for partition in parts if owner.get(partition, member) == member]
@@ -293,7 +293,7 @@ def cooperative(before: Members, target: Assignment) -> Assignment:
 
 
 def assign_cooperatively(members: Members, topics: Topics) -> Assignment:
-    """As sticky; what changes hands is given up first."""
+    """Assign as sticky, but leave out partitions until their previous owner has revoked them."""
     return cooperative(members, assign_sticky(members, topics))
 
 
@@ -313,7 +313,7 @@ _JAVA_NAMES: Final = {
 
 
 def assignor_names(names: tuple[str, ...]) -> list[str]:
-    """As they go over the wire; Java's class names stand for them too. Raises ValueError."""
+    """Convert configured assignors, by name or Java class name, to names of the protocol. Raises ValueError."""
     short_names = [_JAVA_NAMES.get(name.rpartition(".")[2], name) for name in names]
     for name in short_names:
         if name not in ASSIGNORS:

@@ -1,4 +1,4 @@
-"""Chunks: the batches that one fetch returned for one partition, and the records in them.
+"""Chunks: the record batches that one fetch returned for one partition.
 
 A chunk holds the fetched bytes; they are decoded to records in the application's thread, one chunk at a time. Message sets of
 brokers before 0.11 are converted to batches first.
@@ -21,11 +21,11 @@ _LIMIT = 2**31 - 1
 
 
 class Chunk:
-    """Whole batches of one partition, back to back.
+    """Contiguous whole batches of one partition.
 
-    position     offset from which records are wanted; batches may begin before it
-    next_offset  where the next chunk goes on
-    version      of the partition's state when it was fetched
+    position     first requested offset; batches may begin before it
+    next_offset  offset at which the next chunk begins
+    version      version of the partition's state when the chunk was fetched
     """
 
     __slots__ = ("aborted", "check_crcs", "data", "next_offset", "position", "state", "version")
@@ -54,7 +54,7 @@ class Chunk:
         return self.version != self.state.version
 
     def batches(self) -> bytes:
-        """The batches that the application may see, with all their records. Raises CorruptBatch."""
+        """Return the batches visible to the application, without aborted ones. Raises CorruptBatch."""
         scanned = scan(self.data)
         if self.check_crcs:
             for header in scanned.batches:
@@ -63,7 +63,7 @@ class Chunk:
         return without_aborted(self.data, scanned.batches, self.aborted)
 
     def records(self) -> list[Record]:
-        """The records, from `position` on. Raises CorruptBatch."""
+        """Return the records from `position` on. Raises CorruptBatch."""
         data = self.batches()
         topic, partition = self.state.partition
         records: list[Record] = []
@@ -85,7 +85,7 @@ class Chunk:
 
 
 def modern(data: bytes) -> bytes:
-    """Batches of version 2, whatever came; the same object as a rule. Raises CorruptRecords."""
+    """Convert fetched data to batches of version 2; usually returns the same object. Raises CorruptRecords."""
     if len(data) < 17 or data[16] >= 2:
         return data
     return as_batch(data, _LIMIT)
@@ -114,11 +114,11 @@ def chunk_of(state: PartitionState, row: PartitionData, position: int, config: C
 def without_aborted(data: bytes, batches: list[BatchHeader], aborted: list[AbortedTransaction]) -> bytes:
     """Return `data` without the batches of aborted transactions; the same object if there is nothing to leave out.
 
-    With read_committed the answer lists aborted transactions (producer id and first offset); a transactional batch of such a
-    producer is left out until the producer's abort marker comes by (KIP-98), as Kafka's consumer does it:
+    With read_committed the response lists aborted transactions (producer id and first offset). Transactional batches of a
+    listed producer are left out up to the producer's abort marker (KIP-98), as in Kafka's consumer:
 
         data     | p1 | p2 | p1 | abort p1 | p2 | p1 | commit p2 | ...    aborted: (p1, first offset of the first p1)
-        handed on       p2                   p2   p1                      (markers are left out later)
+        returned        p2                   p2   p1                      (markers are left out later)
     """
     if not aborted:
         return data

@@ -1,10 +1,10 @@
-"""A member of a classic consumer group: members join, their leader shares out the partitions, all sync.
+"""Member of a classic consumer group: members join, the leader assigns the partitions, all members sync.
 
     join (rejoined in every rebalance) --> the leader assigns --> sync --> heartbeats ... REBALANCE_IN_PROGRESS --> join
 
-A rebalance waits for the application: it is joined inside `poll` only, so that no partition goes away while its records are
-being worked on. Eager assignors give up everything before they join, cooperative ones only what goes elsewhere (KIP-429); both
-join again when that lets another member have it. A member that does not poll for max.poll.interval.ms leaves.
+A member joins a rebalance only while the application is inside `poll`, so that no partition is revoked while its records are
+processed. With eager assignors members revoke all partitions before they join; with cooperative ones only those that move to
+another member (KIP-429), and then they join again. A member that does not poll for max.poll.interval.ms leaves.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _STICKY: Final = "sticky"
 
 
 class ClassicMembership:
-    """One member."""
+    """Membership in one classic group."""
 
     def __init__(self, core: Core, consumer: MemberConsumer) -> None:
         config = core.config
@@ -68,7 +68,7 @@ class ClassicMembership:
         self._rejoin = True
         self._task: Task[None] | None = None
         self._joining: Link | None = None
-        """The connection on which a join or a sync is waited for."""
+        """Connection of the pending JoinGroup or SyncGroup request."""
         self._polls = 0
         self._resubscribed = Signal()
         self._previous: tuple[list[TopicPartition], int] = ([], _NO_GENERATION)
@@ -79,11 +79,11 @@ class ClassicMembership:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Ids and generation of the member in its group."""
+        """Return the ids and generation of the member."""
         return GroupMetadata(self._group_id, self._generation, self._member_id, self._instance_id)
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
-        """Read these topics, or those whose names match as a whole, in place of those before."""
+        """Subscribe to these topics, or to those whose whole name matches, in place of the previous subscription."""
         self._topics = sorted(set(topics))
         self._pattern = None if pattern is None else re.compile(pattern)
         self._rejoin = True
@@ -101,13 +101,13 @@ class ClassicMembership:
         return self._last_poll
 
     async def leave(self) -> None:
-        """Leave the group; a static member stays until its session is over."""
+        """Leave the group; a static member stays until its session times out."""
         if self._task is None:
             return
         self._task.cancel()
         self._task = None
         if self._joining is not None:
-            # Requests on a connection are answered in order: LeaveGroup would wait for the end of the rebalance.
+            # Responses of a connection are in order: LeaveGroup would wait for the end of the rebalance.
             self._joining.close()
             self._joining = None
         with contextlib.suppress(KafkaError):  # its session times out instead
@@ -120,7 +120,7 @@ class ClassicMembership:
         self._generation = _NO_GENERATION
         self._rejoin = True
 
-    # -- life --
+    # -- main loop --
 
     async def _run_membership(self) -> None:
         failures = 0
@@ -160,7 +160,7 @@ class ClassicMembership:
     async def _notify_consumer(
         self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
     ) -> None:
-        """Have the consumer apply a change when the application polls; heartbeats go on until then. Raises PollTimeout."""
+        """Apply a change of partitions at the next poll, and send heartbeats until then. Raises PollTimeout."""
         config = self._core.config
         notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
         try:
@@ -177,7 +177,7 @@ class ClassicMembership:
             notification.cancel()
 
     async def _stop_until_polled(self) -> None:
-        """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
+        """Leave the group after max.poll.interval.ms without a poll, and rejoin with the next poll."""
         await self._send_leave()
         self._forget()
         before = self._last_poll
@@ -212,10 +212,10 @@ class ClassicMembership:
         if self._pattern is not None:
             if now < self._looked_at + limit:
                 return False
-        # A topic that does not exist yet is not among those that were seen.
+        # `_seen` lacks topics that do not exist yet.
         elif all(name in self._seen and metadata.known(name) is not None for name in {*self._topics, *self._seen}):
             return False
-        # A leader has seen the topics of other members as well.
+        # `_seen` of a leader has the topics of other members as well.
         topics = sorted({*await self._subscribed(), *self._seen})
         return self._relevant_racks(await self._partitions_of(topics)) != self._seen
 
@@ -234,7 +234,7 @@ class ClassicMembership:
             request.member_id = self._member_id
         await self._coordinator.response(link.request(request, version))
 
-    # -- a rebalance --
+    # -- rebalance --
 
     async def _rebalance(self) -> None:
         if self._owned and not self._cooperative:
@@ -251,7 +251,7 @@ class ClassicMembership:
                 assignments = await self._assignments(answer)
             assigned = await self._sync(answer, assignments)
         except KafkaError:
-            self._rejoin = True  # the others wait for what the leader says: from the beginning
+            self._rejoin = True  # the other members wait for the leader's assignment: rejoin
             raise
         await self._adopt(assigned)
 
@@ -336,7 +336,7 @@ class ClassicMembership:
         return {member: _encoded(partitions) for member, partitions in assigned.items()}
 
     async def _partitions_of(self, topics: list[str]) -> dict[str, tuple[Racks, ...]]:
-        """The racks of each partition of topics; topics that do not exist are left out."""
+        """Return the racks of each partition of the topics; missing topics are left out."""
         metadata = self._core.metadata
         missing = [name for name in topics if metadata.known(name) is None]
         if missing:
@@ -378,7 +378,7 @@ class ClassicMembership:
         return _assigned_of(answer.assignment)
 
     async def _adopt(self, assigned: list[TopicPartition]) -> None:
-        """Take added partitions; a cooperative member revokes those it lost, and joins again so that others can get them."""
+        """Apply an assignment. A cooperative member revokes partitions that it lost, and rejoins so that others get them."""
         before = set(self._owned)
         revoked = [partition for partition in self._owned if partition not in set(assigned)]
         if revoked:

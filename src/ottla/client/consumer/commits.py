@@ -1,9 +1,8 @@
-"""Committed offsets of a group: written and read at its coordinator.
+"""Commits offsets of a group and fetches committed ones, at the group's coordinator.
 
-An offset belongs to one topic, not to all that ever have its name: a commit keeps the topic id of its first attempt, or of the
-position that is committed, so that it never reaches a topic that was created again meanwhile. OffsetCommit 10 names topics by
-id. With older versions the id is compared with the metadata before each attempt, which leaves the moment until the broker has
-the request.
+An offset belongs to one topic id, not to every topic of its name: a commit keeps the topic id of its first attempt, or of the
+committed position, so that it never reaches a recreated topic. OffsetCommit 10 identifies topics by id. With older versions
+the id is compared with the metadata before each attempt; a topic recreated before the broker handles the request is missed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,15 +31,15 @@ from ottla.protocol.schema import ZERO_UUID
 
 _NEWEST_WITHOUT_IDS: Final = 9
 _NEWEST_BY_TOPIC: Final = 7
-"""OffsetFetch names one group and its topics up to 7, several groups from 8 on."""
+"""Newest version of OffsetFetch for a single group; later ones contain several groups."""
 _DELETED: Final = frozenset({table.UNKNOWN_TOPIC_ID, table.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class _Commit:
-    """Offsets to commit, over all attempts.
+    """State of a commit over all its attempts.
 
-    ids        id of the topic that each offset belongs to; missing where no broker has named one
-    unknown    ids that the coordinator did not know
+    ids        topic id of each partition; missing if no broker has returned one
+    unknown    ids that are unknown to the coordinator
     automatic  whether partitions of deleted topics are left out in place of an error
     """
 
@@ -62,7 +61,7 @@ class _Commit:
 
 
 class Commits:
-    """The committed offsets of one group."""
+    """Client for the committed offsets of one group."""
 
     def __init__(self, core: Core, group_id: str) -> None:
         self._core = core
@@ -77,11 +76,11 @@ class Commits:
         *,
         topic_ids: Mapping[TopicPartition, bytes] | None = None,
     ) -> None:
-        """Commit offsets as a member, or without one (generation -1). Raises what the first partition met that time does not
-        mend: FencedError and the like when the member was removed, UnknownTopic when a topic was deleted and created again.
+        """Commit offsets as a member, or without membership (generation -1). Raises the first error that is not retriable:
+        for example FencedError if the member was removed, UnknownTopic if a topic was deleted and recreated.
 
-        member     asked before each attempt: its epoch may change meanwhile
-        topic_ids  ids of the topics that the offsets belong to, as far as they are known
+        member     called before each attempt, as the epoch of the member may change meanwhile
+        topic_ids  known topic ids of the offsets
         """
         if offsets:
             commit = _Commit(self._about, offsets, topic_ids or {}, automatic=False)
@@ -95,7 +94,7 @@ class Commits:
         *,
         topic_ids: Mapping[TopicPartition, bytes],
     ) -> None:
-        """As `commit`, of positions that the application does not commit itself: those in deleted topics are left out."""
+        """Commit positions automatically, as `commit` does, but ignore positions in deleted topics."""
         if offsets:
             commit = _Commit(self._about, offsets, topic_ids, automatic=True)
             await self._core.metadata.retrying(self._about, lambda: self._attempt(commit, member()), timeout_ms)
@@ -107,7 +106,7 @@ class Commits:
         *,
         topic_ids: Mapping[TopicPartition, bytes],
     ) -> None:
-        """As `commit_positions`, in one attempt. Raises errors that time may mend, too."""
+        """Commit positions automatically in a single attempt. Raises retriable errors, too."""
         if offsets:
             await self._attempt(_Commit(self._about, offsets, topic_ids, automatic=True), member)
 
@@ -132,8 +131,8 @@ class Commits:
         missing = [part for part in offsets if part not in ids]
         current = await self._ids({part.topic for part in missing})
         ids.update({part: current[part.topic] for part in missing if current[part.topic] != ZERO_UUID})
-        # A request that names ids leaves the decision to the coordinator: the metadata may be older. It counts only for ids
-        # that the coordinator did not know, and for requests with names.
+        # The coordinator checks the ids of a request with ids, as the metadata may be outdated. The metadata is used for
+        # ids that the coordinator does not know, and for requests with names.
         by_id = by_id and all(part in ids for part in offsets)
         doubtful = [part for part in offsets if part in ids and (not by_id or ids[part] in commit.unknown)]
         current = await self._ids({part.topic for part in doubtful})
@@ -184,7 +183,7 @@ class Commits:
                     self._check(row.error_code, commit.about)
 
     async def _ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Topic ids, zero for what is not known: names do as well."""
+        """Return the topic ids, ZERO_UUID if unknown."""
         ids = {}
         for name in names:
             try:
@@ -261,7 +260,7 @@ class Commits:
         if code != table.NONE:
             self._coordinator.note(code)
             error = error_for(code, about)
-            # The next heartbeat brings the new epoch (KIP-848), or says that the member was removed.
+            # Retriable: the next heartbeat returns the new epoch (KIP-848), or the error that the member was removed.
             raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error
 
 

@@ -1,11 +1,11 @@
-"""A member of a consumer group of the new protocol (KIP-848): the coordinator assigns, the member reconciles.
+"""Member of a consumer group of the new protocol (KIP-848): the coordinator assigns, the member reconciles.
 
-The member says in its heartbeats which partitions it has; the answer says which it should have. It gives up what it should not
-have, says so, and takes what is new once the coordinator has seen that it is free.
+Heartbeats contain the partitions that the member owns; the responses contain its target assignment. The member revokes
+partitions outside of the target, reports that, and gets new partitions when their previous owners have revoked them.
 
     target {1,2}, owned {2,3} --> revoke 3 --> heartbeat: owned {2} --> assign 1 --> heartbeat: owned {1,2}
 
-An epoch that the coordinator does not agree with loses everything at once, and the member joins again.
+If the coordinator rejects the epoch, the member loses all partitions at once and rejoins.
 """
 
 import base64
@@ -34,7 +34,7 @@ _REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_E
 
 
 class ConsumerMembership:
-    """One member."""
+    """Membership in one group of the new protocol."""
 
     def __init__(self, core: Core, consumer: MemberConsumer) -> None:
         config = core.config
@@ -61,11 +61,11 @@ class ConsumerMembership:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Ids and epoch of the member in its group."""
+        """Return the ids and epoch of the member."""
         return GroupMetadata(self._group_id, self._epoch or -1, self._member_id, self._instance_id)
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
-        """Read these topics, or those that match on the broker (RE2), in place of those before."""
+        """Subscribe to these topics, or to a pattern matched by the broker (RE2), in place of the previous subscription."""
         self._topics, self._pattern = sorted(set(topics)), pattern
         self._full = True
         self.error = None
@@ -82,7 +82,7 @@ class ConsumerMembership:
         return self._last_poll
 
     async def leave(self) -> None:
-        """Leave the group; a static member leaves for a while (epoch -2)."""
+        """Leave the group; a static member leaves temporarily (epoch -2)."""
         if self._task is None:
             return
         self._task.cancel()
@@ -127,7 +127,7 @@ class ConsumerMembership:
     async def _notify_consumer(
         self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
     ) -> None:
-        """Have the consumer apply a change when the application polls; heartbeats go on until then. Raises PollTimeout."""
+        """Apply a change of partitions at the next poll, and send heartbeats until then. Raises PollTimeout."""
         limit: int = self._core.config["max.poll.interval.ms"]
         notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "reconciliation")
         try:
@@ -144,7 +144,7 @@ class ConsumerMembership:
             notification.cancel()
 
     async def _stop_until_polled(self) -> None:
-        """The application has not polled for max.poll.interval.ms: leave, and come back when it does."""
+        """Leave the group after max.poll.interval.ms without a poll, and rejoin with the next poll."""
         self._epoch = _LEAVE
         with contextlib.suppress(KafkaError):
             await self._heartbeat()
@@ -154,7 +154,7 @@ class ConsumerMembership:
             await self._core.scheduler.sleep(100)
 
     async def _drop_all(self) -> None:
-        """Nothing is ours any more."""
+        """Drop all partitions as lost."""
         self._epoch = _JOIN
         self._target = None
         self._full = True
@@ -187,8 +187,8 @@ class ConsumerMembership:
             answer = await self._coordinator.request(request)
             self._coordinator.check(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
         except KafkaError:
-            # The coordinator may have assigned partitions all the same, which it sends once: when the answer is lost, and when
-            # its write was not replicated in time. A request with all fields has the assignment sent again.
+            # The coordinator may have assigned partitions although the request failed (lost response, write not replicated in
+            # time), and it sends an assignment once. After a request with all fields it sends the assignment again.
             self._full, self._owned_sent = True, False
             raise
         if full and (request.subscribed_topic_names, request.subscribed_topic_regex or None) == (
@@ -214,14 +214,14 @@ class ConsumerMembership:
             self._target = {
                 (topic.topic_id, index) for topic in answer.assignment.topic_partitions for index in topic.partitions
             }
-            # The coordinator waits until the member says what it has, also when there is nothing to revoke or to take: of a
-            # topic that was deleted before the member knew its name, or created again under the same name.
+            # The coordinator waits for the owned partitions of the member even if there is nothing to revoke or to add, as with
+            # a topic that was deleted before the member knew its name, or recreated under the same name.
             self._owned_sent = False
 
     # -- reconciliation --
 
     async def _reconcile(self) -> bool:
-        """Go one step towards the target. Return True if the next heartbeat must be sent at once."""
+        """Make one step towards the target assignment. Return True if the next heartbeat must be sent at once."""
         if self._target is None:
             return False
         target = await self._named(self._target)
@@ -240,7 +240,7 @@ class ConsumerMembership:
         return False
 
     async def _named(self, target: set[tuple[bytes, int]]) -> set[TopicPartition]:
-        """Return the target by names; topics whose name is not in the metadata yet are left out."""
+        """Return the target assignment by topic names; topics without a name in the metadata yet are left out."""
         metadata = self._core.metadata
         if any(metadata.name_of(topic_id) is None for topic_id, _ in target):
             await metadata.fetch(self._topics if self._pattern is None else None)

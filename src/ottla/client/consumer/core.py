@@ -1,17 +1,17 @@
-"""A consumer: what `ottla.Consumer` and `ottla.aio.Consumer` show.
+"""Core of a consumer, on which `ottla.Consumer` and `ottla.aio.Consumer` are built.
 
-Strategy. Three things go on by themselves on the core's thread: the membership (classic_member.py, consumer_member.py), the
-search for positions (search.py), and the fetches (fetcher.py). The application's thread takes records from fetched chunks
-(`take`, in reading.py), which touches the core only once a chunk; without a chunk, or when `attention` is set, it waits in
-`wait`. A listener runs in the application's thread: `wait` hands it out.
+Strategy. Three activities run in the background on the core's thread: the membership (classic_member.py, consumer_member.py),
+the lookup of positions (search.py), and the fetches (fetcher.py). The application's thread takes records from fetched chunks
+(`take`, in reading.py) and involves the core only once a chunk. Without a chunk, or when `attention` is set, it calls `wait`.
+Rebalance listeners run on the application's thread: `wait` returns them as a Handover.
 
-    take() --> a record of the chunk at hand ---------------------------------------------> application
+    take() --> a record of the open chunk ------------------------------------------------> application
                  | none left, or `attention`
                  v
-               wait() --> a chunk arrived | a listener to run (Handover) | time is over | an error
+               wait() --> a chunk arrived | a listener to run (Handover) | timeout | an error
 
-The position of a partition is the offset of the record that `take` gives next: what was given before counts as processed when
-it is committed.
+The position of a partition is the offset of the record that `take` returns next. A commit of the positions marks all records
+returned before as processed.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ _NO_GROUP: Final = "this needs the config group.id"
 
 
 class ConsumerCore(ChunkReader):
-    """One consumer. The methods defined here run on the core's thread, those of `ChunkReader` on the application's."""
+    """Core of one consumer. Methods defined here run on the core's thread, those of `ChunkReader` on the application's."""
 
     def __init__(self, core: Core) -> None:
         config = core.config
@@ -73,12 +73,12 @@ class ConsumerCore(ChunkReader):
         """True while the application is in `wait`."""
         self._entered = Signal()
         self._pending_changes = 0
-        """Changes that wait for the application to be in `wait`, or happen there."""
+        """Number of partition changes that wait for the application to be in `wait`, or are applied there."""
 
-    # -- what is read --
+    # -- subscriptions and assignments --
 
     def subscribe(self, topics: Iterable[str], pattern: str | None, listeners: Listeners) -> None:
-        """Read topics as a member of the group, in place of what was read before."""
+        """Read topics as a member of the group, in place of the previous subscription or assignment."""
         self._check_open()
         if not self._group_id:
             raise IllegalState(f"subscribe: {_NO_GROUP}; assign reads without a group")
@@ -92,7 +92,7 @@ class ConsumerCore(ChunkReader):
         self._membership.subscribe(self._topics, pattern)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, without others of the group."""
+        """Read these partitions, without group membership."""
         self._check_open()
         if self._membership is not None:
             raise IllegalState("subscribe was called before: unsubscribe first")
@@ -100,23 +100,23 @@ class ConsumerCore(ChunkReader):
         self._take_over(list(partitions))
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Drop the subscription and assignment, and leave the group."""
         self._check_open()
         await self._leave()
 
     @property
     def subscription(self) -> list[str]:
-        """The topics, as far as they were named."""
+        """Return the topics subscribed by name."""
         return list(self._topics)
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """Return the assigned partitions."""
         return sorted(self._positions.states)
 
     @property
     def group_metadata(self) -> GroupMetadata:
-        """Ids and generation of this member, for a producer's transaction."""
+        """Return the ids and generation of this member, for a producer's transaction."""
         if not self._group_id:
             raise IllegalState(f"group metadata: {_NO_GROUP}")
         return self._membership.metadata if self._membership is not None else GroupMetadata(self._group_id)
@@ -130,18 +130,18 @@ class ConsumerCore(ChunkReader):
         self._search.begin()
         self._fetcher.pump()
 
-    # -- what a membership says --
+    # -- calls of the membership --
 
     async def changed(
         self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
     ) -> None:
-        """Partitions come or go, while the application is inside `wait`: nothing changes under its hands."""
+        """Apply a change of partitions while the application is inside `wait`, so that none changes during processing."""
         self._pending_changes += 1
         try:
             await self._until_waiting()
             if change is AssignmentChange.REVOKED:
                 await self._commit_before_revocation()
-                await self._until_waiting()  # the application's `poll` may have ended meanwhile: its time was over
+                await self._until_waiting()  # the application's `poll` may have timed out meanwhile
             if change is AssignmentChange.ASSIGNED:
                 self._take_over(owned)
             listener = self.listeners.of(change)
@@ -157,16 +157,16 @@ class ConsumerCore(ChunkReader):
             self._woken.happen()
 
     async def _until_waiting(self) -> None:
-        """Wait until the application is in `wait`; what follows without another wait happens there."""
+        """Wait until the application is in `wait`; it stays there until the caller awaits again."""
         while not self._waiting and not self._closed:
             entered = self._entered.wait()
             self._wake_application()
             await entered
 
     async def _commit_before_revocation(self) -> None:
-        """Commit what is processed before it goes elsewhere."""
+        """Commit the positions of partitions before they are revoked."""
         if self._committing is not None:
-            self._committing.cancel()  # older positions
+            self._committing.cancel()  # a commit of older positions
             self._committing = None
         if self._group_id and self.core.config["enable.auto.commit"]:
             offsets = self.consumed()
@@ -183,7 +183,7 @@ class ConsumerCore(ChunkReader):
     # -- waiting --
 
     async def wait(self, timeout_ms: int) -> Handover | bool:
-        """Until there may be records (True), a listener is to be run, or the time is over (False). Raises KafkaError."""
+        """Wait for records (True), a listener to run (Handover), or the timeout (False). Raises KafkaError."""
         self._check_open()
         if self._membership is None and not self._positions.states:
             raise IllegalState("poll comes after subscribe or assign")
@@ -197,7 +197,7 @@ class ConsumerCore(ChunkReader):
         finally:
             self._waiting = False
             if self._pending_changes:
-                self.attention = True  # no record of a partition that is about to go is given until the change is over
+                self.attention = True  # no records are returned during the change
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
@@ -206,7 +206,7 @@ class ConsumerCore(ChunkReader):
                 return self._handovers.popleft()
             left = deadline - self.core.clock.now_ms()
             if self._pending_changes:
-                # At least one turn, also when the time is over: calls with timeout 0 would hold up a rebalance for good.
+                # Yield at least once, even after the timeout: calls with timeout 0 would otherwise block a rebalance for good.
                 await self.core.scheduler.within(woken, max(left, 0))
                 if left <= 0 and self._pending_changes and not self._handovers:
                     return False
@@ -243,7 +243,7 @@ class ConsumerCore(ChunkReader):
         self._wake_application()
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
-        """The log has no such offset."""
+        """Handle an offset out of range: reset the position, or raise the error (auto.offset.reset=none)."""
         try:
             self._search.reset_by_policy(state, error)
         except KafkaError as refused:
@@ -254,7 +254,7 @@ class ConsumerCore(ChunkReader):
             self._search.begin()
 
     def _recreated(self, state: PartitionState) -> None:
-        """The topic of the position was deleted: all records of the one that has its name now are new."""
+        """Handle the recreation of a topic: reset the position, as all records of the new topic are unread."""
         what = f"topic {state.partition.topic} was deleted and created again"
         if self.core.config["auto.offset.reset"] == "none":
             state.fetch_position = UNKNOWN
@@ -262,12 +262,12 @@ class ConsumerCore(ChunkReader):
             self._wake_application()
             return
         logger.warning("%s: %s: going on at its beginning", state.partition, what)
-        # The chunks of the position are stale now. They stay where they are: the application's thread may be taking one.
+        # The chunks of the old position are stale now. They stay in the queue: the application's thread may be taking one.
         state.look_up(EARLIEST)
         self._search.begin()
 
     def _truncated(self, state: PartitionState, end: EpochEnd) -> None:
-        """Note that fetched records are not in the log any more. The next `wait` raises the error or changes the position."""
+        """Record a log truncation. The next `wait` raises an error or changes the position."""
         self._truncations.append((state, state.version, end))
         self._wake_application()
 
@@ -279,10 +279,10 @@ class ConsumerCore(ChunkReader):
                 self._truncate(state, end)
 
     def _truncate(self, state: PartitionState, end: EpochEnd) -> None:
-        """Go on where the log goes on that the leader has (KIP-320)."""
+        """Set the position to the end of the records that the leader still has (KIP-320)."""
         known = end.epoch >= 0
         if known and end.offset >= state.position:
-            # Only what was fetched ahead is gone.
+            # Only prefetched records were truncated.
             self._moved(state.partition).seek(state.position, state.epoch_before(state.position))
         elif self.core.config["auto.offset.reset"] == "none":
             error = LogTruncation(
@@ -301,14 +301,14 @@ class ConsumerCore(ChunkReader):
         self._fetcher.drop_stale()
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at an offset; one with a leader epoch is validated first (KIP-320)."""
+        """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
         where = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         self._moved(partition).seek(where.offset, where.leader_epoch)
         self._fetcher.drop_stale()
         self._fetcher.pump()
 
     def seek_to(self, partitions: Iterable[TopicPartition], moment: int) -> None:
-        """Go on at EARLIEST or LATEST."""
+        """Set positions to EARLIEST or LATEST."""
         for partition in list(partitions) or self.assignment:
             self._moved(partition).look_up(moment)
         self._fetcher.drop_stale()
@@ -327,7 +327,7 @@ class ConsumerCore(ChunkReader):
         return state
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give no records of these until they are resumed; members they stay."""
+        """Return no records of these partitions until they are resumed; they stay assigned."""
         self._note_positions()
         for partition in partitions:
             state = self._state(partition)
@@ -337,18 +337,18 @@ class ConsumerCore(ChunkReader):
         self._fetcher.drop_stale()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with these."""
+        """Resume paused partitions."""
         for partition in partitions:
             self._state(partition).paused = False
         self._fetcher.pump()
 
     @property
     def paused(self) -> list[TopicPartition]:
-        """Those that are paused."""
+        """Return the paused partitions."""
         return sorted(part for part, state in self._positions.states.items() if state.paused)
 
     async def position(self, partition: TopicPartition, timeout_ms: int) -> int:
-        """The offset of the next record. Raises RequestTimedOut when it is not found in time."""
+        """Return the offset of the next record. Raises RequestTimedOut if it is not known in time."""
         state = self._state(partition)
 
         async def attempt() -> int:
@@ -362,7 +362,7 @@ class ConsumerCore(ChunkReader):
         return await self.core.metadata.retrying(f"position in {state.partition}", attempt, timeout_ms)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end that readers see; None before a fetch returned it."""
+        """Return the number of records up to the end visible to readers; None before a fetch has returned the end."""
         self._note_positions()
         state = self._state(partition)
         end = state.last_stable_offset if self.core.config.read_committed else state.high_watermark
@@ -373,7 +373,7 @@ class ConsumerCore(ChunkReader):
     # -- commits --
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions of all partitions that have one."""
+        """Return the positions of all partitions that have one."""
         self._note_positions()
         return {
             part: OffsetAndMetadata(state.position, "", state.epoch_before(state.position))
@@ -383,7 +383,7 @@ class ConsumerCore(ChunkReader):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit offsets, or the positions; what was committed. Raises FencedError and the like."""
+        """Commit offsets, by default the positions; return the committed offsets. Raises FencedError and other KafkaErrors."""
         if not self._group_id:
             raise IllegalState(f"commit: {_NO_GROUP}")
         positions = self.consumed() if offsets is None else whole_offsets(offsets)
@@ -402,20 +402,20 @@ class ConsumerCore(ChunkReader):
         return await self._commits.fetch(requested, lambda: GroupMetadata(self._group_id), timeout_ms)
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
-        """Ids of the topics that positions belong to, as far as they are known."""
+        """Return the known topic ids of the positions."""
         states = self._positions.states
         ids = {part: states[part].topic_id for part in partitions if part in states}
         return {part: topic_id for part, topic_id in ids.items() if topic_id is not None and topic_id != ZERO_UUID}
 
     def _commit_now_and_then(self) -> None:
-        """enable.auto.commit: every auto.commit.interval.ms, in the background."""
+        """Commit the positions in the background if auto.commit.interval.ms has passed (enable.auto.commit)."""
         config = self.core.config
         if not (self._group_id and config["enable.auto.commit"]):
             return
         now = self.core.clock.now_ms()
         interval: int = config["auto.commit.interval.ms"]
         left = self._committed_ms + interval - now
-        # The application may process one chunk for long: it is reminded to poll when the interval is over.
+        # The application may process one chunk for a long time: set `attention` when the interval is over.
         self._reminder.set(now + (left if left > 0 else max(interval, 1)))
         if left > 0 or (self._committing is not None and not self._committing.done):
             return
@@ -427,8 +427,8 @@ class ConsumerCore(ChunkReader):
     async def _commit_once(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], topic_ids: dict[TopicPartition, bytes]
     ) -> None:
-        """One attempt: repeated later, it would overwrite what was committed meanwhile, here or by the next owner of a
-        partition. The next interval commits the positions of then."""
+        """Commit offsets without retries: a late retry could overwrite newer commits, of this consumer or of the next owner of
+        a partition. The next interval commits newer positions anyway."""
         limit: int = self.core.config["request.timeout.ms"]
         committing = self._commits.commit_positions_once(offsets, self.group_metadata, topic_ids=topic_ids)
         attempt = self.core.scheduler.spawn(committing, "automatic commit")
@@ -444,14 +444,14 @@ class ConsumerCore(ChunkReader):
         finally:
             attempt.cancel()
 
-    # -- the end --
+    # -- close --
 
     async def offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
-        """Offsets by time."""
+        """Return offsets by timestamp."""
         return await list_offsets(self.core, {TopicPartition(*part): moment for part, moment in moments.items()})
 
     async def close(self, timeout_ms: int) -> None:
-        """Commit (enable.auto.commit), leave the group, give up the connections."""
+        """Commit the positions (enable.auto.commit), leave the group, close the connections."""
         if self._closed:
             return
         try:
@@ -493,7 +493,7 @@ class ConsumerCore(ChunkReader):
 def whole_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Plain offsets as OffsetAndMetadata."""
+    """Convert plain offsets to OffsetAndMetadata."""
     return {
         TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for partition, offset in offsets.items()

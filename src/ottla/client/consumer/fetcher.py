@@ -1,21 +1,21 @@
-"""Fetches on their way: every node that leads some of a consumer's partitions is kept busy, within bounded memory.
+"""Fetcher: keeps one fetch open at every node that leads partitions of the consumer, within bounded memory.
 
-Strategy. One fetch is open for each node. When its answer comes, the partitions that have room left are asked for again at
-once, so that chunks are ready when the application wants them. A partition is asked for while it has less than
-max.partition.fetch.bytes waiting. A fetch names only what has changed since the one before (fetch sessions, KIP-227):
+Strategy. One fetch is open at each node. When its response arrives, partitions with room are requested again at once, so
+that chunks are buffered before the application polls. A partition has room while it has less than max.partition.fetch.bytes
+buffered. A fetch contains only the changes since the previous one (fetch sessions, KIP-227):
 
-    session 0, epoch 0 --> every partition named; the answer names the session
-    session S, epoch n --> partitions with another position, partitions that are new, and those forgotten
+    session 0, epoch 0 --> all partitions; the response returns the session id
+    session S, epoch n --> partitions with a changed position, new partitions, and forgotten ones
 
-A session holds partitions by topic id: one of a recreated topic is forgotten under the old id and named under the new one, also
-when its position is the same in both. A row about a partition that was not requested shows that the two sides of a session
-differ: the next fetch begins another session.
+A session holds partitions by topic id: a partition of a recreated topic is forgotten under the old id and added under the new
+one, even if its position is the same. A row for a partition that was not requested shows that client and broker disagree
+about the session: the next fetch begins a new one.
 
-A partition whose leader epoch is another than before is not fetched until its new leader has said that it has what was read
-(validation.py); the epoch of what was fetched last goes with each fetch, so that the leader can tell then too.
+After a change of the leader epoch a partition is not fetched until its position is validated with the new leader
+(validation.py). Each fetch contains the epoch of the last fetched record, so that the leader can detect truncation as well.
 
-What goes wrong with a partition is told by code: leaders are looked up again, an offset that is not there is reset, the rest is
-raised to the application (`trouble`).
+Errors of a partition are handled by code: stale leaders are looked up again, an offset out of range is reset, all others are
+raised in the application (`trouble`).
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ _OLDEST_WITH_IDS: Final = 13
 _OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
 _ANSWER_WITHIN_MS: Final = 3000
-"""Time for a node to answer before its partitions are looked up again; the connection itself has request.timeout.ms."""
+"""Time for a node to respond before its leaders are looked up again; the request itself has request.timeout.ms."""
 _SESSION_CODES: Final = frozenset(
     {
         table.FETCH_SESSION_ID_NOT_FOUND,
@@ -58,7 +58,7 @@ _SESSION_CODES: Final = frozenset(
 )
 
 Asked = tuple[bytes, int, int, int]
-"""(topic id, offset, leader epoch, epoch of what was fetched last) that a session has of a partition."""
+"""State of a partition in a fetch session: (topic id, offset, leader epoch, epoch of the last fetched record)."""
 Truncated = Callable[[PartitionState, EpochEnd], None]
 
 
@@ -82,14 +82,14 @@ class _NodeFetch:
 
 
 class Fetcher:
-    """The fetches of one consumer.
+    """Fetcher of one consumer.
 
-    chunks     what has come, oldest first; the application's thread takes from the left
-    arrived    happens when there is something to take, or trouble
-    trouble    what the application should hear of
-    lost       called with a partition whose offset is not in the log, and the error
-    truncated  called with a partition of whose records some are not in the log any more, and up to where they are
-    recreated  called with a partition whose topic was deleted and created again
+    chunks     fetched chunks, oldest first; the application's thread takes from the left
+    arrived    signals a new chunk, or an error in `trouble`
+    trouble    error to raise in the application
+    lost       callback for an offset out of range: (partition, error)
+    truncated  callback for a truncated log: (partition, end of the records that remain)
+    recreated  callback for a partition whose topic was deleted and recreated
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Fetcher:
         self._looking_up: set[str] = set()
 
     def pump(self) -> None:
-        """Ask for whatever has room and is not asked for."""
+        """Send fetches for all partitions that have room and no fetch in flight."""
         if not self.active:
             return
         now = self._core.clock.now_ms()
@@ -148,13 +148,13 @@ class Fetcher:
             self._core.scheduler.background(self._validate(node, known, questions), "validation of positions")
         for node, states in by_node.items():
             known = self._nodes.setdefault(node, _NodeFetch())
-            # A fetch that waits for records would keep those waiting that are validated meanwhile.
+            # An open fetch may wait for records, and would delay partitions that are validated meanwhile.
             if not known.busy and not known.validating and known.not_before <= now:
                 known.busy = True
                 self._core.scheduler.background(self._fetch(node, known, states), "fetch")
 
     def _is_recreated(self, state: PartitionState, info: TopicInfo) -> bool:
-        """Return whether the position belongs to a topic that was deleted; if so, the consumer is notified."""
+        """Return True if the position belongs to a deleted topic; the consumer is notified then."""
         before, state.topic_id = state.topic_id, info.id
         self._positions.topic_ids[state.partition] = info.id
         if before is None or ZERO_UUID in (before, info.id):
@@ -163,7 +163,7 @@ class Fetcher:
         return True
 
     def _question(self, state: PartitionState, info: TopicInfo) -> Question | None:
-        """Return the question that the leader must answer before the position can be trusted; None without one."""
+        """Return the epoch request that validates the position with the leader; None if it needs no validation."""
         leader_epoch = info.epochs.get(state.partition.partition, -1)
         if leader_epoch < 0 or leader_epoch == state.valid_epoch:
             return None
@@ -197,7 +197,7 @@ class Fetcher:
             if isinstance(end, KafkaError):
                 self._refused(state, end)
             elif end is None:
-                state.valid_epoch = question.leader_epoch  # the broker is too old to say
+                state.valid_epoch = question.leader_epoch  # the broker is too old for validation
             else:
                 self._judge_end(state, end)
                 if state.fetch_position != UNKNOWN:
@@ -211,8 +211,8 @@ class Fetcher:
             self._truncated(state, end)
 
     def _diverged(self, state: PartitionState, epoch: int, offset: int) -> None:
-        """The leader does not have what was fetched last: what it has of our epochs ends at the end of its own last one, or
-        where ours became newer."""
+        """Handle a log that diverges from the fetched records: the common part ends at the end of the leader's `epoch`, or
+        where the fetched records have a newer one."""
         newer = state.begin_after(epoch)
         state.fetch_position = UNKNOWN
         self._truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
@@ -240,7 +240,7 @@ class Fetcher:
         return node
 
     def _later(self, state: PartitionState) -> None:
-        """Not again before a back-off is over."""
+        """Delay the next fetch of the partition by a backoff."""
         wait = self._core.metadata.backoff_ms(1)
         state.not_before = self._core.clock.now_ms() + wait
         self._core.scheduler.call_later(wait, self.pump)
@@ -261,7 +261,7 @@ class Fetcher:
 
         self._core.scheduler.background(look_up(), f"topic {topic}")
 
-    # -- one fetch --
+    # -- fetches --
 
     async def _fetch(self, node: int, known: _NodeFetch, states: dict[PartitionState, TopicInfo]) -> None:
         sent = {state: (state.version, state.fetch_position) for state in states}
@@ -299,14 +299,14 @@ class Fetcher:
         self.pump()
 
     def _begin_again(self, known: _NodeFetch) -> None:
-        """Begin another session after a back-off: a node that answers the same at once is not asked without a pause."""
+        """Begin a new session after a backoff, so that a node that fails at once is not queried in a tight loop."""
         known.forget()
         wait = self._core.metadata.backoff_ms(1)
         known.not_before = self._core.clock.now_ms() + wait
         self._core.scheduler.call_later(wait, self.pump)
 
     def _look_for_leaders(self, states: dict[PartitionState, TopicInfo]) -> None:
-        """Refresh the metadata: a node that does not answer may lead no more. Its answer is still used if it is first."""
+        """Refresh the metadata, as a node that does not respond may have lost leadership. A late response is still used."""
         for info in states.values():
             self._core.metadata.forget(info.name)
         self.pump()
@@ -353,7 +353,7 @@ class Fetcher:
             known.session = answer.session_id
             known.epoch = 1 if known.epoch >= 2**31 - 1 else known.epoch + 1
 
-    # -- answers --
+    # -- responses --
 
     def _take(
         self,
@@ -361,7 +361,7 @@ class Fetcher:
         states: dict[PartitionState, TopicInfo],
         sent: dict[PartitionState, tuple[int, int]],
     ) -> bool:
-        """Take the rows of an answer; False when one belongs to no partition that was requested."""
+        """Handle the rows of a response. Return False if one is for a partition that was not requested."""
         complete = True
         by_name = {(info.name, state.partition.partition): state for state, info in states.items()}
         by_id = {(info.id, state.partition.partition): state for state, info in states.items() if info.id != ZERO_UUID}
@@ -408,7 +408,7 @@ class Fetcher:
             chunk = chunk_of(state, row, position, self._config)
         except CorruptBatch as damage:
             self.trouble = damage
-            state.fetch_position = UNKNOWN  # nothing more of the partition until a seek
+            state.fetch_position = UNKNOWN  # no further fetch until a seek
             return
         if chunk is not None:
             for header in scan(chunk.data).batches:
@@ -419,13 +419,13 @@ class Fetcher:
             self.chunks.append(chunk)
 
     def taken(self, chunk: Chunk) -> None:
-        """The application is done with a chunk: there is room for another."""
+        """Release the buffer space of a chunk that the application has finished, and fetch more."""
         if not chunk.stale:
             chunk.state.buffered -= len(chunk.data)
         self.pump()
 
     def drop_stale(self) -> None:
-        """Drop chunks that are stale or of partitions that are not assigned any more."""
+        """Drop stale chunks, and chunks of partitions that are no longer assigned."""
         states = self._positions.states
         kept = [chunk for chunk in self.chunks if not chunk.stale and states.get(chunk.state.partition) is chunk.state]
         self.chunks.clear()
@@ -435,8 +435,8 @@ class Fetcher:
 def _forgotten(
     before: dict[TopicPartition, Asked], requested: dict[TopicPartition, Asked], *, by_id: bool
 ) -> list[ForgottenTopic]:
-    """The partitions that leave a session, under the ids by which they came: those not wanted any more, and those whose topic
-    has another id now. By name (before version 13) such a one is replaced, and would be lost if it were forgotten as well."""
+    """Return the partitions to remove from a session, under the ids by which they were added: those no longer fetched, and
+    those whose topic id changed. By name (before version 13) the latter are replaced; removing them would lose them."""
     topics: dict[tuple[str, bytes], ForgottenTopic] = {}
     for partition, (topic_id, *_) in before.items():
         following = requested.get(partition)

@@ -1,11 +1,11 @@
-"""The partitions of a consumer: where it is in each, and what may be fetched.
+"""State of the assigned partitions of a consumer: positions, fetch positions and leader epochs.
 
-A position is that of the next record for the application. `version` changes whenever the position is set from outside (a
-seek, a reset, a new assignment): what was fetched for an older version is thrown away.
+The position is the offset of the next record for the application. `version` changes whenever the position is set explicitly
+(a seek, a reset, a new assignment): chunks fetched for an older version are dropped.
 
-With a position goes the leader epoch of the record before it, by which a new leader can tell whether its log has that record
-(KIP-320, validation.py). Epochs are noted where they change, so that every position between what is read and what is fetched
-has its own:
+Each position has the leader epoch of the record before it, by which a new leader can check that its log has that record
+(KIP-320, validation.py). Epochs are stored at the offsets where they change, for every position between `position` and
+`fetch_position`:
 
     batches   | epoch 3 | epoch 3 | epoch 5 | epoch 5 |        epochs  (0, 3) (20, 5)
     offsets   0         10        20        30        40       before 20: 3; before 21: 5
@@ -20,16 +20,16 @@ UNKNOWN: Final = -1
 
 
 class PartitionState:
-    """One assigned partition.
+    """State of one assigned partition.
 
-    position        offset of the next record for the application, UNKNOWN before it was found
-    fetch_position  offset of the next fetch: past what is fetched already
-    reset           EARLIEST, LATEST, ... when the position is to be looked up; None otherwise
-    valid_epoch     the leader epoch of the partition under which the fetch position is known to lie in the log; -1 for none
-    validating      True while a leader is being asked about it
-    buffered        bytes that are fetched and not taken yet
-    topic_id        of the topic that the position belongs to, None before it was looked up
-    preferred       the node to fetch from in place of the leader, and until when (KIP-392)
+    position        offset of the next record for the application, UNKNOWN before it was looked up
+    fetch_position  offset of the next fetch, after all fetched records
+    reset           timestamp (EARLIEST, LATEST, ...) to look the position up by; None if no lookup is pending
+    valid_epoch     leader epoch of the partition under which the fetch position was validated; -1 for none
+    validating      True while a validation is in flight
+    buffered        bytes that are fetched and not yet read by the application
+    topic_id        id of the topic that the position belongs to, None before it was looked up
+    preferred       read replica to fetch from in place of the leader, and its expiry time (KIP-392)
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class PartitionState:
         self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN
 
     def seek(self, offset: int, leader_epoch: int = -1) -> None:
-        """Go on at an offset; `leader_epoch` is that of the record before it, -1 if unknown."""
+        """Set the position; `leader_epoch` is that of the record before it, -1 if unknown."""
         self.position = self.fetch_position = offset
         self.epochs = [(UNKNOWN, leader_epoch)]
         self.valid_epoch = -1
@@ -77,7 +77,7 @@ class PartitionState:
         self.version += 1
 
     def note_epoch(self, offset: int, leader_epoch: int) -> None:
-        """A batch at this offset was fetched."""
+        """Record the leader epoch of a fetched batch at this offset."""
         if self.epochs and self.epochs[-1][1] == leader_epoch:
             return
         following = [*self.epochs, (offset, leader_epoch)]
@@ -95,11 +95,11 @@ class PartitionState:
         return latest
 
     def begin_after(self, leader_epoch: int) -> int:
-        """The first offset that was fetched with a newer epoch; UNKNOWN when it was before all that was fetched."""
+        """Return the first fetched offset with a newer epoch; UNKNOWN without one."""
         return next((begin for begin, epoch in self.epochs if epoch > leader_epoch), UNKNOWN)
 
     def look_up(self, moment: int) -> None:
-        """Go on where a moment is, once that is known."""
+        """Have the position looked up by timestamp; it is UNKNOWN until then."""
         self.position = self.fetch_position = UNKNOWN
         self.reset = moment
         self.buffered = 0
@@ -107,9 +107,9 @@ class PartitionState:
 
 
 class ConsumerPositions:
-    """All assigned partitions; changed on the core's thread only.
+    """States of all assigned partitions; changed on the core's thread only.
 
-    topic_ids  of the topic in which each partition was last read, those that are not assigned any more too
+    topic_ids  topic id under which each partition was last read, also for partitions no longer assigned
     """
 
     def __init__(self) -> None:
@@ -117,18 +117,18 @@ class ConsumerPositions:
         self.topic_ids: dict[TopicPartition, bytes] = {}
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """These and no others; what was known of those that stay is kept."""
+        """Replace the assigned partitions; the states of partitions that stay are kept."""
         assigned = dict.fromkeys(partitions)
         self.states = {partition: self.states.get(partition) or PartitionState(partition) for partition in assigned}
 
     def lacking(self) -> list[PartitionState]:
-        """Those without a position and without an order to look one up."""
+        """Return the partitions without a position and without a pending lookup by timestamp."""
         return [state for state in self.states.values() if state.position == UNKNOWN and state.reset is None]
 
     def resetting(self) -> list[PartitionState]:
-        """Those whose position is to be looked up."""
+        """Return the partitions with a pending lookup by timestamp."""
         return [state for state in self.states.values() if state.reset is not None]
 
     def known(self) -> dict[TopicPartition, PartitionState]:
-        """Those with a position."""
+        """Return the partitions with a position."""
         return {part: state for part, state in self.states.items() if state.position != UNKNOWN}

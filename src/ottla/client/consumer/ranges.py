@@ -1,9 +1,8 @@
-"""Ranges of a partition: the batches that hold given offsets, as the broker stored them, for a reader that is not a
-consumer (Spark's executors, tools).
+"""Reads the record batches of an offset range of a partition, without a consumer (for Spark executors and tools).
 
-Strategy. A range is read by fetches without a session (KIP-227), one ahead of the reader: as soon as an answer shows where
-the next fetch begins, that one is on its way. Batches are not opened here; they become records or columns, with their CRCs
-checked and aborted ones left out, in the reader's thread (`Chunk.batches`).
+Strategy. A range is read by fetches without a session (KIP-227), one ahead of the reader: as soon as a response shows where
+the next fetch begins, that one is sent. Batches are not decoded here; the reader's thread checks CRCs, leaves out aborted
+batches and converts the rest to records or columns (`Chunk.batches`).
 
     core's thread   |-- fetch 1 --|-- fetch 2 --|-- fetch 3 --|
     reader's                       |-- 1 to columns --|-- 2 to columns --| ...
@@ -25,7 +24,7 @@ from ottla.protocol.schema import ZERO_UUID
 
 
 class TopicRecreated(UnknownTopic):
-    """The topic of this name is another one than it was."""
+    """The topic was deleted and recreated: its id has changed."""
 
 
 _NEWEST_WITHOUT_IDS: Final = 12
@@ -34,9 +33,9 @@ _WAITING: Final = "wait"
 
 
 class RangeReading:
-    """The offsets from `position` (inclusive) to `end` (exclusive) of one partition, chunk by chunk.
+    """Reader of the offsets from `position` (inclusive) to `end` (exclusive) of one partition, chunk by chunk.
 
-    topic_id    expected id of the topic: another one means that the topic was recreated; ZERO_UUID accepts any
+    topic_id    expected id of the topic, to detect a recreated topic; ZERO_UUID accepts any
     timeout_ms  time without records from the broker after which RequestTimedOut is raised
     """
 
@@ -59,9 +58,9 @@ class RangeReading:
         self._ahead: Task[Chunk] | None = None
 
     async def next(self) -> Chunk | None:
-        """Return the next chunk; None at the end. Its last batches may go past `end`.
+        """Return the next chunk; None at the end. The last batches of a chunk may go past `end`.
 
-        A lost connection or a moved leader is retried from where the reading stood. Raises OffsetOutOfRange (with
+        A lost connection or a moved leader is retried from the current position. Raises OffsetOutOfRange (with
         `log_start`), UnknownTopic, CorruptBatch, NotAuthorized, BrokersUnreachable.
         """
         if self.position >= self.end:
@@ -75,7 +74,7 @@ class RangeReading:
         return chunk
 
     def close(self) -> None:
-        """Give up what is on its way."""
+        """Cancel the fetch in flight."""
         if self._ahead is not None:
             self._ahead.cancel()
             self._ahead = None
@@ -84,7 +83,7 @@ class RangeReading:
         return self._core.scheduler.spawn(self._fetch(self.position), f"fetch of {self.partition}")
 
     async def _fetch(self, position: int) -> Chunk:
-        """The fetch at a position, until it brings something."""
+        """Fetch at a position, repeatedly until a response contains batches."""
         core, clock = self._core, self._core.clock
         begun = clock.now_ms()
         failures = 0
@@ -133,8 +132,8 @@ class RangeReading:
         return chunk
 
     def _has_nothing(self, row: PartitionData) -> bool:
-        """Return True if an answer without records means that the rest of the range has none: it was compacted away, and what
-        comes behind it belongs to a transaction that is still open."""
+        """Return True if an empty response means that the rest of the range is empty: its records were compacted away, and
+        the records after it belong to an open transaction."""
         readable = row.last_stable_offset if self._core.config.read_committed else row.high_watermark
         return not row.records and readable >= self.end
 
@@ -159,7 +158,7 @@ async def _fetch(
     min_bytes: int,
     partition_max_bytes: int,
 ) -> FetchResponse:
-    """One fetch without a session. Raises KafkaError for an error of the whole answer."""
+    """Send one fetch without a session. Raises KafkaError for an error of the whole response."""
     config = core.config
     topics: dict[str, FetchTopic] = {}
     for part, (offset, info) in positions.items():
@@ -200,10 +199,10 @@ async def _by_node(
 
 
 async def wait_for_records(core: Core, positions: Mapping[TopicPartition, int], wait_ms: int) -> bool:
-    """Long-poll: whether something arrived at or after these offsets, after at most about `wait_ms`.
+    """Wait up to about `wait_ms` for records at or after these offsets. Return True if some may have arrived.
 
-    Every leader is sent one Fetch, which it answers when it has something or after `wait_ms`. Trouble that time mends counts
-    as "something may have arrived". Raises KafkaError for the rest.
+    Each leader gets one Fetch request, to which it responds when it has records or after `wait_ms`. A retriable error counts
+    as "some may have arrived". Raises KafkaError for other errors.
     """
 
     async def look(node: int, parts: dict[TopicPartition, tuple[int, TopicInfo]]) -> bool:

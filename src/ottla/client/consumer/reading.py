@@ -1,17 +1,17 @@
-"""Records of a consumer, taken by the application's thread from the chunks that the core's thread has fetched.
+"""Reader of fetched chunks: the application's thread takes records from chunks that the core's thread has fetched.
 
-Two threads share a `ChunkReader`: that of the application, and that of the core. With `ottla.aio` both are one.
+Two threads share a `ChunkReader`: that of the application and that of the core. With `ottla.aio` they are the same thread.
 
-    application's thread    take, take_many, peek_many, advance, take_batches and what they call. They own the open chunk
+    application's thread    take, take_many, peek_many, advance, take_batches and their callees. They own the open chunk
                             (`_chunk`, `_records`, `_next`) and take chunks from the left of `Fetcher.chunks`.
     core's thread           all methods of ConsumerCore. Those that replace or drop the open chunk, or reorder `Fetcher.chunks`,
                             run only while the application's thread waits for them to return: inside `wait` (changes of the
                             assignment, listeners, automatic commits) or inside another call (seek, pause, assign, close).
 
-Nothing is locked. Values that both threads use at the same time are safe one by one: the core sets `attention`, which `wait`
-clears; the application counts `polls`; the core appends to the right of `Fetcher.chunks`; and a chunk that has become stale
-stays stale, so `_next_chunk` skips it whenever it comes to it. A finished chunk goes back through `more_room`, which the
-blocking consumer posts to the core's thread: `Fetcher.taken` sends requests.
+There are no locks. Each value that both threads use concurrently is safe by itself: the core sets `attention`, which `wait`
+clears; the application increments `polls`; the core appends to the right of `Fetcher.chunks`; a stale chunk stays stale, so
+`_next_chunk` can skip it at any time. A finished chunk is returned through `more_room`, which the blocking consumer posts to
+the core's thread, because `Fetcher.taken` sends requests.
 """
 
 from ottla.client.consumer.chunks import Chunk
@@ -23,10 +23,10 @@ from ottla.records.record import Record
 
 
 class ChunkReader:
-    """The part of a consumer that the application's thread uses.
+    """Part of a consumer that runs on the application's thread.
 
-    attention  the application must call `wait` before it gets more records: a listener to run, an error, a change of partitions
-    polls      number of calls of the application that asked for records
+    attention  True if the application must call `wait` before it gets more records: for a listener, an error, a rebalance
+    polls      number of calls by which the application requested records
     """
 
     def __init__(self, positions: ConsumerPositions, fetcher: Fetcher) -> None:
@@ -52,7 +52,7 @@ class ChunkReader:
                 return None
 
     def take_many(self, most: int) -> list[Record]:
-        """Up to `most` records that are there. Raises CorruptBatch; behind records that are there `wait` raises it."""
+        """Return up to `most` fetched records. Raises CorruptBatch; if records come before it, `wait` raises it later."""
         self.polls += 1
         records: list[Record] = []
         while len(records) < most and not self.attention:
@@ -70,7 +70,7 @@ class ChunkReader:
         return records
 
     def peek_many(self, most: int) -> list[Record]:
-        """Up to `most` records of one chunk, which stay where they are until `advance`. Raises CorruptBatch."""
+        """Return up to `most` records of one chunk without moving the position; see `advance`. Raises CorruptBatch."""
         self.polls += 1
         if self.attention:
             return []
@@ -80,15 +80,15 @@ class ChunkReader:
         return self._records[self._next : self._next + most]
 
     def advance(self, records: list[Record], count: int) -> bool:
-        """Go on behind the first `count` of the records of `peek_many`. False when they are not the next ones any more, because
-        of a seek, a pause or a rebalance."""
+        """Move the position past the first `count` records of `peek_many`. Return False if they are no longer the next ones,
+        because of a seek, a pause or a rebalance."""
         if self._next >= len(self._records) or self._records[self._next] is not records[0]:
             return False
         self._next += count
         return True
 
     def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
-        """A whole chunk as it came: partition, batches, first offset wanted, next offset. Raises CorruptBatch."""
+        """Return a whole chunk: partition, batches, first requested offset, next offset. Raises CorruptBatch."""
         self.polls += 1
         if self.attention:
             return None
@@ -103,7 +103,7 @@ class ChunkReader:
         return chunk.state.partition, chunk.batches(), chunk.position, chunk.next_offset
 
     def _open_chunk(self) -> bool:
-        """Go on to the next chunk; whether there is one."""
+        """Open the next chunk. Return False if no chunk is fetched."""
         chunk = self._next_chunk()
         if chunk is None:
             return False
@@ -124,7 +124,7 @@ class ChunkReader:
             if chunk.stale or self._positions.states.get(state.partition) is not state:
                 continue
             if state.paused:
-                # It is fetched again after a resume.
+                # The chunk is dropped; its records are fetched again after a resume.
                 state.seek(chunk.position, state.epoch_before(chunk.position))
                 continue
             self._chunk = chunk
@@ -132,7 +132,7 @@ class ChunkReader:
         return None
 
     def _finish_chunk(self) -> None:
-        """The chunk at hand is read to its end."""
+        """Close the open chunk at its end, and return it to the fetcher."""
         chunk, self._chunk = self._chunk, None
         self._records, self._next = [], 0
         if chunk is not None:
@@ -141,7 +141,7 @@ class ChunkReader:
             self.more_room(chunk)
 
     def more_room(self, chunk: Chunk) -> None:
-        """Return a finished chunk to the fetcher; a driver replaces this to reach the core's thread."""
+        """Return a finished chunk to the fetcher; the blocking consumer replaces this method to reach the core's thread."""
         self._fetcher.taken(chunk)
 
     def _drop_chunk(self) -> None:
@@ -149,7 +149,7 @@ class ChunkReader:
         self._records, self._next = [], 0
 
     def _note_positions(self) -> None:
-        """The position in the chunk at hand."""
+        """Update the position of the partition from the open chunk."""
         chunk = self._chunk
         if chunk is not None and not chunk.stale:
             left = self._next < len(self._records)

@@ -1,7 +1,7 @@
-"""Interface of a membership and its consumer: partitions are assigned, revoked or lost, and listeners are called.
+"""Interface between a group membership and its consumer: changes of the assigned partitions, and their listeners.
 
-A listener of the application runs in the application's thread, inside `poll`. So a membership hands out a `Handover` and waits
-until its listener has been run.
+Listeners run on the application's thread, inside `poll`: a membership creates a `Handover`, and waits until the application's
+thread has run its listener.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ Listener = Callable[[list[TopicPartition]], object]
 
 
 class AssignmentChange(Enum):
-    """AssignmentChange of the assigned partitions.
+    """Kind of a change of the assigned partitions.
 
-    ASSIGNED  they belong to this member from now on
-    REVOKED   they go to another member; processed records can still be committed
-    LOST      they may belong to another member already
+    ASSIGNED  the partitions belong to this member from now on
+    REVOKED   the partitions move to another member; processed records can still be committed
+    LOST      the partitions may belong to another member already
     """
 
     ASSIGNED = "assigned"
@@ -29,7 +29,7 @@ class AssignmentChange(Enum):
 
 
 class Listeners(NamedTuple):
-    """Listeners of the application for changes of its partitions; None: not called."""
+    """Rebalance listeners of the application; None for no listener."""
 
     on_assign: Listener | None = None
     on_revoke: Listener | None = None
@@ -45,7 +45,7 @@ class Listeners(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """Call `listener(partitions)` in the application's thread, then keep `done`."""
+    """Listener to run on the application's thread as `listener(partitions)`; `done` is kept afterwards."""
 
     change: AssignmentChange
     partitions: list[TopicPartition]
@@ -54,37 +54,37 @@ class Handover(NamedTuple):
 
 
 class Membership(Protocol):
-    """A member of a group, whatever the protocol."""
+    """Interface of a group member, for the classic and the new protocol."""
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Ids and generation or epoch of the member in its group."""
+        """Return the ids and the generation or epoch of the member."""
 
     @property
     def error(self) -> BaseException | None:
-        """Error that ended the membership, None while it lasts."""
+        """Return the error that ended the membership, None while it lasts."""
 
     def subscribe(self, topics: list[str], pattern: str | None) -> None:
-        """Read these topics, or those that match, in place of those before."""
+        """Subscribe to these topics, or to those that match a pattern, in place of the previous subscription."""
 
     async def leave(self) -> None:
         """Leave the group; an error of the coordinator is ignored."""
 
 
 class MemberConsumer(Protocol):
-    """Interface of a consumer, as its membership uses it."""
+    """Interface of a consumer for its membership."""
 
     @property
     def polls(self) -> int:
-        """Number of polls of the application: it is alive while the number grows (max.poll.interval.ms)."""
+        """Return the number of polls; the application counts as alive while it grows (max.poll.interval.ms)."""
 
     async def changed(
         self, change: AssignmentChange, partitions: list[TopicPartition], owned: list[TopicPartition]
     ) -> None:
-        """Apply a change of partitions; `owned` are the partitions afterwards.
+        """Apply a change of partitions; `owned` are the assigned partitions after the change.
 
-        Waits until the application polls, so that nothing changes while it works on records, and returns when the listener has
-        run. Processed records of revoked partitions are committed first, if the consumer commits by itself.
+        Waits until the application polls, so that partitions do not change while it processes records, and returns after
+        the listener has run. With enable.auto.commit the positions of revoked partitions are committed first.
         """
 
 

@@ -1,9 +1,9 @@
-"""The search for positions that a consumer lacks: what the group has committed, else what auto.offset.reset says.
+"""Lookup of missing positions: the committed offset of the group, else by auto.offset.reset.
 
 no position --> committed? --yes---------------------------------------------------------> position
                     | no, or no group; EARLIEST in a topic that was recreated after this consumer had read it
                     v
-            auto.offset.reset --earliest, latest, by_duration:...--> asked for by time --> position
+            auto.offset.reset --earliest, latest, by_duration:...--> ListOffsets --------> position
                               --none--> NoOffset
 """
 
@@ -22,11 +22,11 @@ from ottla.protocol.schema import ZERO_UUID
 
 
 class PositionSearch:
-    """One search at a time, over all partitions of a consumer.
+    """Lookup of positions for all partitions of a consumer; one lookup runs at a time.
 
-    member  as whom the group is asked what it has committed; never called without a group
-    on_end  called when a search is over
-    failed  called in place of it with what does not mend itself
+    member  returns the member in whose name committed offsets are fetched; never called without a group
+    on_end  called when a lookup has ended
+    failed  called instead with an error that is not retriable
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PositionSearch:
         self._task: Task[None] | None = None
 
     def begin(self) -> None:
-        """Look for positions that are missing, unless that is under way."""
+        """Start a lookup of missing positions, unless one is in progress."""
         if self._task is None and (self._positions.lacking() or self._positions.resetting()):
             self._task = self._core.scheduler.background(self._find(), "positions")
             if self._task.done:
@@ -60,19 +60,19 @@ class PositionSearch:
             lacking = self._positions.lacking()
             if lacking and self._group_id:
                 await self._find_committed(lacking)
-            # Not those that were assigned meanwhile: their committed offsets were not requested yet.
+            # Excludes partitions assigned meanwhile: their committed offsets were not requested yet.
             for state in lacking:
                 recreated = await self._is_recreated(state)
                 if not self._lacks(state):
                     continue
                 if recreated and self._core.config["auto.offset.reset"] != "none":
-                    state.look_up(EARLIEST)  # all its records are newer than those that were read
+                    state.look_up(EARLIEST)  # all its records are unread
                 else:
                     self.reset_by_policy(state, None)
             await self._look_up(self._positions.resetting())
         except KafkaError as error:
-            # A member of an older epoch, or one that was removed, learns so from its heartbeats and asks again: a failed
-            # look-up is no reason to reset the position.
+            # A member with an old epoch, or one that was removed, notices that by its heartbeats and tries again: a failed
+            # lookup is no reason to reset the position.
             if error.retriable or lost_membership(error):
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
             else:
@@ -81,17 +81,17 @@ class PositionSearch:
         finally:
             self._task = None
         self._on_end()
-        self.begin()  # positions may be missing that were not a moment ago
+        self.begin()  # further positions may be missing now
 
     async def _is_recreated(self, state: PartitionState) -> bool:
-        """Return whether this consumer has read the partition in a topic that was deleted since."""
+        """Return True if this consumer has read the partition in a topic that was deleted and recreated since."""
         before = self._positions.topic_ids.get(state.partition)
         if before is None or before == ZERO_UUID:
             return False
         return (await self._core.metadata.topic(state.partition.topic)).id not in (before, ZERO_UUID)
 
     def _lacks(self, state: PartitionState) -> bool:
-        """Return whether a partition is still read, and still without a position or an order to look one up."""
+        """Return True if a partition is still assigned, and has neither a position nor a pending lookup by timestamp."""
         current = self._positions.states.get(state.partition) is state
         return current and state.position == UNKNOWN and state.reset is None
 
@@ -103,7 +103,7 @@ class PositionSearch:
                 state.seek(offset.offset, offset.leader_epoch)
 
     def reset_by_policy(self, state: PartitionState, cause: OffsetOutOfRange | None) -> None:
-        """Have a position looked up as auto.offset.reset says. With "none" raises `cause`, or NoOffset without a cause."""
+        """Have a position looked up by auto.offset.reset. With "none" raises `cause`, or NoOffset without a cause."""
         policy: str = self._core.config["auto.offset.reset"]
         if policy == "none":
             if cause is not None:

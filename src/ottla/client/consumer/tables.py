@@ -1,6 +1,6 @@
-"""Fetched batches as Arrow tables: the bytes of a chunk become columns in one pass, without an object for a record.
+"""Conversion of fetched batches to Arrow tables, in one pass and without an object for each record.
 
-Wants pyarrow, which nothing else of the client imports.
+Requires pyarrow; imported only when tables are requested.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 def table_of(
     partition: TopicPartition, batches: bytes, position: int, next_offset: int, *, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The records of whole batches from `position` (inclusive) to `next_offset` (exclusive).
+    """Convert the records of whole batches from `position` (inclusive) to `next_offset` (exclusive) to a table.
 
     Raises KeyError for an unknown column, CorruptBatch.
     """

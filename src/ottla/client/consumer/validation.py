@@ -1,10 +1,10 @@
 """Validation of positions after a change of leader (KIP-320, OffsetForLeaderEpoch).
 
-A leader that took over without being in sync may lack the end of the log, and write other records in its place. The epoch of
-the record before a position shows it: the leader returns the end of that epoch in its log.
+A leader elected from outside of the ISR may lack the end of the log, and write other records at these offsets. To detect that,
+the consumer requests the end offset of an epoch, that of the record before its position, in the log of the new leader.
 
     read:    | epoch 3 ........ | position 40            leader's log: | epoch 3 ..... 35 | epoch 5 ...
-    asked:   where does epoch 3 end?   answered: 35      what was read from 35 on is gone
+    request: end of epoch 3            response: 35      the records read from 35 on are truncated
 """
 
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 
 _OLDEST_FOR_CLIENTS: Final = 3
-"""Older ones want the right to act as a broker."""
+"""Oldest version for clients; earlier ones require CLUSTER_ACTION, the permission of brokers."""
 
 
 class Question(NamedTuple):
-    """Request for the end of `read_epoch` in the log of the leader whose epoch is `leader_epoch`."""
+    """Request for the end offset of `read_epoch` at the leader with the epoch `leader_epoch`."""
 
     read_epoch: int
     leader_epoch: int
 
 
 class EpochEnd(NamedTuple):
-    """The last epoch that is not newer than the requested one, and its end (exclusive); -1, -1 without such an epoch."""
+    """Newest epoch up to the requested one, and its end offset (exclusive); -1, -1 without one."""
 
     epoch: int
     offset: int
@@ -41,7 +41,7 @@ class EpochEnd(NamedTuple):
 async def epoch_ends(
     core: Core, node: int, asked: Mapping[TopicPartition, Question]
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-    """Ask a leader; empty when its version has no answer for clients. Raises KafkaError."""
+    """Request epoch ends from a leader; return an empty dict if the broker is too old. Raises KafkaError."""
     link = await core.network.ready(node)
     try:
         version = link.version(OffsetForLeaderEpochRequest)

@@ -1,1 +1,1 @@
-"""Writing topics."""
+"""Producer: batching, sending, idempotence and transactions."""

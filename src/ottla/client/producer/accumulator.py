@@ -1,16 +1,16 @@
-"""Records on their way into batches: the part of a producer that every record passes.
+"""Accumulator: collects the records of a producer in one open batch for each partition.
 
-Strategy. A record is written once, straight into the bytes of its partition's open batch, in the form in which it will travel
+Strategy. A record is encoded once, directly into the bytes of its partition's open batch, in the wire format
 (records/batch.py draws it); no object is kept for it. A batch is closed when the next record would make it larger than
-batch.size, when linger.ms is over, or by a flush; only then does it get a header. Whoever produces and whoever sends are
-different threads as a rule: what both touch is guarded by one lock, held for a few hundred nanoseconds a record.
+batch.size, when linger.ms has passed, or by a flush; the header is written then. Producing and sending usually run on
+different threads: one lock guards their shared state, and is held for a few hundred nanoseconds a record.
 
     append(record) --> open batch of the partition --full, late or flushed--> closed, for the sender to take
                          |
-                         +--> memory: `buffered` counts what is open, closed or on its way (buffer.memory)
+                         +--> memory: `buffered` counts open, closed and in-flight batches (buffer.memory)
 
-Rows of Arrow tables come by the same way (`append_rows`): a RowEncoder measures a row where it lies in the table's buffers
-and writes it into the batch, so that nothing is made for a row but its bytes.
+Rows of Arrow tables take the same path (`append_rows`): a RowEncoder measures a row in the table's buffers and writes it into
+the batch, without creating an object for it.
 
 Compiled with mypyc where there is a compiler.
 """
@@ -29,30 +29,30 @@ from ottla.records.varints import varint_size, write_varint
 
 APPENDED: Final = 0
 WAKE: Final = 1
-"""Appended, and the sender should look: a batch is full, or the first record of one began to wait."""
+"""Result of an append: appended, and the sender must run, as a batch is full or a first record began to linger."""
 NO_ROOM: Final = -1
 UNKNOWN_TOPIC: Final = -2
 NO_PARTITION: Final = -3
 TOO_LARGE: Final = -4
 CLOSED: Final = -5
 ANY: Final = -1
-"""A record that names no partition."""
+"""Partition number of a record for which the partitioner chooses the partition."""
 
 _OVERHEAD: Final = 61
-"""Bytes of a batch's header."""
+"""Size of the header of a batch, in bytes."""
 _RECORD_OVERHEAD: Final = 100
-"""More than what a record's lengths and a batch's header take."""
+"""Upper bound, in bytes, of the length fields of a record plus the header of a batch."""
 _TURN: Final = 1024
-"""Rows that are appended in one go: the sender wants the lock too."""
+"""Number of rows that are appended under one hold of the lock, which the sender needs too."""
 
 
 @final
 class OpenBatch:
-    """A batch that takes records.
+    """Batch to which records are appended.
 
-    opened_ms  when its first record came, of the clock that never goes back
-    listeners  (index of the record, its timestamp, who wants to hear of it)
-    is_named   whether a record of it named its partition
+    opened_ms  time of its first record, by the monotonic clock
+    listeners  (index of the record, its timestamp, listener for its outcome)
+    is_named   whether the partition of some record was given by the caller
     """
 
     def __init__(self, partition: i64, opened_ms: i64, base_timestamp: i64) -> None:
@@ -71,11 +71,11 @@ class OpenBatch:
         self.out = BytesWriter()
 
     def payload(self) -> bytes:
-        """The records, as they travel."""
+        """Return the encoded records."""
         return self.out.getvalue()
 
     def add(self, timestamp: i64, key: bytes | None, value: bytes | None, headers: list[Header]) -> None:
-        """Take a record, whatever the size of the batch becomes."""
+        """Append a record without a check of the batch size."""
         delta: i64 = wrapped(timestamp, -self.base_timestamp)
         names = None if not headers else [name.encode() for name, _ in headers]
         body: i64 = content_size(key, value, headers, names) + varint_size(delta) + varint_size(self.count)
@@ -115,8 +115,8 @@ class OpenBatch:
         headers: list[Header] | None,
         names: list[bytes] | None,
     ) -> None:
-        """Write a record of `body` bytes behind its length; `delta` and `index` are its distances from the batch's first
-        timestamp and record, `names` the names of its headers."""
+        """Write a record: its length `body`, then its content. `delta` and `index` are the timestamp and offset deltas, `names`
+        the encoded names of its headers."""
         out = self.out
         write_varint(out, body)
         out.append(0)
@@ -149,7 +149,7 @@ class OpenBatch:
 def content_size(
     key: bytes | None, value: bytes | None, headers: list[Header] | None, names: list[bytes] | None
 ) -> i64:
-    """Bytes of a record behind its length, but for its distances from the batch's first timestamp and record."""
+    """Return the encoded size of a record without its length field and its timestamp and offset deltas."""
     key_size: i64 = -1 if key is None else len(key)
     value_size: i64 = -1 if value is None else len(value)
     body: i64 = 1 + varint_size(key_size) + varint_size(value_size)
@@ -172,10 +172,10 @@ def content_size(
 
 @final
 class TopicBuffers:
-    """The open batches of one topic.
+    """Open batches of one topic.
 
-    partitions  how many the topic has
-    sticky      where records without key and partition go for now, and how many bytes have gone there (KIP-794)
+    partitions  number of partitions of the topic
+    sticky      current partition for records without key and partition, and the bytes appended to it (KIP-794)
     """
 
     def __init__(self, name: str, partitions: i64) -> None:
@@ -186,7 +186,7 @@ class TopicBuffers:
         self.sticky_bytes: i64 = 0
 
     def resize(self, partitions: i64) -> list[OpenBatch]:
-        """The topic has more partitions now, or fewer; the open batches of those that are gone."""
+        """Change the number of partitions; return the open batches of partitions that no longer exist."""
         gone: list[OpenBatch] = []
         while self.partitions < partitions:
             self.open.append(None)
@@ -203,10 +203,10 @@ class TopicBuffers:
 
 @final
 class Sticky:
-    """Kafka's own partitioner: a key decides by murmur2; records without one stay with a partition until a batch's worth has
-    gone there (KIP-480, KIP-794).
+    """Kafka's default partitioner: murmur2 of the key; records without a key stick to a partition for batch.size bytes
+    (KIP-480, KIP-794).
 
-    below  a random number below another one
+    below  function that returns a random number below its argument
     """
 
     def __init__(self, below: Callable[[int], int], batch_size: i64, ignore_keys: bool) -> None:
@@ -215,13 +215,13 @@ class Sticky:
         self._ignore_keys = ignore_keys
 
     def __call__(self, topic: TopicBuffers, key: bytes | None) -> int:
-        """The partition of a record."""
+        """Return the partition of a record."""
         if key is not None and not self._ignore_keys:
             return partition_of(key, topic.partitions)
         return self._keyless(topic)
 
     def of_row(self, topic: TopicBuffers, rows: RowEncoder) -> i64:
-        """The partition of the row that was measured."""
+        """Return the partition of the row that was measured last."""
         if not self._ignore_keys:
             chosen: i64 = rows.partition_by_key(topic.partitions)
             if chosen >= 0:
@@ -240,14 +240,14 @@ class Sticky:
 
 @final
 class Accumulator:
-    """The open and closed batches of a producer.
+    """Open and closed batches of a producer.
 
-    topics    what is known, by name
-    closed    (topic, batch) in the order of closing, for the sender to take
-    held      (topic, partition) of batches that are late and not closed, because others of their partition wait
-    ended     nothing is taken any more
+    topics    buffers of the known topics, by name
+    closed    (topic, batch) in the order of closing, for the sender
+    held      (topic, partition) of batches past linger.ms that stay open, because others of their partition are waiting
+    ended     True if the producer is closed: no further records are appended
     buffered  bytes of memory in use
-    records   that are not acknowledged
+    records   number of records without an acknowledgement
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class Accumulator:
         headers: list[Header] | None,
         listener: Any,
     ) -> int:
-        """Write a record into its partition's batch: APPENDED or WAKE, or why not. Any thread."""
+        """Append a record to the batch of its partition; return APPENDED, WAKE, or the reason of a failure. Any thread."""
         topic = self.topics.get(name)
         if topic is None:
             return UNKNOWN_TOPIC
@@ -313,7 +313,7 @@ class Accumulator:
             return self._append(topic, partition, timestamp, key, value, headers, listener)
 
     def partition_for(self, topic: TopicBuffers, key: bytes | None) -> int:
-        """The partition of a record that names none."""
+        """Return the partition that the partitioner chooses for a record."""
         with self._lock:
             return self._choose(topic, key)
 
@@ -348,16 +348,16 @@ class Accumulator:
         row_partitions: bytes | None,
         counter: Any,
     ) -> tuple[int, int]:
-        """Write rows of a table into their partitions' batches: how many were taken, and APPENDED or WAKE when more may be
-        taken, or why the next one was not. Any thread.
+        """Append rows of a table to the batches of their partitions. Return the number of appended rows, and APPENDED or WAKE,
+        or the reason why the next row was not appended. Any thread.
 
-        selection       rows to write, in this order (int32 little-endian); None: all of them
+        selection       rows to append, in this order (int32 little-endian); None: all rows
         begin           index in the selection to begin at
-        partition       partition of all rows; ANY: by their keys
+        partition       partition of all rows; ANY: chosen by the partitioner
         row_partitions  partition of each row of the table (int32 little-endian), ANY for rows without one
-        counter         counter of their outcomes
+        counter         counter of the rows' outcomes
 
-        Raises CorruptRecords when buffers are shorter than what their offsets say.
+        Raises CorruptRecords if the offsets of a column reach beyond its data buffer.
         """
         topic = self.topics.get(name)
         if topic is None:
@@ -413,8 +413,8 @@ class Accumulator:
         return at - begin, WAKE if self._wake else APPENDED
 
     def _batch_for(self, topic: TopicBuffers, partition: i64, timestamp: i64, content: i64) -> OpenBatch | None:
-        """The batch that takes a record of so many bytes, None when memory is full; `_body`, `_total` and `_delta` are then
-        the record's in this batch."""
+        """Return the batch for a record of this size, None if memory is full. Sets `_body`, `_total` and `_delta` to the
+        sizes and the timestamp delta of the record in this batch."""
         batch = topic.open[partition]
         body: i64
         if batch is not None:
@@ -444,7 +444,7 @@ class Accumulator:
         return batch
 
     def _appended(self, topic: TopicBuffers, batch: OpenBatch, timestamp: i64) -> None:
-        """A record was written into a batch."""
+        """Update the state after a record was written to a batch: memory, number of records, full batches."""
         total: i64 = self._total
         if self._named:
             batch.is_named = True
@@ -464,8 +464,7 @@ class Accumulator:
     def close_late(self, topics: list[TopicBuffers], opened_before_ms: i64, held_by: dict[Any, None]) -> int:
         """Close the batches that were opened before a time. Return the opening time of the oldest of the others, or -1.
 
-        held_by  (topic, partition) with batches that wait already: another one could not be sent before them, and fills up
-                 instead
+        held_by  (topic, partition) with waiting batches: a batch behind them cannot be sent yet, so it stays open and fills up
         """
         oldest: i64 = -1
         held: list[tuple[str, int]] = []
@@ -493,13 +492,13 @@ class Accumulator:
             return taken
 
     def release(self, size: i64, records: i64) -> None:
-        """A batch is done with."""
+        """Release the memory and records of a completed batch."""
         with self._lock:
             self.buffered -= size
             self.records -= records
 
     def resize(self, topic: TopicBuffers, partitions: i64) -> None:
-        """A topic has more partitions now, or fewer: open batches of those that are gone are closed."""
+        """Change the number of partitions of a topic; close the open batches of partitions that no longer exist."""
         with self._lock:
             for batch in topic.resize(partitions):
                 self.closed.append((topic.name, batch))

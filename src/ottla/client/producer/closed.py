@@ -1,4 +1,4 @@
-"""A closed batch on its way: its records as they will be sent, and the listeners for their outcomes."""
+"""Closed batches: encoded records to send, and the listeners for their outcomes."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
@@ -16,7 +16,7 @@ _OLD_LIMIT: Final = 2**31 - 1
 
 
 class Delivered(NamedTuple):
-    """Position of an appended record; offset -1 with acks=0, timestamp in ms (the broker's with LogAppendTime)."""
+    """Position of an appended record; offset -1 with acks=0, timestamp in ms (set by the broker with LogAppendTime)."""
 
     topic: str
     partition: int
@@ -25,28 +25,28 @@ class Delivered(NamedTuple):
 
 
 Listener = Callable[[KafkaError | None, Delivered | None], object]
-"""Called with why it failed, or with where it is."""
+"""Callback for the outcome of a record: (error, None) or (None, Delivered)."""
 
 
 class Counter(Protocol):
-    """Counter of the outcomes of many records."""
+    """Interface of a counter for the outcomes of many records."""
 
     def count_outcome(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
-        """Called when `count` records were appended from `base_offset` on (-1: unknown), or failed with `error`."""
+        """Count `count` records that were appended from `base_offset` on (-1: unknown), or failed with `error`."""
 
 
 class BatchCompression(NamedTuple):
-    """Compression of batches; level None is Kafka's default."""
+    """Codec and level for the compression of batches; level None is Kafka's default."""
 
     codec: int
     level: int | None
 
 
 class ClosedBatch(SequencedBatch):
-    """One batch of a producer that takes single records.
+    """Closed batch of a producer.
 
-    size      what it holds of buffer.memory
-    is_named  whether a record of it named its partition
+    size      bytes that it occupies of buffer.memory
+    is_named  whether the partition of some record was given by the caller
     """
 
     __slots__ = ("header", "is_named", "listeners", "payload", "size", "spans", "transactional")
@@ -76,13 +76,13 @@ class ClosedBatch(SequencedBatch):
         header.count = batch.count
 
     def halves(self) -> "tuple[ClosedBatch, ClosedBatch]":
-        """Two batches with half of the records each (KIP-126)."""
+        """Split the batch into two with half of the records each (KIP-126)."""
         middle = self.count // 2
         first, second = self._parts([0] * middle + [1] * (self.count - middle), [self.partition] * 2)
         return first, second
 
     def spread(self, choose: Callable[[bytes | None], int]) -> "list[ClosedBatch]":
-        """Batches for the partitions that `choose(key)` names, for a partition that is gone."""
+        """Split the batch of a partition that no longer exists into batches for the partitions that `choose(key)` returns."""
         chosen = [choose(record.key) for record in self._records()]
         topic = self.partition.topic
         numbers = {partition: number for number, partition in enumerate(dict.fromkeys(chosen))}
@@ -93,7 +93,7 @@ class ClosedBatch(SequencedBatch):
         return records_of(seal(self.header, self.payload))
 
     def _parts(self, part_of: list[int], targets: list[TopicPartition]) -> "list[ClosedBatch]":
-        """Several batches in place of this one; `part_of` says which one each record goes to."""
+        """Split the batch; `part_of` returns the target batch of each record."""
         records = self._records()
         listeners: dict[int, list[tuple[int, Any]]] = {}
         for index, timestamp, listener in self.listeners or ():
@@ -116,7 +116,7 @@ class ClosedBatch(SequencedBatch):
             ClosedBatch(targets[number], batch, compression, self.deadline, transactional=self.transactional)
             for number, batch in sorted(opened.items())
         ]
-        # What they hold of buffer.memory is what the whole held.
+        # The parts together occupy as much of buffer.memory as the whole batch did.
         for closed in parts:
             closed.size = self.size // len(parts)
             closed.is_named = self.is_named
@@ -124,7 +124,7 @@ class ClosedBatch(SequencedBatch):
         return parts
 
     def sealed(self, version: int) -> bytes:
-        """The bytes for a Produce of this version, with the producer id, epoch and sequence of the batch."""
+        """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch."""
         header = self.header
         header.producer_id, header.producer_epoch = self.identity
         header.base_sequence = self.sequence

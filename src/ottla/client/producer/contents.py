@@ -1,4 +1,4 @@
-"""Arguments that a program passes to a producer: bytes or texts, headers as pairs or as a dictionary."""
+"""Types and checks of the arguments of `produce`: keys and values as bytes or str, headers as pairs or dictionary."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,10 +6,10 @@ from ottla.client.producer.closed import Listener
 from ottla.records.record import Header
 
 Content = bytes | str | None
-"""A key, a value: texts travel as UTF-8, None is null."""
+"""Key or value of a record: a str is encoded as UTF-8, None is null."""
 Headers = Mapping[str, Content] | Iterable[tuple[str, Content]]
 OnDelivery = Listener
-"""Called with why a record was not appended, or with where it is."""
+"""Callback for the outcome of a record: (error, None) or (None, Delivered)."""
 
 
 def wrong_argument(
@@ -38,18 +38,18 @@ def wrong_argument(
 
 
 def as_bytes(content: Content) -> bytes | None:
-    """As it travels."""
+    """Encode a key or value; a str as UTF-8."""
     return content.encode() if isinstance(content, str) else content
 
 
 def header_list(headers: Headers) -> list[Header]:
-    """As they travel, in order."""
+    """Encode headers as a list of (name, value) pairs, in order."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [(name, as_bytes(content)) for name, content in pairs]
 
 
 def checked_headers(headers: Headers | None) -> list[Header] | None:
-    """As `header_list`, None for none. Raises TypeError that names what is wrong."""
+    """Return the headers as `header_list` does; None if there are no headers. Raises TypeError for a wrong type."""
     try:
         return None if headers is None else header_list(headers)
     except (TypeError, ValueError, AttributeError) as error:

@@ -1,7 +1,7 @@
-"""A producer of single records: what `ottla.Producer` and `ottla.aio.Producer` show.
+"""Core of a producer, on which `ottla.Producer` and `ottla.aio.Producer` are built.
 
-`append` may be called from any thread and takes a record at once, when its topic is known and there is memory. When not,
-`append_later` waits, on the core's thread. All else happens there too.
+`append` may be called from any thread. It appends a record at once if its topic is known and memory is free; otherwise the
+caller uses `append_later`, which waits on the core's thread. All other methods run on the core's thread as well.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,10 +30,10 @@ from ottla.records.record import Header
 
 
 class ProducerCore:
-    """One producer.
+    """Core of one producer.
 
-    wake    called when the sender should look, from whatever thread appends
-    choose  where records without a partition go (ANY)
+    wake    called when the sender must run, on the thread that appends
+    choose  partitioner for records without a partition (ANY)
     """
 
     def __init__(self, core: Core, lock: Any, wake: Callable[[], None], choose: Partitioner | None = None) -> None:
@@ -71,9 +71,9 @@ class ProducerCore:
         headers: list[Header] | None,
         listener: Listener | None,
     ) -> bool:
-        """Take a record; False when its topic is not known yet or memory is short. Any thread.
+        """Append a record. Return False if its topic is not known yet or memory is full. Any thread.
 
-        Raises RecordTooLarge, UnknownTopic for a partition that there is not, IllegalState.
+        Raises RecordTooLarge, UnknownTopic for a missing partition, IllegalState.
         """
         if self.transactions is not None:
             self.transactions.check_open()
@@ -104,10 +104,10 @@ class ProducerCore:
         row_partitions: bytes | None,
         counter: Counter,
     ) -> tuple[int, int]:
-        """Take rows of a table, as `Accumulator.append_rows`: how many, and UNKNOWN_TOPIC or NO_ROOM when something must be
-        waited for. Any thread.
+        """Append rows of a table by `Accumulator.append_rows`. Return their number, and UNKNOWN_TOPIC or NO_ROOM if the caller
+        has to wait. Any thread.
 
-        Raises RecordTooLarge, UnknownTopic for a partition that there is not, IllegalState; rows before that one are taken.
+        Raises RecordTooLarge, UnknownTopic for a missing partition, IllegalState; rows before the failed one are appended.
         """
         if self.transactions is not None:
             self.transactions.check_open()
@@ -132,9 +132,9 @@ class ProducerCore:
         headers: list[Header] | None,
         listener: Listener | None,
     ) -> None:
-        """Take a record as soon as its topic is known and there is memory.
+        """Append a record as soon as its topic is known and memory is free.
 
-        Raises UnknownTopic, BufferExhausted after max.block.ms, what `append` raises.
+        Raises UnknownTopic, BufferExhausted after max.block.ms, and the errors of `append`.
         """
         deadline = self.block_deadline()
         await self.learn(topic, deadline)
@@ -142,18 +142,18 @@ class ProducerCore:
             await self.wait_for_room(deadline)
 
     def block_deadline(self) -> int:
-        """Return the deadline of a call that blocks from now on (max.block.ms), by the core's clock."""
+        """Return the deadline of a blocking call that begins now (max.block.ms), by the core's clock."""
         return self._clock.now_ms() + int(self.core.config["max.block.ms"])
 
     async def learn(self, topic: str, deadline: int) -> None:
-        """Wait until a topic is known, being made if need be. Raises UnknownTopic."""
+        """Wait until a topic is known; the broker creates it if allowed. Raises UnknownTopic."""
         if topic not in self.accumulator.topics:
             limit = max(deadline - self._clock.now_ms(), 0)
             info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
             self.accumulator.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
 
     async def wait_for_room(self, deadline: int, room: Promise[None] | None = None) -> None:
-        """Wait until memory comes free (`room`: has come free since it was asked for). Raises BufferExhausted."""
+        """Wait until memory is released (`room`: signal obtained before, kept once memory is free). Raises BufferExhausted."""
         self.sender.close_all()
         left = deadline - self._clock.now_ms()
         if left <= 0:
@@ -162,18 +162,18 @@ class ProducerCore:
         await self.core.scheduler.within(room or self.sender.room.wait(), left)
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         info = await self.core.metadata.topic(topic, create=True)
         return sorted(info.leaders)
 
-    # -- ends --
+    # -- flush and close --
 
     async def flush(self, timeout_ms: int) -> int:
-        """Send everything and wait until it is acknowledged or has failed; how many records are left after `timeout_ms`."""
+        """Send all records and wait for their outcomes; return how many have none after `timeout_ms`."""
         return await self.sender.drain(self._clock.now_ms() + timeout_ms)
 
     async def close(self, timeout_ms: int) -> None:
-        """Flush for so long, give up the rest."""
+        """Flush for up to `timeout_ms`; records that are not delivered by then fail."""
         if self.accumulator.ended:
             return
         try:
@@ -188,7 +188,7 @@ class ProducerCore:
     # -- transactions --
 
     def transactional(self) -> Transactions:
-        """Raises IllegalState without transactional.id."""
+        """Return the transactions of the producer. Raises IllegalState without transactional.id."""
         if self.transactions is None:
             raise IllegalState("transactions need the config transactional.id")
         return self.transactions
@@ -196,7 +196,7 @@ class ProducerCore:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata, timeout_ms: int | None
     ) -> None:
-        """Commit a group's offsets with the transaction."""
+        """Add the offsets of a consumer group to the transaction."""
         whole = {
             TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for partition, offset in offsets.items()
@@ -205,7 +205,7 @@ class ProducerCore:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Producer id and epoch, -1 before they are known."""
+        """Return producer id and epoch, -1 before they are known."""
         return self.sender.producer_id, self.sender.epoch
 
     def metrics(self) -> dict[str, float]:

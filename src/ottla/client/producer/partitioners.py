@@ -1,8 +1,8 @@
-"""Partitioners: choose the partition of a record that names none.
+"""Partitioners: choose the partition of records that are produced without one.
 
-Kafka's own partitioner: a key decides by murmur2; records without one stick to a partition until batch.size bytes have gone
-there (KIP-480, KIP-794), so that batches are full. Besides it round robin, random, and librdkafka's consistent (CRC-32),
-murmur2 and fnv1a, each with keyless records to one partition or (`_random`) to a random one.
+Kafka's default partitioner uses murmur2 of the key; records without a key stick to a partition for batch.size bytes
+(KIP-480, KIP-794), so that batches are full. The others are round robin, random, and librdkafka's consistent (CRC-32),
+murmur2 and fnv1a, which map all records without a key to one partition or (`_random`) each to a random one.
 """
 
 import zlib
@@ -18,7 +18,7 @@ Partitioner = Callable[[TopicBuffers, bytes | None], int]
 
 
 def partitioner(name: str, random: Random, batch_size: int, *, ignore_keys: bool = False) -> Partitioner:
-    """By the name in `partitioner`; see config.PARTITIONERS."""
+    """Return the partitioner with a name of the config `partitioner`; see config.PARTITIONERS."""
     if name == "round_robin":
         return _RoundRobin()
     if name == "random":
@@ -40,7 +40,7 @@ def partitioner(name: str, random: Random, batch_size: int, *, ignore_keys: bool
             return hashing(key or b"", topic.partitions)
 
         keyless = empty_key
-    # librdkafka's consistent_random takes an empty key for none.
+    # librdkafka's consistent_random treats an empty key as missing.
     needs_key = name == "consistent_random"
 
     def choose(topic: TopicBuffers, key: bytes | None) -> int:
@@ -56,12 +56,12 @@ def _crc32(key: bytes, partitions: int) -> int:
 
 
 def _fnv1a(key: bytes, partitions: int) -> int:
-    """32-bit FNV-1a as Sarama and librdkafka take it: the absolute value of the signed hash."""
+    """Return the partition by 32-bit FNV-1a as in Sarama and librdkafka: the absolute value of the signed hash."""
     value = 0x811C9DC5
     for byte in key:
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
     signed = value - 0x100000000 if value & 0x80000000 else value
-    # The remainder of C, whose sign is the dividend's.
+    # The remainder as in C, with the sign of the dividend.
     return abs(signed) % partitions
 
 
@@ -73,7 +73,7 @@ _HASHES: Final[dict[str, Callable[[bytes, int], int]]] = {
 
 
 class _RoundRobin:
-    """One after another, each topic for itself."""
+    """Round robin over the partitions, separately for each topic."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}

@@ -1,18 +1,18 @@
-"""From closed batches to acknowledgements: which batch goes to which broker when, and what the answer means.
+"""Sender of a producer: sends closed batches to the leaders of their partitions, and handles the responses.
 
-Strategy. Nothing here waits. Whatever may change the picture (a batch was closed, an answer came, a link is ready, a back-off
-is over) calls `pump`, which sends all that can be sent now: one batch of each partition in a request, as many requests to a
-node as max.in.flight.requests.per.connection allows. `sequences.py` decides for each partition which batch may go next and
-what an error code means, so that order and exactness hold over retries (KIP-98).
+Strategy. No function here blocks. Each event (a closed batch, a response, a ready connection, the end of a backoff) calls
+`pump`, which sends everything that can be sent now: one batch of each partition in a request, and as many requests to a node
+as max.in.flight.requests.per.connection allows. `sequences.py` decides for each partition which batch is next and what an
+error code means, so that order and exactly-once delivery hold over retries (KIP-98).
 
-A batch that fails for good leaves a hole in its partition's sequences. An idempotent producer raises its epoch (KIP-360), and
-what waits behind the hole goes out under it once nothing of the partition is on its way; other partitions change over when all
-they have sent is answered. In a transaction the hole makes the transaction one that can only be aborted.
+A batch that fails for good leaves a hole in its partition's sequences. An idempotent producer raises its epoch (KIP-360);
+batches behind the hole are sent under the new epoch once no batch of the partition is in flight. Other partitions adopt the
+epoch when all their requests are answered. In a transaction a hole makes the transaction abortable only.
 
-A batch that lingered long enough is closed when it can be sent: not while others of its partition wait, so that an outage
-leaves full batches behind and not one for every few milliseconds.
+A batch past linger.ms is closed only when it can be sent, not while others of its partition are waiting: otherwise an outage
+would produce a small batch every few milliseconds.
 
-One file, because every part of it reads and changes the same state: which partitions wait, and what is in flight.
+One file, because all parts read and change the same state: waiting partitions and requests in flight.
 """
 
 from collections.abc import Callable, Coroutine
@@ -50,23 +50,23 @@ from ottla.records.compression import CODEC_NAMES
 _PURPOSE: Final = "produce"
 _NEWEST_WITHOUT_IDS: Final = 12
 _NEWEST_WITHOUT_IMPLICIT_PARTITIONS: Final = 11
-"""Produce 12 adds its partitions to the transaction by itself, which a transaction of version 1 must not ask for (KIP-890)."""
+"""Newest Produce version for transaction version 1: from 12 on the broker adds partitions to the transaction (KIP-890)."""
 _MOST_IN_FLIGHT: Final = 5
 _LAST_EPOCH: Final = 32766
 _ALL: Final = 1 << 62
-"""Later than any batch was opened."""
+"""Time later than the opening time of any batch: closes all batches."""
 
 
 class Sender:
-    """The batches of one producer on their way.
+    """Sender of one producer.
 
-    producer_id, epoch  the producer's, -1 before it has any
-    room                happens when memory comes free
-    drained             happens when nothing is on its way any more
-    admit               whether a partition may be written to now (transactions)
+    producer_id, epoch  producer id and epoch, -1 before they are known
+    room                signal: memory was released
+    drained             signal: no batch is waiting or in flight
+    admit               returns whether a partition may be written to now (transactions)
     failed              listeners, called with the error of a batch that failed for good
-    refused             error for batches that are not in flight (the transaction failed, or is aborted); None: they are sent
-    flushing            number of flushes under way: nothing lingers then
+    refused             error for batches that are not in flight (the transaction failed or is aborted); None: they are sent
+    flushing            number of flushes in progress; batches do not linger meanwhile
     """
 
     def __init__(self, core: Core, accumulator: Accumulator) -> None:
@@ -91,13 +91,13 @@ class Sender:
         self._compression = BatchCompression(codec, levels.get(config["compression.type"]))
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[TopicPartition, None] = {}
-        """Partitions that have something to send, in order."""
+        """Partitions with waiting batches, in order."""
         self._not_before: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, int] = {}
         self._busy: dict[int, int] = {}
-        """node -> requests on their way"""
+        """node -> number of requests in flight"""
         self._produced_ms: dict[str, int] = {}
-        """Topic -> time (clock ms) of its last batch, the oldest first."""
+        """topic -> time (clock ms) of its last batch, oldest first"""
         self._under_way: set[str] = set()
         """Names of the background tasks in progress, so that each runs once."""
         self._in_flight = 0
@@ -105,15 +105,15 @@ class Sender:
         self._alarm = Alarm(core.scheduler, self._woken)
         self.closed = False
 
-    # -- in --
+    # -- closed batches --
 
     def take_in(self) -> None:
-        """Whatever was closed goes to its partition's queue; then send what can be sent."""
+        """Move closed batches to the queues of their partitions, then send."""
         self._close_late()
         self.pump()
 
     def close_all(self) -> None:
-        """Close every open batch, late or not: all that can be sent now is."""
+        """Close every open batch, whether its linger.ms has passed or not, and send."""
         self._accumulator.close_late(list(self._accumulator.topics.values()), _ALL, self._waiting)
         self._queue_closed()
         self.pump()
@@ -165,8 +165,8 @@ class Sender:
         self._waiting[partition] = None
 
     async def drain(self, deadline: int) -> int:
-        """Send everything and wait until it is acknowledged or has failed, up to `deadline` by the core's clock; how many
-        records are left."""
+        """Send all records and wait for their outcomes, up to `deadline` by the core's clock; return how many records have no
+        outcome."""
         self.flushing += 1
         try:
             self.close_all()
@@ -184,10 +184,10 @@ class Sender:
         """True if no batch waits and no request is in flight."""
         return not self._waiting and not self._in_flight
 
-    # -- out --
+    # -- sending --
 
     def pump(self) -> None:
-        """Send all that can be sent now; called while it runs, it runs once more."""
+        """Send all batches that can be sent now. A call during a run causes another run after it."""
         if self._pumping:
             self._pump_again = True
             return
@@ -199,7 +199,7 @@ class Sender:
                 self._pump()
         finally:
             self._pumping = False
-        if self.empty:  # also when the last batches expired, without an answer
+        if self.empty:  # also when the last batches expired without a response
             self.drained.happen()
 
     def _pump(self) -> None:
@@ -208,7 +208,7 @@ class Sender:
         if not self._waiting:
             return
         now = self._clock.now_ms()
-        self._expire(now)  # first: the time of delivery counts also while there is no producer id
+        self._expire(now)  # first: delivery.timeout.ms also applies without a producer id
         if not self.idempotent or self._has_producer_id():
             self._send_ready(now)
         if any(held not in self._waiting for held in self._accumulator.held):
@@ -217,7 +217,7 @@ class Sender:
             self._alarm.set(now + 1000)
 
     def _send_ready(self, now: int) -> None:
-        """Send the batches whose turn it is to the nodes that take more."""
+        """Send the next batches of all partitions that are ready to nodes that accept more requests."""
         ready: dict[int, list[TopicPartition]] = {}
         infos: dict[str, TopicInfo] = {}
         for partition in list(self._waiting):
@@ -225,7 +225,7 @@ class Sender:
             if node >= 0:
                 ready.setdefault(node, []).append(partition)
         if self.idempotent and self.producer_id < 0:
-            return  # the last epoch was used up in this turn: partitions before that one wait for another id, too
+            return  # a partition used up the last epoch in this run: those before it wait for the new producer id, too
         for node, partitions in ready.items():
             self._send_to(node, partitions, infos)
 
@@ -233,9 +233,7 @@ class Sender:
         """Return the node to which the partition's next batch can be sent now; -1 if it has to wait."""
         queue = self._queues[partition]
         if not queue.waiting:
-            self._waiting.pop(
-                partition, None
-            )  # missing if the transaction failed in this turn, and all that waited with it
+            self._waiting.pop(partition, None)  # missing if the transaction and its waiting batches failed in this run
             return -1
         not_before = self._not_before.get(partition, 0)
         if not_before > now:
@@ -245,20 +243,20 @@ class Sender:
         # renumbers waiting batches: `next` decides by the new numbers.
         if self.idempotent and not self._settled(queue):
             return -1
-        # A partition before this one may have given the producer id up in this very turn.
+        # A partition before this one may have dropped the producer id in this run.
         if (self.idempotent and self.producer_id < 0) or queue.next(self._identity) is None:
             return -1
         # Only now, when there is a batch to send: `admit` adds the partition to the transaction.
         if not self.admit(partition):
             return -1
-        # The leader last: a look-up is started only for a batch that could be sent.
+        # The leader last: a lookup is started only for a batch that could be sent.
         info = infos.get(partition.topic) or self._core.metadata.known(partition.topic)
         if info is None:
             self._once(f"topic {partition.topic}", self._look_up(partition.topic))
             return -1
         if info.id != queue.topic_id:
             if queue.in_flight and queue.topic_id is not None:
-                return -1  # to a topic that was deleted: their answers come first
+                return -1  # batches in flight to the deleted topic: wait for their responses
             queue.begin_topic(info.id)
         if partition.topic not in infos:
             infos[partition.topic] = info
@@ -274,7 +272,7 @@ class Sender:
         return node
 
     def _send_to(self, node: int, partitions: list[TopicPartition], infos: dict[str, TopicInfo]) -> None:
-        """As many requests as the node takes now."""
+        """Send requests to a node up to its limit of requests in flight."""
         address = self._core.network.brokers.get(node)
         most = self._config["max.in.flight.requests.per.connection"]
         if address is None or self._busy.get(node, 0) >= most:
@@ -291,7 +289,7 @@ class Sender:
             self._send(node, link, batches, infos)
 
     def _one_request(self, partitions: list[TopicPartition]) -> tuple[list[ClosedBatch], list[TopicPartition]]:
-        """One batch of each partition, up to max.request.size; and the partitions that may have more."""
+        """Return one batch of each partition, up to max.request.size, and the partitions that may have further batches."""
         room: int = self._config["max.request.size"]
         batches: list[ClosedBatch] = []
         again = []
@@ -344,7 +342,7 @@ class Sender:
             outcome.fail(error)
         outcome.listen(partial(self._answered, node, batches, ids))
 
-    # -- answers --
+    # -- responses --
 
     def _answered(
         self,
@@ -376,7 +374,7 @@ class Sender:
         self.pump()
 
     def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
-        """Handle a missing answer: the batch may have been appended or not."""
+        """Handle a missing response: the batch may have been appended or not."""
         batch.uncertain = batch.uncertain or not isinstance(error, UnsupportedVersion)
         if error.retriable:
             self._core.metadata.forget(batch.partition.topic)
@@ -426,7 +424,7 @@ class Sender:
         self._alarm.set(self._not_before[partition])
 
     def _refused(self, batch: ClosedBatch, error: KafkaError) -> None:
-        """It will never be appended."""
+        """Fail a batch that will not be appended."""
         queue = self._queues[batch.partition]
         queue.failed(batch)
         if queue.waiting:
@@ -444,7 +442,7 @@ class Sender:
         self.room.happen()
 
     def _expire(self, now: int) -> None:
-        """Give up what has waited for delivery.timeout.ms."""
+        """Fail batches that were not delivered within delivery.timeout.ms."""
         limit = self._config["delivery.timeout.ms"]
         for partition in list(self._waiting):
             queue = self._queues[partition]
@@ -459,7 +457,7 @@ class Sender:
                 self._waiting.pop(partition, None)
 
     def fail_waiting(self, error: KafkaError) -> None:
-        """Give up what is not on its way (an aborted transaction, the end)."""
+        """Fail all batches that are not in flight, for an aborted transaction or a closed producer."""
         for partition in list(self._waiting):
             queue = self._queues[partition]
             while queue.waiting:
@@ -473,23 +471,23 @@ class Sender:
             self.drained.happen()
 
     def refuse(self, error: KafkaError) -> None:
-        """Give up what is not on its way, and what comes back from there, until `refused` is None again."""
+        """Fail all batches that are not in flight, and those returned for a retry, until `refused` is None again."""
         self.refused = error
         self._accumulator.close_late(list(self._accumulator.topics.values()), _ALL, {})
         self._queue_closed()
         self.fail_waiting(error)
 
-    # -- partitions that come and go --
+    # -- changes of the partitions --
 
     def _resize(self, info: TopicInfo) -> None:
-        """A topic may have more partitions than it had, or (deleted and created again) fewer."""
+        """Adapt to the number of partitions of a topic: it may have grown, or shrunk (deleted and recreated)."""
         buffers = self._accumulator.topics.get(info.name)
         if buffers is not None and buffers.partitions != len(info.leaders):
             self._accumulator.resize(buffers, len(info.leaders))
             self._queue_closed()
 
     def _spread(self, partition: TopicPartition, partitions: int) -> None:
-        """The partition is gone: its records go to others, unless they named it."""
+        """Move the records of a partition that no longer exists to others; batches with a partition set by the caller fail."""
         queue = self._queues[partition]
         if queue.in_flight:
             return
@@ -513,8 +511,8 @@ class Sender:
         self._pump_again = True
 
     def _choose(self, buffers: TopicBuffers, key: bytes | None, partitions: int, errors: dict[int, KafkaError]) -> int:
-        """Return the partition of a record that named none; a negative number, and its error, when the partitioner fails or
-        names a partition that the topic does not have: queued for that one, it would come back here at once."""
+        """Choose a new partition for a record. If the partitioner fails or chooses a missing partition, add an error to
+        `errors` and return its negative key: queued for a missing partition, the record would return here at once."""
         try:
             chosen = self._accumulator.partition_for(buffers, key)
         except Exception as reason:  # noqa: BLE001  (a partitioner of the application)
@@ -530,7 +528,7 @@ class Sender:
         errors[number] = error
         return number
 
-    # -- identity --
+    # -- producer id and epoch --
 
     @property
     def _identity(self) -> Identity:
@@ -538,7 +536,7 @@ class Sender:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether any sequence is missing or unresolved."""
+        """Return True if any partition has a hole or an unresolved batch in its sequences."""
         return any(queue.is_broken for queue in self._queues.values())
 
     def forget_batches(self) -> None:
@@ -551,29 +549,29 @@ class Sender:
         self.producer_id, self.epoch = producer_id, epoch
 
     def _settled(self, queue: PartitionQueue) -> bool:
-        """Return whether a partition may send; raises the epoch when its batches must be renumbered."""
-        # 1. Nothing of the partition is in flight and its sequences have a hole, or it goes on as it is: batches that are in
+        """Return True if a partition may send. Raises the epoch if the partition's batches must be renumbered."""
+        # 1. Renumber only if the sequences have a hole and no batch of the partition is in flight: batches that are in
         #    flight keep their epoch and sequence, since renumbered ones could be appended twice.
         if not queue.wants_identity():
             return True
         # 2. The epoch is raised once for all partitions. One that another partition has raised already is only adopted (3.).
         if queue.identity == self._identity:
             if self.transactional_id is not None:
-                return False  # only an abort goes on from here, which brings a new epoch
-            # Epochs are int16, and the last one is left to the coordinator (fencing): start over with another producer id.
+                return False  # only an abort is possible now, which brings a new epoch
+            # Epochs are int16, and the coordinator uses the last one for fencing: request another producer id.
             if self.epoch >= _LAST_EPOCH:
                 self.new_identity(-1, -1)
                 self._once("producer id", self._init_producer_id())
             else:
                 self.new_identity(self.producer_id, self.epoch + 1)
-        # 3. Without a producer id there is nothing to number with; `pump` runs again when it is there.
+        # 3. Without a producer id batches cannot be numbered; `pump` runs again when there is one.
         if self.producer_id < 0:
             return False
         queue.renumber(self._identity)
         return True
 
     def _has_producer_id(self) -> bool:
-        """Return whether there is a producer id; request one otherwise."""
+        """Return True if there is a producer id; request one otherwise."""
         if self.producer_id >= 0:
             return True
         if self.transactional_id is None:
@@ -602,10 +600,10 @@ class Sender:
         else:
             self.new_identity(answer.producer_id, answer.producer_epoch)
 
-    # -- what is under way --
+    # -- background tasks --
 
     def _once(self, what: str, coroutine: Coroutine[Promise[Any], None, None]) -> None:
-        """Run a coroutine unless the same is under way already; then look again."""
+        """Run a coroutine in the background, unless one of this name is in progress, and call `pump` afterwards."""
         if what in self._under_way:
             coroutine.close()
             return
@@ -653,7 +651,7 @@ class Sender:
             self.take_in()
 
     def close(self) -> None:
-        """Nothing more is sent."""
+        """Stop sending."""
         self.closed = True
         self._alarm.cancel()
 

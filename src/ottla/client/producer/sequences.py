@@ -1,27 +1,27 @@
-"""Order and sequence numbers of a partition's batches, and the meaning of answers to them: decisions only, no I/O.
+"""Order and sequence numbers of a partition's batches, and the outcome of responses for them: decisions only, no I/O.
 
-Strategy: a partition's batches carry consecutive sequences (KIP-98), and a broker takes them in that order or not at all, so
-up to five may be on their way at once. When one fails for a passing reason, those behind it fail too (out of order) or were
-taken before it, so nothing more is sent until all that is on its way is answered; then the failed ones go out again, oldest
-first, with the sequences they had. One that had been appended although its answer was lost is recognised by the broker and
-acknowledged without being appended twice.
+Strategy: a partition's batches have consecutive sequences (KIP-98), and a broker appends them in that order only, so up to
+five may be in flight at once. When one fails with a retriable error, the ones behind it fail as well (out of order), so no
+further batch is sent until all batches in flight are answered. Then the failed ones are sent again, oldest first, with their
+old sequences. A batch that was appended although its response was lost is recognised by the broker as a duplicate, and
+acknowledged without a second append.
 
-That holds for a broker that has state of the producer in the partition. One that has none accepts any first sequence: the
-second batch of a partition could be in its log without the first, and the first could not come behind it. So one batch is in
-flight until the first one is acknowledged; likewise in a topic that was created again.
+This requires that the broker has state of the producer in the partition. Without it a broker accepts any first sequence: it
+could append the second batch without the first, which could not be appended afterwards. So only one batch is in flight until
+the first one is acknowledged; likewise in a recreated topic.
 
-A batch that fails for good leaves a hole in the sequences of its partition, which only another epoch closes (KIP-360). A batch
-keeps producer id, epoch and sequence as long as it may be in the log: numbered again it would be appended twice.
+A batch that fails for good leaves a hole in the sequences of its partition, which only a new epoch closes (KIP-360). A batch
+keeps producer id, epoch and sequence as long as it may be in the log: renumbered it could be appended twice.
 
-    refused, no attempt unanswered     it is not in the log; what is behind it is renumbered, too. A batch whose answer was lost
-                                       first goes out under its sequence: a broker that knows nothing of a producer (its first
-                                       batch in a partition, or state that expired) accepts any first sequence, so that batch
-                                       may be in the log although the one before it is not
-    expired, or refused after an       it may be in the log (unresolved): those sent behind it go on under their sequences;
-    attempt without an answer          the first one that is acknowledged shows that there is no hole, the first one that is
-                                       out of order that there is one. New ones wait until then.
+    refused, all attempts answered     it is not in the log; the batches behind it are renumbered. One of them whose response
+                                       was lost is sent under its old sequence first: a broker without state of the producer
+                                       (first batch in a partition, or expired state) accepts any first sequence, so that
+                                       batch may be in the log although the one before it is not
+    expired, or refused after an       it may be in the log (unresolved): batches sent behind it keep their sequences. An
+    attempt without a response         acknowledgement of one of them shows that there is no hole, an out-of-order error that
+                                       there is one. New batches wait until then.
 
-Other partitions go on under the epoch they have until all they have sent is answered.
+Other partitions keep their epoch until all their batches in flight are answered.
 """
 
 from bisect import insort
@@ -49,11 +49,11 @@ _UNCERTAIN: Final = frozenset(
         table.KAFKA_STORAGE_ERROR,
     }
 )
-"""Answers after which a batch may be in the log all the same."""
+"""Error codes after which a batch may be in the log nevertheless."""
 
 
 class BatchVerdict(Enum):
-    """Outcome of an answer for a batch."""
+    """Consequence of an error code for a batch."""
 
     ACKNOWLEDGED = "appended, now or by an earlier attempt"
     AGAIN = "send it again in its turn"
@@ -61,13 +61,13 @@ class BatchVerdict(Enum):
 
 
 class SequencedBatch:
-    """One batch on its way.
+    """Batch with its position in the sequences of a partition.
 
-    number     position among all batches of its partition, never reused; of halves in between
+    number     position among all batches of its partition, never reused; halves of a batch get numbers in between
     sequence   -1 until it is first sent
-    identity   producer id and epoch that the sequence belongs to
-    uncertain  whether it may be in the log although it was never acknowledged; such a batch is never numbered again
-    deadline   clock ms after which it is not sent again (delivery.timeout.ms)
+    identity   producer id and epoch of the sequence
+    uncertain  whether it may be in the log although it was never acknowledged; such a batch is never renumbered
+    deadline   time (clock ms) after which it is not sent again (delivery.timeout.ms)
     """
 
     __slots__ = ("count", "data", "deadline", "identity", "number", "partition", "sequence", "uncertain")
@@ -84,11 +84,11 @@ class SequencedBatch:
 
 
 class PartitionQueue:
-    """The batches of one partition: those that wait, in order, and those on their way, in order.
+    """Batches of one partition: those waiting and those in flight, both in order.
 
-    identity  producer id and epoch of the sequences that are assigned now
-    topic_id  of the topic that batches go to, None before the first
-    by_id     whether they were sent by topic id, so that none can reach another topic of the same name
+    identity  producer id and epoch of the sequences assigned now
+    topic_id  id of the topic that batches are sent to, None before the first batch
+    by_id     whether batches are sent by topic id, so that none can reach another topic of the same name
     """
 
     def __init__(self, *, idempotent: bool, limit: int = MOST_IN_FLIGHT) -> None:
@@ -99,16 +99,17 @@ class PartitionQueue:
         self.by_id = True
         self._idempotent = idempotent
         self._has_state = not idempotent
-        """True if the broker has state of the producer: it has acknowledged a batch with a sequence."""
+        """True if the broker has state of the producer, as it has acknowledged a batch with a sequence."""
         self._limit = limit
         self._numbers = 0
         self._next_sequence = 0
         self._draining = False
         self._acknowledged: tuple[float, int] = (-1, 0)
-        """Number of the newest batch that was acknowledged, and the sequence behind it."""
+        """Number of the newest acknowledged batch, and the sequence that follows it."""
         self._unresolved = False
         self._hole: float | None = None
-        """Batches from this number on are not in the log, except uncertain ones, and cannot be under their sequences."""
+        """Number of the first batch behind a hole: batches from it on, except uncertain ones, must be renumbered. None without
+        a hole."""
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.in_flight)
@@ -119,17 +120,17 @@ class PartitionQueue:
         self.waiting.append(batch)
 
     def next(self, identity: Identity) -> SequencedBatch | None:
-        """The batch that may be sent now by a producer of this identity, left where it is."""
+        """Return the batch that may be sent now by a producer of this identity, without removing it; None if all must wait."""
         if not self.waiting or (self.in_flight and (self._draining or not self._has_state)):
             return None
         head = self.waiting[0]
         if self._hole is not None and head.number >= self._hole:
-            # Nothing goes out but what may be in the log: its answer shows whether it is.
+            # Only uncertain batches are sent: their responses show whether they are in the log.
             uncertain = self._first_uncertain()
             if uncertain is None:
                 return None
             head = uncertain
-        # Sequence 0 of another epoch would overtake what is on its way; behind what is unresolved no sequence is known.
+        # Sequence 0 of a new epoch could overtake batches in flight; behind an unresolved batch the next sequence is unknown.
         must_wait = self._unresolved or (self.in_flight and identity != self.identity)
         if head.sequence < 0 and self._idempotent and must_wait:
             return None
@@ -138,7 +139,7 @@ class PartitionQueue:
         return head if not self.in_flight or head.number - self.in_flight[0].number < self._limit else None
 
     def begin_topic(self, topic_id: bytes) -> None:
-        """Go on in another topic, which knows nothing of the producer; only while nothing is in flight."""
+        """Switch to the recreated topic, which has no state of the producer; only while no batch is in flight."""
         self.topic_id = topic_id
         self._has_state = not self._idempotent
         if self.by_id:
@@ -147,11 +148,11 @@ class PartitionQueue:
         self.by_id = True
 
     def take(self, identity: Identity) -> SequencedBatch:
-        """The batch of `next`, in flight from now on."""
+        """Move the batch of `next` from waiting to in flight, and return it."""
         batch = self.waiting[0]
         if self._hole is not None and batch.number >= self._hole:
             batch = self._first_uncertain() or batch
-        self.waiting.remove(batch)  # the first one, as a rule
+        self.waiting.remove(batch)  # usually the first one
         self._draining = False
         if self._idempotent and batch.sequence < 0:
             if identity != self.identity:
@@ -170,13 +171,13 @@ class PartitionQueue:
         if code in (table.NONE, table.DUPLICATE_SEQUENCE_NUMBER):
             return BatchVerdict.ACKNOWLEDGED
         if code == table.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            batch.uncertain = False  # in the log it would be a duplicate
+            batch.uncertain = False  # it is not in the log: the broker would have reported a duplicate
             if self._is_behind(batch) or (self._hole is not None and batch.number >= self._hole):
                 return BatchVerdict.AGAIN
             if self._unresolved:
                 self._open_hole(batch.number)
                 return BatchVerdict.AGAIN
-            return BatchVerdict.REFUSED  # the broker lost what it had acknowledged
+            return BatchVerdict.REFUSED  # the broker lost batches that it had acknowledged
         if code in _UNCERTAIN:
             batch.uncertain = True
         return BatchVerdict.AGAIN if table.error(code).retriable else BatchVerdict.REFUSED
@@ -185,7 +186,7 @@ class PartitionQueue:
         return any(other.number < batch.number for other in (*self.in_flight, *self.waiting))
 
     def done(self, batch: SequencedBatch) -> None:
-        """It was acknowledged."""
+        """Remove a batch that was acknowledged."""
         self.in_flight.remove(batch)
         self._has_state = True
         if batch.sequence >= 0 and batch.number > self._acknowledged[0]:
@@ -207,16 +208,16 @@ class PartitionQueue:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether any sequence is missing or unresolved."""
+        """Return True if the sequences have a hole or an unresolved batch."""
         return self._unresolved or self._hole is not None
 
     def wants_identity(self) -> bool:
-        """Return whether waiting batches must be renumbered under another epoch before anything is sent."""
+        """Return True if waiting batches must be renumbered under a new epoch before any is sent."""
         if self.in_flight or not self.is_broken:
             return False
         head = self.waiting[0] if self.waiting else None
         if head is not None and head.sequence >= 0 and (self._hole is None or head.number < self._hole):
-            return False  # its answer comes first
+            return False  # its response comes first
         if self._first_uncertain() is not None:
             return False  # likewise
         if self._hole is None and self._acknowledged[1] == self._next_sequence:
@@ -225,7 +226,7 @@ class PartitionQueue:
         return True
 
     def renumber(self, identity: Identity) -> None:
-        """Number what waits under another identity: when `wants_identity`, or nothing waits that was sent."""
+        """Renumber the waiting batches under a new identity; only if `wants_identity`, or if none of them was sent before."""
         self._begin(identity)
         for batch in self.waiting:
             batch.sequence = -1
@@ -241,7 +242,7 @@ class PartitionQueue:
         self._hole = None
 
     def divide(self, batch: SequencedBatch, parts: tuple[SequencedBatch, SequencedBatch]) -> None:
-        """In place of a batch that was too large for the broker its halves go out, under the sequences that it had."""
+        """Replace a batch that was too large for the broker by its halves, under the same sequences."""
         first, second = parts
         first.sequence = batch.sequence
         second.sequence = (batch.sequence + first.count) % _SEQUENCES if batch.sequence >= 0 else -1
@@ -255,7 +256,7 @@ class PartitionQueue:
         self._put_back(*parts)
 
     def again(self, batch: SequencedBatch) -> None:
-        """It goes out once more, in its turn."""
+        """Return a batch from in flight to waiting, at its position in the order."""
         self.in_flight.remove(batch)
         self._draining = True
         self._put_back(batch)
@@ -267,6 +268,6 @@ class PartitionQueue:
         self.waiting = deque(ordered)
 
     def forget_sequences(self) -> None:
-        """The brokers know no sequences: nothing is numbered any more."""
+        """Stop numbering batches, for brokers that do not support idempotent producers."""
         self._idempotent = False
         self.renumber(NO_IDENTITY)

@@ -1,20 +1,20 @@
-"""Arrow tables on their way into batches: columns are looked at once, rows are encoded where they lie (records/columns.py).
+"""Produces Arrow tables: columns are checked once, rows are encoded from the table's buffers (records/columns.py).
 
     table, batch or batches --portions()--> Portion --Accumulator.append_rows--> open batches of the partitions
                                                                                        |
-                       TableReport <-- so many records appended, or why they were not -+
+                       TableReport <-- number of records appended, or their error -----+
 
-What a task of Spark does, and any program of this kind: every Arrow batch is taken as it comes, and memory bounds what waits.
+Typical use, as in a Spark task: each Arrow batch is produced as it arrives, and buffer.memory bounds the waiting records.
 
     report = producer.produce_arrow(batches, "topic")   # in a transaction: between begin_transaction and commit_transaction
     producer.flush()                                    # or commit_transaction, which flushes
     report.result()                                     # raises the first error: not all records are in the log
 
-`produce_arrow` stops taking batches as soon as a record of the table has failed; in a transaction `commit_transaction` then
-raises as well, and abort_transaction is what is left. What can be known of a row at once (its partition does not exist, it is
-larger than max.request.size, memory stays full) is raised by `produce_arrow` itself; rows before it are on their way.
+`produce_arrow` stops reading batches as soon as a record of the table has failed; in a transaction `commit_transaction` then
+raises as well, and only abort_transaction is possible. Errors of a row that are known at once (missing partition, larger than
+max.request.size, memory stays full) are raised by `produce_arrow` itself; the rows before it are sent all the same.
 
-Wants pyarrow, which nothing else of the producer imports.
+Requires pyarrow; imported only when tables are produced.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,15 +31,15 @@ from ottla.records.columns import RowEncoder
 from ottla.records.errors import CorruptRecords
 
 _MOST_BYTES: Final = 64 << 20
-"""Of an Arrow batch that is encoded as a whole: a larger one is cut."""
+"""Size of an Arrow batch that is encoded as a whole, in bytes; larger ones are sliced."""
 
 
 class TableDelivered(NamedTuple):
-    """Outcome of a table.
+    """Result of a table whose records are all acknowledged.
 
     records  number of appended records
-    offsets  the lowest and the highest offset (inclusive) of each partition; records of others may lie between them. Empty with
-             acks=0
+    offsets  lowest and highest offset (inclusive) of each partition; records of other producers may lie between them. Empty
+             with acks=0
     """
 
     records: int
@@ -47,10 +47,10 @@ class TableDelivered(NamedTuple):
 
 
 class TableReport:
-    """Counts what becomes of a table's records. On the core's thread, but for `error`.
+    """Counts the outcomes of a table's records. Used on the core's thread only, except for `error`.
 
-    error    of the first records that failed
-    settle   called once with the error or with what was delivered, when the table is taken and every record has an outcome
+    error    error of the first records that failed
+    settle   called once with the error or the TableDelivered, when all rows are appended and every record has an outcome
     """
 
     def __init__(self, settle: Callable[[KafkaError | None, TableDelivered | None], object]) -> None:
@@ -61,7 +61,7 @@ class TableReport:
         self._offsets: dict[TopicPartition, tuple[int, int]] = {}
 
     def count_outcome(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
-        """As `closed.Counter`."""
+        """Count the outcome of records; see `closed.Counter`."""
         if error is not None:
             self._failed += count
             self.error = self.error or error
@@ -73,7 +73,7 @@ class TableReport:
         self._look()
 
     def complete(self, taken: int) -> None:
-        """The table is at its end, after so many records."""
+        """Set the number of records, at the end of the table."""
         self._expected = taken
         self._look()
 
@@ -89,7 +89,7 @@ class TableReport:
 
 
 class Portion(NamedTuple):
-    """Rows of an Arrow batch for one topic, as `Accumulator.append_rows` takes them."""
+    """Rows of an Arrow batch for one topic, as arguments of `Accumulator.append_rows`."""
 
     topic: str
     rows: RowEncoder
@@ -99,17 +99,17 @@ class Portion(NamedTuple):
 
 
 class TableWriting:
-    """A table on its way into a producer.
+    """Appends the rows of a table to a producer, step by step.
 
-    data       a pyarrow Table, RecordBatch, RecordBatchReader, an iterable of batches, or whatever has `__arrow_c_stream__`
-    topic      where rows go; None: the column `topic` says
-    partition  where rows go that name none in the column `partition`; ANY: their keys decide
+    data       a pyarrow Table, RecordBatch, RecordBatchReader, an iterable of batches, or an object with `__arrow_c_stream__`
+    topic      topic of all rows; None: that in the column `topic`
+    partition  partition of rows without one in the column `partition`; ANY: chosen by the partitioner
 
         while writing.advance():
             await writing.ready()
         report.complete(writing.taken)
 
-    Raises ValueError for columns that are missing or of types that cannot be records, KafkaError as ProducerCore.append.
+    Raises ValueError for missing columns or unsuitable types, and the KafkaErrors of ProducerCore.append.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class TableWriting:
         self._room: Promise[None] = kept(None)
 
     def advance(self, most: int = 1 << 62) -> bool:
-        """Take rows until something must be waited for or `most` were taken, True, or to the end, False. Any thread.
+        """Append rows until the caller has to wait or `most` rows are appended. Return False at the end. Any thread.
 
-        The table ends where a record of it is known to have failed.
+        Ends early as soon as a record of the table has failed.
         """
         stop = self.taken + most
         while self.taken < stop and self._lacks not in (NO_ROOM, UNKNOWN_TOPIC):
@@ -142,7 +142,7 @@ class TableWriting:
         return True
 
     def _take(self, portion: Portion) -> None:
-        self._room = self._producer.sender.room.wait()  # asked for first: what comes free meanwhile counts
+        self._room = self._producer.sender.room.wait()  # before the append: memory released during it counts
         try:
             taken, self._lacks = self._producer.append_rows(
                 portion.topic,
@@ -161,7 +161,7 @@ class TableWriting:
             self._deadline = -1
 
     async def ready(self) -> None:
-        """Wait for what `advance` lacks. Raises UnknownTopic, BufferExhausted after max.block.ms."""
+        """Wait for the topic or the memory that `advance` needs. Raises UnknownTopic, BufferExhausted after max.block.ms."""
         if self._deadline < 0:
             self._deadline = self._producer.block_deadline()
         lacks, self._lacks = self._lacks, APPENDED
@@ -172,7 +172,7 @@ class TableWriting:
 
 
 def portions(data: Any, topic: str | None, wall_ms: Callable[[], int]) -> Iterator[Portion]:
-    """The rows of tables, in order, topic by topic within a batch. Raises ValueError, TypeError for what is no table."""
+    """Iterate over the rows of tables, in order, topic by topic within a batch. Raises ValueError, TypeError for other data."""
     for batch in _batches(data):
         step = max(batch.num_rows * _MOST_BYTES // max(batch.nbytes, 1), 1)
         for begin in range(0, batch.num_rows, step):
@@ -230,13 +230,13 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
 
 
 def _timestamps(columns: dict[str, pa.Array], now: int) -> pa.Array | int:
-    """ms of each row, or of all; rows without a time are of now."""
+    """Return the timestamps of the rows in ms, as a column or one value for all; rows without a timestamp get `now`."""
     array = _checked("timestamp", columns, lambda kind: pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
     return now if array is None else pc.fill_null(arrow.milliseconds(array), now)
 
 
 def _checked(name: str, columns: dict[str, pa.Array], fits: Callable[[pa.DataType], bool]) -> pa.Array | None:
-    """Return a column, None if it is missing or all of it is null. Raises ValueError for a wrong type."""
+    """Return a column, None if it is missing or all null. Raises ValueError for a wrong type."""
     array = columns.get(name)
     if array is None or pa.types.is_null(array.type):
         return None

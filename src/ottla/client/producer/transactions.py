@@ -1,4 +1,4 @@
-"""Transactions of a producer: begun, written in, committed or aborted as a whole (KIP-98, KIP-360, KIP-447, KIP-890).
+"""Transactions of a producer: state machine and requests (KIP-98, KIP-360, KIP-447, KIP-890).
 
     init() --> READY --begin()--> OPEN --commit()--> COMMITTING --flushed--> ENDING --> READY
                                    |                     |
@@ -6,15 +6,15 @@
                                    v  for good           v
                                ABORTABLE --abort()--> ABORTING --> READY         fenced: FATAL, permanently
 
-A commit first flushes; EndTxn is sent only when every record is acknowledged. Both share the caller's timeout. When it is over
-the call raises RequestTimedOut and the state stays: called again, it goes on where it was. Once EndTxn was sent the
-coordinator may have decided, so nothing but another commit is possible.
+A commit first flushes; EndTxn is sent only when every record is acknowledged. Both steps share the caller's timeout. After
+RequestTimedOut the state is unchanged: another call continues at the same step. Once EndTxn was sent the coordinator may
+have committed, so only another commit is possible.
 
-While a transaction is aborted nothing of it is sent any more: what waits fails, and so does what comes back from a broker that
-did not answer. Such a batch may be in the log, before the marker; the next transaction numbers from the beginning.
+During an abort no further batch is sent: waiting batches fail, and so do batches whose request got no response. Such a batch
+may be in the log, before the marker; the next transaction begins with sequence 0.
 
-Under transaction.version 2 the brokers add partitions to a transaction by themselves, and each transaction ends with another
-epoch. Under version 1 a partition is added (AddPartitionsToTxn) before the first batch for it is sent, which `admit` sees to.
+Under transaction.version 2 the brokers add partitions to a transaction implicitly, and the epoch is raised at the end of each
+transaction. Under version 1 `admit` adds each partition (AddPartitionsToTxn) before the first batch for it is sent.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -60,7 +60,7 @@ _FENCED: Final = frozenset(
     }
 )
 _NEWEST_FOR_CLIENTS: Final = 3
-"""AddPartitionsToTxn 4 and later are the brokers' own."""
+"""Newest AddPartitionsToTxn version for clients; later ones are for brokers."""
 
 
 class _State(Enum):
@@ -75,7 +75,7 @@ class _State(Enum):
 
 
 class Transactions:
-    """The transactions of one producer."""
+    """Transactions of one producer."""
 
     def __init__(self, core: Core, sender: Sender, transactional_id: str) -> None:
         self._core = core
@@ -102,24 +102,24 @@ class Transactions:
             raise IllegalState(self._state.value)
 
     def check_open(self) -> None:
-        """Raises IllegalState unless records may be written now."""
+        """Raise IllegalState unless a transaction is open for writes."""
         self._expect(_State.OPEN)
 
     def failed(self, error: KafkaError) -> None:
-        """A batch failed for good, or a request did."""
+        """Change the state after a batch or request has failed for good."""
         if error.code in _FENCED or isinstance(error, FencedError):
             self._state, self._error = _State.FATAL, error
         elif self._state in (_State.OPEN, _State.COMMITTING) or (
             self._state is _State.ENDING and error.code == table.TRANSACTION_ABORTABLE
         ):
-            # While it is aborted an error changes nothing: the abort goes on.
+            # During an abort an error does not change the state: the abort continues.
             self._state, self._error = _State.ABORTABLE, error
         else:
             return
         self._sender.refuse(error)
 
     async def _ask(self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
-        """Ask until it succeeds; what cannot be mended changes the state."""
+        """Retry a request until it succeeds; an error that is not retriable changes the state."""
         try:
             return await self._core.metadata.retrying(about, attempt, timeout_ms)
         except KafkaError as error:
@@ -133,10 +133,10 @@ class Transactions:
     def _check(self, code: int, about: str) -> None:
         self._coordinator.check(code, about)
 
-    # -- the calls --
+    # -- public calls --
 
     async def init(self, timeout_ms: int | None) -> None:
-        """Become the one producer of this transactional.id: older ones are fenced, what they left open is aborted."""
+        """Register as the producer of transactional.id: older producers are fenced, their open transaction is aborted."""
         if self._state is not _State.NEW:
             raise IllegalState("init_transactions() is called once, before anything else")
         await self._init(timeout_ms, -1, -1)
@@ -171,8 +171,8 @@ class Transactions:
         self._touched = False
 
     def _admit(self, partition: TopicPartition) -> bool:
-        """Return True if a batch for the partition may be sent now. Starts to add the partition to an open transaction if that
-        is missing."""
+        """Return True if a batch for the partition may be sent now. Starts to add the partition to the open transaction if
+        it is missing there."""
         if self._state not in (_State.OPEN, _State.COMMITTING):
             return False
         self._touched = True
@@ -222,7 +222,7 @@ class Transactions:
         group: GroupMetadata,
         timeout_ms: int | None,
     ) -> None:
-        """Commit a group's offsets with the transaction; `timeout_ms` counts for both requests together."""
+        """Add the offsets of a consumer group to the transaction; `timeout_ms` is the limit of both requests together."""
         self._expect(_State.OPEN)
         if not offsets:
             return
@@ -251,7 +251,7 @@ class Transactions:
         ids: dict[str, bytes],
         about: str,
     ) -> None:
-        """One attempt. `ids` are those of the first one: an offset is not committed to a topic that was created since."""
+        """Send one TxnOffsetCommit. `ids` are the topic ids of the first attempt, to commit no offset to a recreated topic."""
         metadata = self._core.metadata
         for name in {partition.topic for partition in offsets}:
             topic_id = (await metadata.topic(name)).id
@@ -288,10 +288,10 @@ class Transactions:
             coordinator.check(row.error_code, about)
 
     async def commit(self, timeout_ms: int | None) -> None:
-        """Wait until everything is acknowledged, then let readers see it.
+        """Wait until all records are acknowledged, then commit the transaction.
 
-        Raises RequestTimedOut when that takes longer: commit again, or abort while records are not acknowledged.
-        Raises IllegalState, with what failed, when a part of the transaction did.
+        Raises RequestTimedOut: commit again, or abort while records are not acknowledged. Raises IllegalState, with the
+        cause, if a record or request of the transaction failed.
         """
         if self._state not in (_State.COMMITTING, _State.ENDING):
             self._expect(_State.OPEN)
@@ -309,7 +309,7 @@ class Transactions:
         await self._end(deadline, commit=True)
 
     async def abort(self, timeout_ms: int | None) -> None:
-        """Discard what was written. Raises RequestTimedOut when that takes longer: abort again."""
+        """Abort the transaction and discard its records. Raises RequestTimedOut; the call can be repeated."""
         if self._state not in (_State.ABORTABLE, _State.ABORTING, _State.COMMITTING):
             self._expect(_State.OPEN)
         self._state = _State.ABORTING
@@ -325,12 +325,12 @@ class Transactions:
         await self._end(deadline, commit=False)
 
     def _deadline(self, timeout_ms: int | None) -> tuple[int, int]:
-        """Until when a call may take, by the core's clock; and how many ms that is."""
+        """Return the deadline of a call by the core's clock, and the timeout in ms."""
         limit = int(self._core.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms)
         return self._core.clock.now_ms() + limit, limit
 
     def _left(self, deadline: int) -> int:
-        """The ms until a deadline."""
+        """Return the ms left until a deadline."""
         return max(deadline - self._core.clock.now_ms(), 0)
 
     async def _end(self, deadline: int, *, commit: bool) -> None:
@@ -352,7 +352,7 @@ class Transactions:
             try:
                 answer = await self._ask(about, attempt, self._left(deadline))
             except KafkaError as error:
-                # The coordinator knows of no partition: there is nothing to abort.
+                # The coordinator has no partition of this transaction: there is nothing to abort.
                 if commit or error.code != table.INVALID_TXN_STATE or self._added:
                     raise
                 answer = None
@@ -374,9 +374,9 @@ def _counted(records: int) -> str:
 async def end_transaction(
     core: Core, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, timeout_ms: int | None = None
 ) -> None:
-    """End a transaction that a producer of another process left open, as that producer.
+    """End the open transaction of a producer in another process, with that producer's id and epoch.
 
-    Raises FencedError when another producer has taken over, or when the transaction was aborted for its age.
+    Raises FencedError if a newer producer took over, or if the transaction was aborted by its timeout.
     """
     about = f"{'commit' if commit else 'abort'} transaction {transactional_id}"
     coordinator = CoordinatorClient(core.metadata, TRANSACTION, transactional_id)

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932) from the consumer's side."""
+"""Share consumer (KIP-932): membership, share sessions, acknowledgements."""

@@ -1,11 +1,11 @@
-"""A share consumer (KIP-932): records that a group's members share, each acknowledged by itself.
+"""Core of a share consumer (KIP-932): records are distributed among the members and acknowledged one by one.
 
-Strategy. `poll` fetches: it asks every node that leads some of the assigned partitions, takes what comes first, and keeps the
-rest for the next call. In implicit mode a poll accepts what the one before it returned; in explicit mode the application says
-of every record what becomes of it before it polls again. What it says travels with the next fetch of the same node, or in a
-request of its own when `commit` is called. Results go to the caller of `commit`, and to the callback.
+Strategy. `poll` sends a fetch to every node that leads assigned partitions, returns the records of the first response, and
+keeps the rest for the next call. In implicit mode a poll accepts all records of the previous one; in explicit mode the
+application acknowledges every record before it polls again. Acknowledgements are sent with the next fetch to the same node,
+or in a request of their own by `commit`. Their results go to the caller of `commit`, and to the callback.
 
-The locks of acquired records run while the application works; so nothing is fetched in advance of a poll.
+The acquisition lock of a record is running while the application processes it, so records are not prefetched.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _SHORTEST_WAIT_MS: Final = 1
 
 
 class ShareConsumerCore:
-    """One share consumer; everything but `acknowledge` runs on the core's thread.
+    """Core of one share consumer; all methods except `acknowledge` run on the core's thread.
 
-    member_id  of a member that is to go on; a new one unless given
-    callback   called with {partition: offsets} and an error or None, for every partition whose acknowledgements were answered
+    member_id  id of a failed member to resume; a new id by default
+    callback   called with {partition: offsets} and an error or None, for the acknowledgements of each response
     """
 
     def __init__(self, core: Core, member_id: str | None = None) -> None:
@@ -50,31 +50,31 @@ class ShareConsumerCore:
         self._results: CommitResults | None = None
         self._closed = False
 
-    # -- what is shared --
+    # -- subscription --
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics."""
+        """Return the subscribed topics."""
         return self._topics
 
     @property
     def member_id(self) -> str:
-        """As the group knows this consumer."""
+        """Return the member id of this consumer."""
         return self._member.member_id
 
     @property
     def lock_ms(self) -> int | None:
-        """Acquisition lock timeout of the records of a poll, in ms; None before a broker returned one."""
+        """Return the acquisition lock timeout of the records of a poll, in ms; None before a broker returned one."""
         return max((session.lock_ms for session in self._sessions.values()), default=0) or None
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Share these topics, in place of those before."""
+        """Subscribe to these topics, in place of the previous ones."""
         self._check_open()
         self._topics = frozenset(topics)
         self._member.subscribe(sorted(self._topics))
 
     async def unsubscribe(self) -> None:
-        """Leave the group; what is not acknowledged is released."""
+        """Leave the group; records without an acknowledgement are released."""
         self._check_open()
         self._topics = frozenset()
         await self._leave()
@@ -82,7 +82,7 @@ class ShareConsumerCore:
     # -- records --
 
     async def poll(self, timeout_ms: int) -> list[Record]:
-        """Up to max.poll.records records, or none when none came in time. Raises KafkaError."""
+        """Return up to max.poll.records records; an empty list after the timeout. Raises KafkaError."""
         self._check_open()
         if not self._topics:
             raise IllegalState("a share consumer polls after it has subscribed to topics")
@@ -114,7 +114,7 @@ class ShareConsumerCore:
         self._queue_acknowledgements()
 
     def _queue_acknowledgements(self) -> None:
-        """Queue the acknowledgements in their sessions, and forget batches that are acknowledged as a whole."""
+        """Queue the acknowledgements in their sessions, and drop batches that are acknowledged completely."""
         for delivered in self._delivered:
             acknowledgements = delivered.collect()
             if acknowledgements:
@@ -142,7 +142,7 @@ class ShareConsumerCore:
         return records
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what becomes of a record of the last poll. Any thread, but not while `poll` or `commit` runs.
+        """Set the acknowledgement of a record of the last poll. Any thread, but not while `poll` or `commit` runs.
 
         Raises IllegalState.
         """
@@ -157,7 +157,7 @@ class ShareConsumerCore:
     # -- fetching --
 
     async def _partitions_by_node(self, left_ms: int) -> dict[int, dict[tuple[bytes, int], TopicPartition]]:
-        """The assigned partitions by the node that leads them, as far as can be known within `left_ms`."""
+        """Group the assigned partitions by leader, as far as leaders are known within `left_ms`."""
         metadata = self.core.metadata
         deadline = self.core.clock.now_ms() + left_ms
         for name in sorted(self._topics):
@@ -167,7 +167,7 @@ class ShareConsumerCore:
                 except KafkaError as error:
                     if not error.retriable and not isinstance(error, UnknownTopic):
                         raise
-                    # It may come, and brokers may answer again.
+                    # The topic may be created later, or the brokers may be reachable again.
         by_node: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
         for topic_id, index in self._member.assigned:
             name_of = metadata.name_of(topic_id)
@@ -180,7 +180,7 @@ class ShareConsumerCore:
         return by_node
 
     async def _fetch(self, left_ms: int) -> None:
-        """Ask every node that is not asked already."""
+        """Send a fetch to every node without a request in flight."""
         if not self._member.assigned:
             return
         by_node = await self._partitions_by_node(left_ms)
@@ -214,7 +214,7 @@ class ShareConsumerCore:
         self._arrived.happen()
 
     def _acknowledge_to(self, session: NodeShareSession) -> None:
-        """Send a node its acknowledgements, unless a request is in flight there: its waiter calls again."""
+        """Send the acknowledgements of a session, unless a request is in flight: its waiter calls again."""
         if session.has_acknowledgements and not session.busy:
             session.busy = True
             self.core.scheduler.background(self._acknowledged(session), "share acknowledge")
@@ -234,7 +234,7 @@ class ShareConsumerCore:
         return session
 
     def _on_acknowledged(self, home: Home, acknowledgements: list[Run], error: KafkaError | None) -> None:
-        """The outcome of acknowledgements."""
+        """Report the result of acknowledgements to `commit` and the callback."""
         if self._results is not None and (error is not None or home.partition not in self._results):
             self._results[home.partition] = error
         if self.callback is not None:
@@ -245,7 +245,7 @@ class ShareConsumerCore:
     # -- committing --
 
     async def commit(self, timeout_ms: int) -> CommitResults:
-        """Send the acknowledgements and wait; partition -> None or its error. Raises RequestTimedOut."""
+        """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         self._check_open()
         if not self._explicit:
             for delivered in self._delivered:
@@ -277,7 +277,7 @@ class ShareConsumerCore:
         for session in self._sessions.values():
             self._acknowledge_to(session)
 
-    # -- the end --
+    # -- close --
 
     async def close(self, timeout_ms: int) -> None:
         """Send the acknowledgements (implicit mode: accept), release the rest, leave the group."""

@@ -1,7 +1,7 @@
-"""Records that a share group has handed to this consumer, and what has become of them.
+"""Records that this consumer has acquired from a share group, and their acknowledgements.
 
-    fetch answer: acquired 10-19 (count 1), 30-39 (count 2); records 10 11 12 14 ... 19, 30 ... 39
-                                                                    ^ 13 was compacted away: a gap
+    response: acquired 10-19 (count 1), 30-39 (count 2); records 10 11 12 14 ... 19, 30 ... 39
+                                                                ^ 13 was compacted away: a gap
     AcquiredBatch.take(5)  ->  the records 10 11 12 14 15, and a DeliveredBatch of the offsets 10-15
     acknowledgements  ->  runs: 10-12 accept, 13 gap, 14-15 accept
 
@@ -34,7 +34,7 @@ class AcknowledgeType(IntEnum):
 
 
 class Run(NamedTuple):
-    """Offsets in a row with one acknowledgement: both ends inclusive, `kind` as in the protocol, 0 for a gap."""
+    """Range of offsets with one acknowledgement: both ends inclusive, `kind` as in the protocol, 0 for a gap."""
 
     first: int
     last: int
@@ -51,14 +51,14 @@ class Home(NamedTuple):
 
 
 class DeliveredBatch:
-    """Records in the hands of the application, and what it has said of each."""
+    """Records that were returned to the application, with the acknowledgement of each."""
 
     __slots__ = ("_kinds", "_ranges", "home", "offsets")
 
     def __init__(self, home: Home, ranges: Sequence[tuple[int, int]], offsets: Sequence[int]) -> None:
         self.home = home
         self.offsets = set(offsets)
-        """Without an answer yet."""
+        """Offsets whose acknowledgements have no response yet."""
         self._ranges = ranges
         self._kinds: dict[int, int] = {}
 
@@ -94,7 +94,7 @@ class DeliveredBatch:
         return list(runs(sorted(kinds.items())))
 
     def _gaps(self, kinds: dict[int, int]) -> list[int]:
-        """Acquired offsets that have no record."""
+        """Return the acquired offsets without a record."""
         if sum(last - first + 1 for first, last in self._ranges) == len(self.offsets) + len(kinds):
             return []
         return [
@@ -106,7 +106,7 @@ class DeliveredBatch:
 
 
 def runs(kinds: Iterable[tuple[int, int]]) -> Iterator[Run]:
-    """(offset, kind) in order, as runs."""
+    """Join ordered (offset, kind) pairs to runs."""
     first = last = kind = -1
     for offset, its in kinds:
         if its == kind and offset == last + 1:
@@ -120,7 +120,7 @@ def runs(kinds: Iterable[tuple[int, int]]) -> Iterator[Run]:
 
 
 class AcquiredBatch:
-    """Records that one fetch acquired of one partition, handed out piece by piece."""
+    """Records of one partition acquired by one fetch, returned to the application in parts."""
 
     def __init__(self, home: Home, ranges: Sequence[tuple[int, int]], records: list[Record]) -> None:
         self.home = home
@@ -132,7 +132,7 @@ class AcquiredBatch:
         return len(self._records) - self._position
 
     def take(self, most: int) -> tuple[list[Record], DeliveredBatch]:
-        """Up to `most` records, and the offsets that they stand for: those up to the last of them, or all that are left."""
+        """Return up to `most` records, and a DeliveredBatch of the acquired offsets up to the last one, or of all remaining."""
         taken = self._records[self._position : self._position + most]
         self._position += len(taken)
         if self._position == len(self._records):
@@ -142,7 +142,7 @@ class AcquiredBatch:
         return taken, DeliveredBatch(self.home, ranges, [record.offset for record in taken])
 
     def _cut(self, last: int) -> list[tuple[int, int]]:
-        """The ranges up to an offset; what is behind it stays."""
+        """Remove and return the acquired ranges up to an offset."""
         before = [(first, min(end, last)) for first, end in self._ranges if first <= last]
         self._ranges = [(max(first, last + 1), end) for first, end in self._ranges if end > last]
         return before

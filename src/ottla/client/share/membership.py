@@ -1,7 +1,7 @@
-"""A member of a share group: it sends heartbeats, and the coordinator assigns partitions that it shares.
+"""Member of a share group: sends heartbeats, and gets its assigned partitions from the coordinator.
 
-Heartbeats go out as often as the coordinator wants. The member chose its own id; an epoch that the coordinator does not
-agree with makes it join again, with the same id. A final error ends the membership, and is kept in `error`.
+The coordinator sets the heartbeat interval. The member chooses its own id; if the coordinator rejects its epoch, it rejoins
+with the same id. An error that is not retriable ends the membership, and is stored in `error`.
 """
 
 import base64
@@ -24,11 +24,11 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class ShareMembership:
-    """One member, a new one or the one that has this id.
+    """Membership in one share group, with a new member id or the given one.
 
-    assigned  the partitions that it shares, as (topic id, number)
-    changed   happens when `assigned` or `error` does
-    error     why it is no member any more
+    assigned  assigned partitions, as (topic id, number)
+    changed   signals a change of `assigned` or `error`
+    error     error that ended the membership, None while it lasts
     """
 
     def __init__(self, core: Core, member_id: str | None = None) -> None:
@@ -46,7 +46,7 @@ class ShareMembership:
         self._subscribed = False
 
     def subscribe(self, topics: list[str]) -> None:
-        """Share these topics, in place of those before."""
+        """Subscribe to these topics, in place of the previous ones."""
         self._topics = sorted(set(topics))
         self._subscribed = True
         self.error = None
@@ -103,7 +103,7 @@ class ShareMembership:
             answer = await self._coordinator.request(request)
             self._coordinator.check(answer.error_code, f"share group {self.group_id}", answer.error_message)
         except KafkaError:
-            self._subscribed = True  # an assignment may be lost with the answer: all fields have it sent again
+            self._subscribed = True  # the lost response may contain an assignment: send all fields to get it again
             raise
         if subscribes:
             self._subscribed = request.subscribed_topic_names != self._topics

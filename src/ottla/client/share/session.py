@@ -1,9 +1,9 @@
-"""The share session with one node: fetches, and acknowledgements of records (KIP-932).
+"""Share session with one node: fetches, and acknowledgements of records (KIP-932).
 
-A session belongs to one connection. It opens with epoch 0; each request raises the epoch by one, fetches and acknowledgements
-alike, so only one request is on its way at a time. Requests name only what has changed: partitions that join or leave the
-session. When the session is lost, by an error or with its connection, the records acquired in it are no longer ours: their
-acknowledgements fail, and the next fetch opens a new one.
+A session belongs to one connection. It opens with epoch 0; each request, fetch or acknowledgement, raises the epoch by one,
+so only one request is in flight at a time. Requests contain only the partitions that are added to or removed from the
+session. When the session is lost, by an error or with its connection, the broker releases the records acquired in it: their
+acknowledgements fail, and the next fetch opens a new session.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,30 +41,30 @@ PURPOSE: Final = "share"
 _LOST: Final = frozenset({table.SHARE_SESSION_NOT_FOUND, table.INVALID_SHARE_SESSION_EPOCH})
 
 AcknowledgedCallback = Callable[[Home, list[Run], KafkaError | None], None]
-"""Called with acknowledgements and their error, None if they were accepted."""
+"""Callback for acknowledgements and their error, None if they were accepted."""
 TopicIdPartition = tuple[bytes, int]
 
 
 class FetchLimits(NamedTuple):
-    """Of one fetch: how many records, and how long the broker may wait for the first."""
+    """Limits of one fetch: number of records, and time that the broker may wait for the first."""
 
     records: int
     wait_ms: int
 
 
 class FetchedRecords(NamedTuple):
-    """Result of a fetch; `trouble` is an error to raise in the application besides."""
+    """Result of a fetch; `trouble` is an error to raise in the application in addition to the records."""
 
     acquired: list[AcquiredBatch]
     trouble: KafkaError | None
 
 
 class NodeShareSession:
-    """One session.
+    """Share session with one node.
 
-    busy      a request is on its way, or about to be: whoever calls `fetch` or `acknowledge` sets it first
-    number    grows with every session that is opened to the node
-    lock_ms   how long acquired records are ours, 0 before the broker said
+    busy      True if a request is in flight or about to be sent; set by the caller before `fetch` or `acknowledge`
+    number    counter of the sessions opened to the node
+    lock_ms   acquisition lock timeout of records, 0 before the broker has returned it
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class NodeShareSession:
     # -- requests --
 
     async def fetch(self, partitions: dict[TopicIdPartition, TopicPartition], limits: FetchLimits) -> FetchedRecords:
-        """Send one ShareFetch of these partitions, with the queued acknowledgements, which fail with it. Raises KafkaError."""
+        """Send one ShareFetch of these partitions with the queued acknowledgements; both fail together. Raises KafkaError."""
         sent: dict[Home, list[Run]] = {}
         try:
             link = await self._connected()
@@ -153,7 +153,7 @@ class NodeShareSession:
             self._epoch = 0
 
     async def _connected(self) -> Link:
-        """The session's link; another one than before means that the session is gone."""
+        """Return the connection of the session. A new connection means that the session was lost."""
         link = await self._core.network.ready(self.node, PURPOSE)
         if link is not self._link:
             self._drop_session(ConnectionLost(f"the share session with node {self.node} went with its connection"))
@@ -250,7 +250,7 @@ class NodeShareSession:
     def _next_epoch(self) -> None:
         self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
 
-    # -- what came of it --
+    # -- responses --
 
     def _report(self, sent: dict[Home, list[Run]], error: KafkaError | None) -> None:
         for home, acknowledgements in sent.items():
@@ -302,14 +302,14 @@ class NodeShareSession:
                     try:
                         acquired.append(AcquiredBatch(home, _ranges(row), self._records(partition, row)))
                     except CorruptRecords as damage:
-                        # No member can process these: another attempt would fail as well.
+                        # No member can process these records: another delivery would fail as well.
                         self.queue(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
                         trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
         self._report_rows(sent, codes)
         return FetchedRecords(acquired, trouble)
 
     def _records(self, partition: TopicPartition, row: PartitionData) -> list[Record]:
-        """Those of the records that are ours. Raises CorruptRecords."""
+        """Return the acquired records of a response. Raises CorruptRecords."""
         data = bytes(row.records or b"")
         records: list[Record] = []
         for header in scan(data).batches:
@@ -339,7 +339,7 @@ def _ranges(row: PartitionData) -> list[tuple[int, int]]:
 
 
 def _within(records: list[Record], ours: list[AcquiredRecords], origins: list[Origin]) -> list[Record]:
-    """The records within our ranges, each with the delivery count of its range."""
+    """Return the records within the acquired ranges, each with the delivery count of its range."""
     kept = []
     for span, origin in zip(ours, origins, strict=True):
         for record in records:
