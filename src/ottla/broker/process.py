@@ -1,4 +1,4 @@
-"""A broker as a process: signals, limits of open files, garbage collection, a directory of its own."""
+"""Process of a broker: signals, limit of open files, garbage collection, temporary data directory."""
 
 import asyncio
 import contextlib

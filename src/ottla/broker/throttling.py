@@ -42,7 +42,7 @@ _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 
 
 class Throttling:
-    """The quotas of a broker that has some, and their usage.
+    """Quotas of a broker and their usage.
 
     least_ms  minimum throttle time of every request, whatever the usage
     """
@@ -114,7 +114,7 @@ class Mutations:
         self.throttle_ms = 0
 
     def add(self, count: int) -> None:
-        """Count more partitions. Raises Refused when the quota was used up before."""
+        """Count `count` more partitions. Raises Refused if the quota is used up already."""
         if self._throttling is None:
             return
         allowed, throttle_ms = self._throttling.mutated(self._context, count, strict=self._strict)

@@ -1,4 +1,4 @@
-"""The brokers' own topics: partitions, replicas and configs."""
+"""Internal topics: number of partitions, replication factor and configs."""
 
 from ottla.broker.config import BrokerConfig
 

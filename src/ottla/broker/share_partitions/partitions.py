@@ -64,7 +64,7 @@ _LONGEST_MEMBER_ID: Final = 36
 
 
 class Acks(Protocol):
-    """Acknowledgements as requests hold them."""
+    """Acknowledgement batch of a ShareFetch or ShareAcknowledge request."""
 
     first_offset: int
     last_offset: int
@@ -119,7 +119,7 @@ class SharePartitions:
         coordination.share_resets.append(self._reset)
         controller.subscribe(self._apply)
 
-    # What share partitions need.
+    # Services for share partitions.
 
     def now(self) -> int:
         """Time in ms on the clock of the locks."""
@@ -197,7 +197,7 @@ class SharePartitions:
         return shared
 
     def _reset(self, reset: StateReset) -> None:
-        """Load a share partition again whose state was changed by another request."""
+        """Reload a share partition after another request has changed its state."""
         shared = self.find(reset.group_id, (reset.topic_id, reset.partition))
         if shared is None:
             return
@@ -217,7 +217,7 @@ class SharePartitions:
     # Members.
 
     def refusal(self, group_id: str | None, member_id: str | None) -> int:
-        """Return the error of a member's request, whatever it is about; NONE if it is valid."""
+        """Return the error of a request in a cluster without share groups, or with an invalid group or member id; else NONE."""
         if feature_level(self._controller.image.features, _SHARE_VERSION) == 0:
             return UNSUPPORTED_VERSION
         if group_id is None or not member_id or len(member_id) > _LONGEST_MEMBER_ID:
@@ -278,7 +278,7 @@ class SharePartitions:
     # Time.
 
     def ring_at(self, shared: LedSharePartition, deadline: int) -> None:
-        """Check the locks of a share partition by `deadline`."""
+        """Schedule a check of a share partition's locks at `deadline`."""
         if deadline >= shared.rings_at:
             return
         shared.rings_at = deadline
