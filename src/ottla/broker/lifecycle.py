@@ -1,4 +1,4 @@
-"""A broker from start to stop: it opens its directories, its metadata and its partitions, then its listeners.
+"""Lifecycle of a broker: opens its directories, metadata and partitions, then its listeners, and closes them at a stop.
 
 Everything that can fail for a reason outside of the program fails here, before the listeners open, as `CannotStart` with one
 line that names the remedy.

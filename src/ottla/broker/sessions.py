@@ -5,8 +5,8 @@
     any, -1              no session; an id is closed
     id, last epoch + 1   the next fetch of the session
 
-A session keeps its partitions in the order in which they are answered; one whose records an incremental fetch returned goes
-to the end, so that a full answer does not starve the partitions behind it. The cache is bounded
+A session keeps its partitions in the order of responses. A partition whose records an incremental fetch returned moves to the
+end, so that a full response does not starve the partitions behind it. The cache is bounded
 (max.incremental.fetch.session.cache.slots): when it is full and no session has been idle long enough (two minutes), a client
 gets no session.
 """
@@ -32,7 +32,7 @@ _MAX_EPOCH: Final = 0x7FFFFFFF
 
 
 class RequestedPartition:
-    """A partition as a fetch requests it, and the values last returned in the session.
+    """Partition of a fetch session: the requested values, and those last returned.
 
     topic           topic name, "" when the client uses ids
     topic_id        topic id, zero when the client uses names
@@ -98,7 +98,7 @@ class FetchSession:
     epoch     epoch expected in the next request
     watchers  called when a partition of the session may have something new
 
-    An incremental fetch costs what is new, not what the session holds. `_due` has the partitions that a fetch must look at:
+    The cost of an incremental fetch depends on the number of changes only. `_due` has the partitions that a fetch must check:
     named by the last fetch, changed since they were looked at (each has a watcher at its partition for that), with records
     that are not fetched yet, or with an error. All others are at their end, and their values are those last returned.
     """
@@ -145,7 +145,7 @@ class FetchSession:
             self._put_last(partition)
 
     def due(self) -> list[RequestedPartition]:
-        """Partitions that a fetch must look at, in the order of the session."""
+        """Return the partitions that a fetch must check, in the order of the session."""
         return sorted(self._due, key=attrgetter("order"))
 
     def changed(self, partition: RequestedPartition) -> None:

@@ -4,7 +4,7 @@ A broker without quotas has no `Throttling`, and a request costs one check of an
 once, with the throttle time in it, and the connection is not read until that time is over (KIP-219).
 
     produce       bytes of the request, when it is answered
-    fetch         bytes of the answer; one that goes beyond the quota is sent without its records, and not counted
+    fetch         bytes of the answer; one that exceeds the quota is sent without its records, and not counted
     requests      time spent on a request, in percent of one thread
     mutations     partitions created and deleted
     connections   by address, before the first byte is read

@@ -153,7 +153,7 @@ class Ending(NamedTuple):
 
 
 class CoordinatorLog(Protocol):
-    """A partition of the internal topic as the runtime sees it; the broker implements it over its logs."""
+    """Interface of the runtime to a partition of its internal topic, implemented by the broker on its logs."""
 
     def append(
         self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
@@ -251,11 +251,11 @@ class _Shard(Generic[S]):
         """Requests without an answer yet, by `id` of the request object: equal requests of two members are two requests. The
         entry holds the object, so that its identity is not reused before the answer."""
         self.deferred: deque[tuple[int, Millis, list[_Waiting]]] = deque()
-        """(end offset, deadline, answers) in the order of appending."""
+        """Answers that wait for a commit: (end offset, deadline, answers) in the order of appending."""
         self.timers: dict[tuple[Any, ...], list[int]] = {}
-        """(operation, arguments) -> [deadline, number of its entry in the heap]."""
+        """Timers that are set: (operation, arguments) -> [deadline, number of the entry in the heap]."""
         self.outgoing: deque[tuple[int, Sequence[Any]]] = deque()
-        """(end offset, messages) in the order of appending."""
+        """Messages that wait for a commit: (end offset, messages) in the order of appending."""
 
 
 class Runtime(Generic[S]):
@@ -294,7 +294,7 @@ class Runtime(Generic[S]):
         self._locate = locate
         self._shards: dict[int, _Shard[S]] = {}
         self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
-        """(deadline, number, partition, timer); an entry is void unless its timer has the same number."""
+        """Entries (deadline, number, partition, timer); an entry is void unless its timer has the same number."""
         self._numbers = 0
         self._live_timers = 0
 

@@ -49,7 +49,7 @@ _RETRY_MS: Final = 1000
 _READ_BYTES: Final = 1 << 20
 _COMMIT_TIMEOUT_MS: Final = 30_000
 _ROOM_FOR_A_HEADER: Final = 200
-"""Bytes of a batch's header, and of what a record needs beside key, value and headers."""
+"""Bytes reserved for a batch header, and for a record's fields beside key, value and headers."""
 
 
 class _Missing(Exception):

@@ -1,4 +1,4 @@
-"""A share partition on the broker that leads it (KIP-932): loading, reads from the log, writes of its state, waiting fetches.
+"""Share partition on its leader (KIP-932): loading, reads from the log, writes of its state, waiting fetches.
 
 A share partition is loaded at its first fetch, and loaded again when its state was changed by another request. Its writes go to
 the share coordinator one at a time: changes that arrive meanwhile go into the next one, all together, so that many small
@@ -290,7 +290,7 @@ class LedSharePartition:
         return answer
 
     def release(self, member: str) -> None:
-        """Release the records of a member that is gone."""
+        """Release the records of a member that has left."""
         if self.state is not None:
             self._write(self.state.release(member, self._services.rules(self.group_id).rules))
 

@@ -110,7 +110,7 @@ class SharePartitions:
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
-        """By group, with the inputs they were built from: the configs of resources, those of the broker, the features."""
+        """Rules by group, with their inputs: the configs of resources, those of the broker, and the features."""
         self._dead_letters = DeadLetterWriter(config, clock, timers, controller, replicas, create_topic)
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""

@@ -21,7 +21,7 @@ _FEWEST_ATTEMPTS_ALONE: Final = 2
 
 
 class LogBatch(NamedTuple):
-    """A batch of the log: offsets are inclusive. `is_aborted` when readers of committed records do not get it."""
+    """Batch of the log, with inclusive offsets; `is_aborted` is True if it is hidden from readers of committed records."""
 
     first: int
     last: int

@@ -1,6 +1,6 @@
-"""A share partition: a partition of a topic as a share group reads it.
+"""Share partition: the delivery state of a topic-partition for one share group.
 
-Its state is a window (`window.py`) that moves along the log. Four operations change it:
+The state is a window (`window.py`) that moves along the log. Four operations change it:
 
     acquire       a member gets records, with locks that end at a deadline        not written
     acknowledge   a member reports the outcome of records                         written, then answered

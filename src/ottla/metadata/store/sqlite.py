@@ -39,7 +39,7 @@ class DamagedStore(Exception):
 
 
 class SqliteStore:
-    """`MetadataStore` in one file.
+    """Implementation of `MetadataStore` in one SQLite file.
 
     background  thread that makes the changes; None to make and answer each change at once
 

@@ -65,7 +65,7 @@ class ClassicGroup:
         self.state_timestamp = -1
         """Start of the logged state, in ms since the epoch; -1 unknown."""
         self.members: dict[str, Member] = {}
-        """By member id, in the order of joining."""
+        """Members by id, in the order of joining."""
         self.subscribed_topics: frozenset[str] | None = None
         """Topics that the members of a "consumer" group read; None when that is not known."""
 

@@ -39,7 +39,7 @@ _RETRY_MS: Final = 1_000
 
 
 class _Draft:
-    """A result under construction."""
+    """Result of an operation under construction, to which answers and timers are added step by step."""
 
     __slots__ = ("answers", "timers")
 

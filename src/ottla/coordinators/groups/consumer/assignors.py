@@ -24,7 +24,7 @@ class Subscriber(NamedTuple):
 
 Subscribers = Mapping[str, Subscriber]
 Assignor = Callable[[Subscribers, Mapping[bytes, int]], dict[str, Target]]
-"""(members by id, number of partitions by topic id) -> target by member id."""
+"""Function (members by id, number of partitions by topic id) -> target by member id."""
 
 _Shares = dict[str, dict[bytes, set[int]]]
 

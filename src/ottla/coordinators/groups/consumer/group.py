@@ -99,15 +99,15 @@ class ConsumerGroup:
         self.target_timestamp = 0
         """Time of the last computation of the targets, in ms since the epoch; 0: never."""
         self.members: dict[str, ConsumerMember] = {}
-        """By member id, in the order of joining."""
+        """Members by id, in the order of joining."""
         self.static: dict[str, str] = {}
         """Instance id -> member id (KIP-345)."""
         self.targets: dict[str, Target] = {}
-        """By member id."""
+        """Targets by member id."""
         self.owners: dict[bytes, dict[int, str]] = {}
         """Topic id -> partition -> id of the member that owns the partition, or has not given it back yet."""
         self.resolved: dict[str, Resolved] = {}
-        """By regular expression."""
+        """Topics by regular expression."""
         self._subscribed: frozenset[str] | None = None
         self._regexes: Counter[str] | None = None
 

@@ -46,7 +46,7 @@ class ClassicMember(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A member's description of itself."""
+    """Properties that a member has declared in its requests: instance id, rack, client, subscription and assignor."""
 
     instance_id: str | None = None
     rack_id: str | None = None

@@ -132,9 +132,9 @@ class ShareGroup:
         self.target_timestamp = 0
         """Time of the last computation of the targets, in ms since the epoch; 0: never."""
         self.members: dict[str, ShareMember] = {}
-        """By member id, in the order of joining."""
+        """Members by id, in the order of joining."""
         self.targets: dict[str, Target] = {}
-        """By member id."""
+        """Targets by member id."""
         self.partitions = StatePartitions()
 
         # In memory only.

@@ -60,7 +60,7 @@ NamedPartitions = Mapping[bytes, tuple[str, frozenset[int]]]
 
 
 class ShareDescription(NamedTuple):
-    """A member's description of itself."""
+    """Properties that a member has declared in its heartbeats: rack, client and subscription."""
 
     rack_id: str | None = None
     client_id: str = ""
