@@ -47,7 +47,7 @@ class Alteration(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Result of one resource."""
+    """Result of the alteration of one resource."""
 
     kind: int
     name: str

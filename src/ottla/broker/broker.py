@@ -1,4 +1,4 @@
-"""The services of a broker, as its handlers use them.
+"""The services of a broker that its handlers use.
 
 Nothing here starts or stops anything: `lifecycle.py` builds a Broker on open storage, subscribes it to the metadata and
 closes it. Services that not every broker needs (coordinators, share partitions, telemetry) are imported and created at their

@@ -121,7 +121,7 @@ def variable_of(name: str) -> str:
 
 
 def from_options(options: Iterable[str]) -> dict[str, str]:
-    """The configs given as `name=value`. Raises InvalidConfig for one without `=`."""
+    """Return configs from options of the form `name=value`. Raises InvalidConfig for an option without `=`."""
     texts: dict[str, str] = {}
     for option in options:
         name, separator, text = option.partition("=")

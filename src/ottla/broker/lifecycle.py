@@ -52,7 +52,7 @@ _FLUSH_THREADS: Final = 4
 
 
 class CannotStart(Exception):
-    """Reason for which a broker does not start, and its remedy, in one line."""
+    """Failed start of a broker: the reason and its remedy, in one line."""
 
 
 class BrokerServer:

@@ -92,7 +92,7 @@ class RequestedPartition:
 
 
 class FetchSession:
-    """The partitions of one client.
+    """Fetch session: the partitions of one client, and those due for the next fetch.
 
     by_id     True if it names topics by their ids
     epoch     epoch expected in the next request

@@ -171,7 +171,7 @@ class SocketServer:
                 connection.close()
 
     def connection_of(self, peer: Peer) -> ServedConnection | None:
-        """The connection with this peer, None once it is closed."""
+        """Return the connection with `peer`; None if it is closed."""
         return next((connection for connection in self.connections if connection.session.peer is peer), None)
 
     def stop_listening(self) -> None:

@@ -49,7 +49,7 @@ class _Subscription(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """Subscription of a client instance: prefixes of metrics, or just "*"; `id` stands for all of it."""
+    """Subscription of a client instance: prefixes of metrics, or just "*"; `id` identifies these contents."""
 
     id: int
     interval_ms: int

@@ -42,7 +42,7 @@ _PRODUCER_ID_RANGES: Final = 1 << 30
 
 
 class CannotAdopt(Exception):
-    """Reason for which a directory cannot be adopted, and its remedy, in one line."""
+    """Directory that cannot be adopted: the reason and its remedy, in one line."""
 
 
 class AlreadyAdopted(Exception):

@@ -25,7 +25,7 @@ from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 
 
 class CannotFormat(Exception):
-    """Reason for which directories cannot be formatted, in one line."""
+    """Directories that cannot be formatted: the reason, in one line."""
 
 
 class Formatted(NamedTuple):

@@ -35,7 +35,7 @@ class PartitionLog:
     def append(
         self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
     ) -> CoordinatorAppend:
-        """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
+        """Append (key, value) pairs as one batch, in the transaction of `producer` (id, epoch) unless that is None."""
         return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
 
     def append_marker(self, ending: Ending) -> CoordinatorAppend:

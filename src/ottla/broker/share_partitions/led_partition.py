@@ -277,7 +277,7 @@ class LedSharePartition:
     # Acknowledging.
 
     def acknowledge(self, member: str, batches: list[Acknowledgement]) -> Answer[AcknowledgementResult]:
-        """Apply a member's acknowledgements; the answer comes when they are written."""
+        """Apply a member's acknowledgements; answered when the share coordinator has written them."""
         state = self.state
         if state is None:
             return AcknowledgementResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)

@@ -240,7 +240,7 @@ class SharePartitions:
     def acknowledge(
         self, member: Member, acks: Mapping[TopicIdPartition, Sequence[Acks]], *, is_renewal: bool
     ) -> Answer[dict[TopicIdPartition, AcknowledgementResult]]:
-        """Apply a member's acknowledgements in several partitions; the answer comes when all of them are written."""
+        """Apply a member's acknowledgements in several partitions; answered when all of them are written."""
         group_id, member_id = member
         answers: list[Answer[AcknowledgementResult]] = []
         for place, batches in acks.items():
