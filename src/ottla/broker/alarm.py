@@ -1,4 +1,4 @@
-"""The earliest of several deadlines, with one timer."""
+"""Callback that runs at the earliest of several deadlines, with one timer."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,14 +7,14 @@ from ottla.broker.periodic import PAUSED, Periodic
 from ottla.environment import Clock, Timers
 
 _RETRY_MS: Final = 100
-"""Pause after work that failed, before it is tried again."""
+"""Delay before failed work is retried."""
 
 
 class Alarm:
     """Runs `work` at the earliest deadline that was set since its last run.
 
     name  its name in the log
-    work  does what is due, and sets the alarm for what is not
+    work  does the tasks that are due, and sets the alarm for the next deadline
     """
 
     def __init__(self, name: str, work: Callable[[], None], clock: Clock, timers: Timers) -> None:
@@ -24,7 +24,7 @@ class Alarm:
         self._deadline_ms = 0
 
     def set(self, deadline_ms: int) -> None:
-        """Run the work by `deadline_ms` on the monotonic clock."""
+        """Ensure that the work runs at `deadline_ms` (monotonic clock) or earlier."""
         if self._timer.is_set and self._deadline_ms <= deadline_ms:
             return
         self._deadline_ms = deadline_ms

@@ -1,7 +1,7 @@
-"""Altering configs on this broker: the common part of AlterConfigs and IncrementalAlterConfigs. They differ in the new set.
+"""Config alterations on this broker: the common part of AlterConfigs and IncrementalAlterConfigs.
 
-Checks come in Kafka's order: the request as a whole, the resource, then the new set; then the set is stored and all
-subscribers of the metadata act on it.
+The two requests differ in how the new set of configs is computed. Checks run in Kafka's order: the request as a whole, the
+resource, then the new set. The valid set is stored, and all subscribers of the metadata apply it.
 """
 
 import logging
@@ -38,7 +38,7 @@ _KINDS: Final = {TOPIC: "topic", BROKER: "broker", GROUP: "group", CLIENT_METRIC
 
 
 class Alteration(NamedTuple):
-    """Alteration of one resource; `replaces` is AlterConfigs, whose configs replace all that the resource has."""
+    """Alteration of one resource's configs; `replaces` is True for AlterConfigs, which replaces the whole set."""
 
     kind: int
     name: str
@@ -47,7 +47,7 @@ class Alteration(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Result of one resource."""
+    """Result of the alteration of one resource."""
 
     kind: int
     name: str
@@ -97,7 +97,7 @@ class ConfigAlterations:
         try:
             current = self._current(alteration)
         except Refused:
-            if alteration.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka checks their edits before the resource
+            if alteration.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka reports invalid edits first
                 edited(alteration.kind, _NOTHING, alteration.edits, self._config())
             raise
         texts = edited(alteration.kind, _NOTHING if alteration.replaces else current, alteration.edits, self._config())
@@ -121,7 +121,7 @@ class ConfigAlterations:
             raise Refused(INVALID_REQUEST, str(cause)) from None
 
     def _current(self, alteration: Alteration) -> Mapping[str, str]:
-        """The configs that the resource has. Raises Refused for one that cannot have any."""
+        """Return the resource's current configs. Raises Refused for a resource that cannot have configs."""
         kind, name = alteration.kind, alteration.name
         if kind == TOPIC:
             if not name:
@@ -153,7 +153,7 @@ def _check_node(name: str, node_id: int, otherwise: str) -> None:
 
 
 def _alter_loggers(alteration: Alteration, node_id: int, *, validate_only: bool) -> None:
-    """Set levels of this process's loggers: they are not stored, and are lost at a restart (KIP-412)."""
+    """Set the levels of this process's loggers; they are lost at a restart (KIP-412)."""
     _check_node(alteration.name, node_id, "Unexpected node id. Expected {own}, but received {name}")
     known = logs.levels()
     for edit in alteration.edits:

@@ -1,7 +1,8 @@
-"""The services of a broker, as its handlers use them.
+"""The services of a broker that its handlers use.
 
 Nothing here starts or stops anything: `lifecycle.py` builds a Broker on open storage, subscribes it to the metadata and
-closes it. What only some brokers need (coordinators, share partitions, telemetry) is imported and created at its first use.
+closes it. Services that not every broker needs (coordinators, share partitions, telemetry) are imported and created at their
+first use.
 """
 
 from collections.abc import Callable
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 class Broker:
     """The set of services of one broker.
 
-    config        the configs in force: those of the start, as altered since
+    config        the current configs: the start-up values with later alterations
     controller    the metadata image, and changes to it
-    replicas      the partitions that this broker has
+    replicas      the partitions that this broker hosts
     topics        creation of topics, also on first use
     moves         moves of partitions between log directories
     listeners     where the broker listens, and the addresses that clients learn
@@ -80,7 +81,7 @@ class Broker:
 
     @property
     def image(self) -> Image:
-        """The metadata as it is now."""
+        """The current metadata image."""
         return self.controller.image
 
     @property
@@ -136,7 +137,7 @@ class Broker:
         return self._telemetry
 
     def close(self) -> None:
-        """Cancel the timers of all services; nothing is written any more after it."""
+        """Cancel the timers of all services; afterwards no service writes anything."""
         if self._share_partitions is not None:
             self._share_partitions.close()
         if self._coordination is not None:

@@ -22,7 +22,7 @@ class Checkpoints:
         self._background = background
 
     def write(self) -> Answer[None]:
-        """Write the checkpoints of every directory as they are now; a directory whose disk does not take them fails."""
+        """Write the current checkpoints of every directory; a directory fails when its disk rejects the write."""
         writes = [(directory, directory.prepare_checkpoint()) for directory in self._directories]
         work = partial(_write_all, [(directory, write) for directory, write in writes if write is not None])
         if self._background is None:

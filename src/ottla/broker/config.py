@@ -28,7 +28,7 @@ _NOT_CONFIGS: Final = (
 """Variables of the command line (cluster_access.py), and of Ottla's own build, benchmarks and tests."""
 
 _KAFKAS_OWN: Final = "org.apache.kafka."
-"""Package of the classes that every Apache Kafka has."""
+"""Package of Apache Kafka's own classes."""
 _ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
 _ASSIGNORS: Final = {
     "group.consumer.assignors": (
@@ -48,8 +48,8 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def read_properties(text: str) -> dict[str, str]:
-    r"""A Java properties file as a dictionary: # and ! comments, `=`, `:` or a blank as separator, `\` to continue a line,
-    the escapes \n \t \r \f and \uXXXX. A name without a value has the empty one. Later lines win."""
+    r"""Return the properties of a Java properties file: # and ! comments, `=`, `:` or a blank as separator, `\` to continue a
+    line, the escapes \n \t \r \f and \uXXXX. A name without a value maps to "". Later lines win."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         matched = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
@@ -59,7 +59,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones, those that end in an odd number of backslashes joined with the next."""
+    """Drop comments and blank lines, and join each line that ends in an odd number of backslashes with the next one."""
     held = ""
     for line in text.splitlines():
         stripped = line.lstrip(" \t\f")
@@ -97,7 +97,7 @@ def read_file(path: Path) -> dict[str, str]:
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the configs among environment variables: OTTLA_LOG_RETENTION_MS is log.retention.ms. Raises InvalidConfig for a
-    variable of that form that is no config.
+    variable of that form that names no config.
     """
     variables = {
         variable: text
@@ -121,7 +121,7 @@ def variable_of(name: str) -> str:
 
 
 def from_options(options: Iterable[str]) -> dict[str, str]:
-    """The configs given as `name=value`. Raises InvalidConfig for one without `=`."""
+    """Return configs from options of the form `name=value`. Raises InvalidConfig for an option without `=`."""
     texts: dict[str, str] = {}
     for option in options:
         name, separator, text = option.partition("=")
@@ -136,7 +136,7 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str]:
-    """`texts` when every name is known, or comes from `file`, and every value is one that its config takes."""
+    """Return `texts`. Raises InvalidConfig for an invalid value, and for an unknown name that is not from `file`."""
     known = configs(Scope.BROKER)
     for name, text in texts.items():
         if name in known:
@@ -147,7 +147,7 @@ def _checked(texts: Mapping[str, str], file: Mapping[str, str]) -> dict[str, str
 
 
 def _check_classes(config: "BrokerConfig") -> None:
-    """Raise InvalidConfig for a class or an assignor that does not exist here: it would be ignored silently."""
+    """Raise InvalidConfig for a class or an assignor that Ottla does not have, rather than ignore it silently."""
     for row in configs(Scope.BROKER).values():
         text = config.static.get(row.name)
         if text and row.type == CLASS and text != row.default and not text.startswith(_KAFKAS_OWN):
@@ -170,7 +170,7 @@ def _check_classes(config: "BrokerConfig") -> None:
 
 
 class Listener(NamedTuple):
-    """One of `listeners`: `host` is empty for all addresses, port 0 takes a free one."""
+    """One entry of `listeners`; an empty `host` means all addresses, port 0 any free port."""
 
     name: str
     host: str
@@ -201,7 +201,7 @@ class BrokerConfig(BrokerValues):
         return 1
 
     def numbered(self) -> "BrokerConfig":
-        """The same with node.id, which Kafka requires in every file: a broker without one reports its number too."""
+        """Return these configs with node.id set: Kafka requires it, so a broker that was started without one reports it too."""
         if "node.id" in self.static:
             return self
         return BrokerConfig({**self.static, "node.id": str(self.node_id)})
@@ -214,7 +214,7 @@ class BrokerConfig(BrokerValues):
 
     @property
     def idle(self) -> list[str]:
-        """The configs that are set and have no effect, sorted."""
+        """Names of the configs that are set and have no effect, sorted."""
         return without_effect(self.static)
 
     @property

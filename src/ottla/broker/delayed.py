@@ -1,7 +1,7 @@
-"""Requests that wait: a fetch for data, a produce for the commit of its batches, until their timeout.
+"""Delayed requests: a fetch waits for data, a produce for the commit of its batches, up to a timeout.
 
 A waiting fetch costs one object, one timer and one entry in the watchers of each of its partitions, or of its session. An
-append wakes it; it looks again, and answers or goes on waiting, without polling.
+append triggers another attempt, which answers or continues to wait; nothing polls.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,14 +17,14 @@ R = TypeVar("R")
 
 
 class Watched(Protocol):
-    """A partition or share partition: a request may wait for its next change."""
+    """Partition or share partition, for whose next change a request can wait."""
 
     @property
     def watchers(self) -> Watchers: ...
 
 
 class DelayedAnswer(Generic[R]):
-    """An answer that is tried again whenever one of `partitions` grows, and in any case at the timeout.
+    """Delayed answer, attempted whenever one of `partitions` grows, and for the last time at the timeout.
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
     """
@@ -38,14 +38,14 @@ class DelayedAnswer(Generic[R]):
         self._timer: Cancellable | None = None
 
     def begin(self, timers: Timers, wait_ms: int) -> Answer[R]:
-        """Start to wait, at most `wait_ms`."""
+        """Start the wait, which lasts at most `wait_ms`."""
         for partition in self._partitions:
             partition.watchers.add(self._look_again)
         self._timer = timers.call_later(wait_ms, self._time_over)
         return self._pending
 
     def give_up(self, response: R) -> None:
-        """Answer with `response`, whatever is available."""
+        """End the wait and answer with `response`."""
         self._finish(response)
 
     def _look_again(self) -> None:
@@ -68,7 +68,7 @@ class DelayedAnswer(Generic[R]):
 
 
 class Uncommitted(NamedTuple):
-    """A batch that was appended in `leader_epoch` and is committed when all below `end_offset` (exclusive) is.
+    """Appended batch, committed once every offset below `end_offset` is; `leader_epoch` is that of the append.
 
     decided  called once with an error code: NONE when it is committed; see `Partition.when_committed`
     """
@@ -80,12 +80,12 @@ class Uncommitted(NamedTuple):
 
     @classmethod
     def last_of(cls, partition: Partition, decided: Callable[[int], None]) -> "Uncommitted":
-        """The batch that was appended to `partition` just now."""
+        """Return the batch that was appended to `partition` last."""
         return cls(partition, partition.leader_epoch, partition.log.end_offset, decided)
 
 
 class DelayedCommit:
-    """A wait for the commit of several batches. Those left at the timeout are decided with REQUEST_TIMED_OUT.
+    """Wait for the commit of several batches; those not committed at the timeout get REQUEST_TIMED_OUT.
 
     done  called when all are decided, perhaps before `begin` returns
     """
@@ -98,8 +98,8 @@ class DelayedCommit:
         self._waiting: dict[int, tuple[Cancellable | None, Callable[[int], None]]] = {}
 
     def begin(self, batches: Sequence[Uncommitted], timers: Timers, timeout_ms: int) -> None:
-        """Start to wait."""
-        # All are entered before the first is asked about: one that is decided at once must not be taken for the last.
+        """Start the wait."""
+        # All are registered before the first is checked: a batch that is decided at once must not be taken for the last.
         self._waiting = {number: (None, batch.decided) for number, batch in enumerate(batches)}
         for number, (partition, leader_epoch, end_offset, decided) in enumerate(batches):
             waiter = partition.when_committed(leader_epoch, end_offset, partial(self._decided, number))

@@ -1,7 +1,7 @@
-"""Registration of handlers, and the route from an API and version to the one that serves it.
+"""Registration of handlers, and the route from an API and version to its handler.
 
 A handler is a plain function `(request, broker) -> answer`, registered with `@handles(TheRequest)`. The answer is a response,
-a `Pending` one that something completes later, or None where Kafka answers nothing (Produce with acks=0). A handler on the
+a `Pending` that is completed later, or None where Kafka sends no response (Produce with acks=0). A handler on the
 hot path asks for `positions=True` and receives a `Positions` instead of objects: named tuples with the fields of the
 declaration, records as (start, end) in the frame.
 """
@@ -25,7 +25,7 @@ Handler = Callable[[Any, Broker], Answer[Any] | None]
 
 
 class PositionalRequest(NamedTuple):
-    """A request that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
+    """Request that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
 
     context: RequestContext
     frame: bytes
@@ -35,8 +35,8 @@ class PositionalRequest(NamedTuple):
 class Route(NamedTuple):
     """A registered handler.
 
-    positions  it receives `Positions` in place of the request's objects
-    in_turn    it changes metadata: run it once every change before it has taken effect
+    positions  the handler receives `Positions` in place of the request's objects
+    in_turn    the handler changes metadata, and runs after all earlier changes have taken effect
     """
 
     request_class: type[Request]
@@ -61,7 +61,7 @@ def handles(
 
 
 def registered(key: int) -> Route:
-    """The handler of an API that is served, imported on first use."""
+    """Return the handler of a served API, which is imported on first use."""
     target = _ROUTES.get(key)
     if target is None:
         importlib.import_module(f"ottla.broker.handlers.{SERVED[key].module}")
@@ -70,7 +70,7 @@ def registered(key: int) -> Route:
 
 
 def route(envelope: Envelope, *, allows_unstable: Callable[[], bool]) -> Route:
-    """The handler for the API and version of a request. Raises PeerError when they are not served.
+    """Return the handler for the API and version of a request. Raises PeerError when they are not served.
 
     allows_unstable  returns unstable.api.versions.enable
     """
@@ -84,7 +84,7 @@ def route(envelope: Envelope, *, allows_unstable: Callable[[], bool]) -> Route:
 
 
 def failure(key: int) -> Response:
-    """UNKNOWN_SERVER_ERROR as a response. Raises PeerError where only the parts of a response have error codes."""
+    """Return an UNKNOWN_SERVER_ERROR response. Raises PeerError if the API's response has no error code of its own."""
     response_class: Any = APIS[key].response_class()
     if not any(field.name == "error_code" for field in response_class.FIELDS):
         raise PeerError(f"{APIS[key].name} failed, and its response has no error code")

@@ -18,9 +18,9 @@ from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
 _SHORTAGE_RETRY_MS: Final = 100
-"""Pause before a flush is retried that failed for a lack of resources, such as file descriptors."""
+"""Delay before retrying a flush that failed for lack of resources, such as file descriptors."""
 _RETRY_MS: Final = 1_000
-"""Pause before a flush is retried that failed for another reason than the disk, as for a file without permission."""
+"""Delay before retrying a flush that failed for another reason than the disk, such as a missing permission."""
 
 
 class Flusher:
@@ -60,11 +60,11 @@ class Flusher:
 
     def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
         """Run `flush`, then call `done` on the loop with the error, or None on success."""
-        # After a bug in a flush the waiters must not take the batch for flushed.
+        # A bug in a flush counts as a failure, so that no waiting request takes its batch for flushed.
         self._worker.run(partial(_attempt, flush), done, lambda: done(OSError("flush failed, the log says why")))
 
     def close(self) -> None:
-        """Wait for running flushes; no callback is called any more."""
+        """Wait for running flushes; their callbacks are not called."""
         self._closed = True
         self._worker.close()
 

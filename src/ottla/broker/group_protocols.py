@@ -1,4 +1,4 @@
-"""Kinds of groups that a cluster serves: by its features, and by a config of its brokers."""
+"""Group types that a broker serves, by feature levels and group.coordinator.rebalance.protocols."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from ottla.metadata.features import feature_level
 
 
 def serves_consumer_groups(config: BrokerConfig, features: Mapping[str, int]) -> bool:
-    """Return whether group.coordinator.rebalance.protocols has the consumer protocol among them, and group.version is not 0."""
+    """Return whether group.coordinator.rebalance.protocols contains "consumer" and group.version is not 0."""
     return "consumer" in config["group.coordinator.rebalance.protocols"] and features.get("group.version", 1) > 0
 
 

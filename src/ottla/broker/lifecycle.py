@@ -1,4 +1,4 @@
-"""A broker from start to stop: it opens its directories, its metadata and its partitions, then its listeners.
+"""Lifecycle of a broker: opens its directories, metadata and partitions, then its listeners, and closes them at a stop.
 
 Everything that can fail for a reason outside of the program fails here, before the listeners open, as `CannotStart` with one
 line that names the remedy.
@@ -52,7 +52,7 @@ _FLUSH_THREADS: Final = 4
 
 
 class CannotStart(Exception):
-    """Reason for which a broker does not start, and its remedy, in one line."""
+    """Failed start of a broker: the reason and its remedy, in one line."""
 
 
 class BrokerServer:
@@ -72,7 +72,7 @@ class BrokerServer:
         self._environment = environment
         workers = environment.workers
         self._background = workers.start("ottla-background")
-        """Work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
+        """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
         self._removing = workers.start("ottla-removing")
         self._flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), environment.timers, environment.clock)
         self._removals = Removals(environment.clock, environment.timers, self._removing)
@@ -84,7 +84,7 @@ class BrokerServer:
         self._maintenance: Maintenance | None = None
 
     def start(self) -> None:
-        """Open everything, then listen. Raises CannotStart; what was opened is closed again."""
+        """Open everything, then listen. Raises CannotStart after closing what was opened."""
         begun_ms = self._environment.clock.now_ms()
         self._report_configs()
         self.open()
@@ -115,7 +115,7 @@ class BrokerServer:
             _logger.warning("these configs are set and have no effect in Ottla: %s", ", ".join(self._config.idle))
 
     def open(self) -> None:
-        """Open storage and services without listening. Raises CannotStart; what was opened is closed again."""
+        """Open storage and services without listening. Raises CannotStart after closing what was opened."""
         try:
             self._open()
         except (UnusableDirectory, StorageError, DamagedStore) as cause:
@@ -212,7 +212,7 @@ class BrokerServer:
         self._maintenance.begin()
 
     def stop(self) -> None:
-        """Stop accepting, then close every log cleanly. The next start scans nothing."""
+        """Stop accepting, then close every log cleanly, so that the next start scans no log."""
         _logger.info("stopping")
         begun_ms = self._environment.clock.now_ms()
         self.sockets.close()
@@ -243,7 +243,7 @@ class BrokerServer:
         self._storage.release()
 
     def _apply_configs(self) -> None:
-        """Apply the configs of this broker in the metadata over those of the start."""
+        """Apply the configs that the metadata has for this broker, over the start-up values."""
         broker, image = self.broker, self.broker.image
         broker.config = broker.config.with_dynamic(
             for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(broker.node_id))
@@ -265,7 +265,7 @@ class BrokerServer:
         )
 
     def throttle_all(self, throttle_ms: int) -> None:
-        """Throttle every connection by this time after each of its requests, whatever the quotas; 0 ends it."""
+        """Throttle every connection by at least `throttle_ms` after each request, whatever the quotas; 0 ends it."""
         self._least_throttle_ms = throttle_ms
         self._apply_quotas()
 
@@ -279,7 +279,7 @@ class BrokerServer:
         return None
 
     def _log_config(self, topic: TopicImage) -> LogConfig:
-        """A topic's configuration as its logs need it."""
+        """Return the log config of a topic."""
         return LogConfig.of(topic_configs(topic.configs, self.broker.config))
 
     def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
@@ -290,7 +290,7 @@ class BrokerServer:
         )
 
     def _discard(self, home: LogDirectory, path: Path) -> None:
-        """Remove a deleted partition's directory once readers have had time to let go of it."""
+        """Remove a deleted partition's directory after a delay, in which running reads complete."""
         self._remove(home, path, self.broker.config.integer("log.segment.delete.delay.ms"))
 
     def _remove(self, home: LogDirectory, path: Path, delay_ms: int = 0) -> None:

@@ -43,7 +43,7 @@ class ConnectionLimits:
         return True
 
     def leave(self, ip: str) -> None:
-        """Uncount a connection that closed."""
+        """Subtract a closed connection from `ip`."""
         self._total -= 1
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:

@@ -18,13 +18,13 @@ class Listeners:
         self.bound: list[tuple[Listener, Address]] = []
 
     def name_of(self, port: int) -> str:
-        """Name of the listener at `port`, that of the first one if there is no such port."""
+        """Name of the listener bound to `port`, or of the first listener if there is no such port."""
         names = {address[1]: listener.name for listener, address in reversed(self.bound)}
         return names.get(port, self.bound[0][0].name if self.bound else "PLAINTEXT")
 
     def advertised(self, dialled: Address) -> Address:
-        """The address that a client learns for this broker: the advertised one of the listener at which it connected to
-        `dialled`, else of the first listener; without advertised.listeners the address that it connected to.
+        """Return the address of this broker for a client that connected to `dialled`: the advertised address of that listener,
+        or of the first listener; without advertised.listeners, `dialled` itself.
         """
         advertised = {listener.name: listener for listener in self._advertised()}
         if not advertised:

@@ -1,8 +1,8 @@
 """Periodic work of a broker: offset checkpoints of all partitions, deletion of old segments, compaction, expiry of idle
 producers.
 
-All of it runs in steps, a few partitions a turn of the loop: a request may have to wait for one step. One log at a time is
-compacted, the dirtiest first.
+All of it runs in steps, a few partitions per turn of the loop, so that a request waits for one step at most. One log at a time
+is compacted, the dirtiest first.
 """
 
 import logging
@@ -26,19 +26,19 @@ _CHECKPOINT_MS: Final = 60_000
 _FLUSH_CHECK_MS: Final = 1_000
 _REOPEN_MS: Final = 1_000
 _PARTITIONS_A_STEP: Final = 200
-"""Partitions looked at in one turn of the loop: some milliseconds."""
+"""Number of partitions processed in one turn of the loop, which takes some milliseconds."""
 
 
 class Maintenance:
-    """Periodic work of a broker, by its timers.
+    """Timers of a broker's periodic work.
 
-    write_checkpoints      writes those of all directories
+    write_checkpoints      writes the offset checkpoints of all directories
     removals               deletes segments that are no longer part of a log from the disk
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
     flusher                runs the flushes of a compaction, and of logs whose flush.ms is over
     expiry                 producer.id.expiration.check.interval.ms, and the current producer.id.expiration.ms
-    cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when nothing is to be compacted; below zero nothing ever is
+    cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when no log is dirty; below zero compaction is off
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Maintenance:
         self._flusher = flusher
         self._cleaner = Periodic("compaction", self._clean, max(0, cleaner_backoff_ms), timers)
         self._compaction: tuple[Log, Generator[Flush | list[Segment]]] | None = None
-        """The log that is being compacted, and what is left to do."""
+        """The log that is being compacted, and the remaining steps."""
         self._periodic = [self._cleaner]
 
     def begin(self) -> None:
@@ -92,7 +92,7 @@ class Maintenance:
             periodic.close()
 
     def _logs(self) -> Iterator[tuple[Partition, bool]]:
-        """Every partition, with True for each before which a step ends."""
+        """Yield every partition, each with True if a step ends before it."""
         for number, partition in enumerate(self._replicas.all()):
             yield partition, number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1
 
@@ -102,8 +102,8 @@ class Maintenance:
             yield written
 
     def _flush(self) -> Steps:
-        """Flush logs whose flush.ms is over to disk; no request waits for it. Kafka checks every
-        log.flush.scheduler.interval.ms, which is never unless it is set.
+        """Flush logs whose flush.ms has elapsed; no request waits for that. Kafka does this at intervals of
+        log.flush.scheduler.interval.ms, and not at all by default.
         """
         if self._replicas.shortest_flush_ms < NEVER_MS:
             now_ms = self._clock.now_ms()

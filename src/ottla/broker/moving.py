@@ -1,7 +1,7 @@
-"""Moves of partitions from one log directory to another, while they are written to and read from (KIP-113).
+"""Moves of partitions from one log directory to another while they serve requests (KIP-113).
 
-One step of one move a turn of the loop, so that requests are served between them; flushes run off the loop. The order of a
-move, whatever crashes or fails:
+Each turn of the loop does one step of one move, so that requests are served in between; flushes run off the loop. The order of
+a move, which is safe at any crash or failure:
 
     copy and flush    the partition is in the old directory
     assign            the metadata assigns it to the new one (KIP-858): from now on a start without the new directory
@@ -56,7 +56,7 @@ class Moves:
         self._assign = assign
         self._remove = remove
         self._assigned: set[tuple[str, int]] = set()
-        """Partitions under way that the metadata has in the new directory already, or soon."""
+        """Partitions whose new directory is recorded in the metadata, or is being recorded."""
         self._under_way: dict[tuple[str, int], _Move] = {}
 
     def begin(self, partition: Partition, target: LogDirectory) -> None:
@@ -136,5 +136,5 @@ class Moves:
         after(self._assign(move.partition, move.target), recorded)
 
     def close(self) -> None:
-        """End all steps; the next start begins the moves again."""
+        """Stop all moves; the next start begins them again."""
         self._under_way.clear()

@@ -13,15 +13,15 @@ PAUSED: Final = -1
 
 
 class Periodic:
-    """One piece of work with its timer.
+    """Periodic task with its timer.
 
     name         its name in the log
     work         one run; returns the ms until the next one, None for `interval_ms`, PAUSED, or the steps of a run that takes
-                 long: each is a turn of the event loop of its own
+                 long, each of which runs in its own turn of the event loop
     interval_ms  the pause between runs, and after a run that failed
 
-    A run that raises is logged with its traceback, the ones after it are not until one has succeeded; the timer is set again
-    in any case.
+    A failed run is logged with its traceback, further ones only after a run has succeeded; the timer is set again in any
+    case.
     """
 
     def __init__(self, name: str, work: Callable[[], int | Steps | None], interval_ms: int, timers: Timers) -> None:
@@ -67,7 +67,7 @@ class Periodic:
             self.run_in(self._interval_ms if delay_ms is None else delay_ms)
 
     def _step(self) -> int | None:
-        """Begin a run, or go on with the one that is under way; returns when to go on."""
+        """Begin a run, or do the next step of the current one; returns the delay until the next call."""
         if self._steps is None:
             begun = self._work()
             if begun is None or isinstance(begun, int):

@@ -66,7 +66,7 @@ class Pipeline:
             fields, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
             request: Any = PositionalRequest(context, envelope.frame, fields)
         elif envelope.asked != version:
-            request = target.request_class()  # ApiVersions of a version that is not known here: its body cannot be read
+            request = target.request_class()  # ApiVersions in an unknown version, whose body cannot be read
             request.context = context
         else:
             request, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
@@ -79,7 +79,7 @@ class Pipeline:
         return answered
 
     def _route(self, envelope: Envelope) -> Route:
-        """The route of a request, remembered. Raises PeerError."""
+        """Return the route of a request and keep it for later requests. Raises PeerError."""
         target = route(envelope, allows_unstable=lambda: self._broker.config.flag("unstable.api.versions.enable"))
         self._routes[envelope.api.key, envelope.version] = target
         return target
@@ -95,7 +95,7 @@ class Pipeline:
             return failure(envelope.api.key)
 
     def _handle_in_turn(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
-        """Serve a request that may have waited: a PeerError is returned then, for the connection to close itself."""
+        """Call the handler of a request whose turn has come; a PeerError is returned, and closes the connection."""
         try:
             return self._handle(target, request, envelope)
         except PeerError as error:

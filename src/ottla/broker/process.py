@@ -1,4 +1,4 @@
-"""A broker as a process: signals, limits of open files, garbage collection, a directory of its own."""
+"""Process of a broker: signals, limit of open files, garbage collection, temporary data directory."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ def _exempt_from_collection(delta: Delta) -> None:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files to the system's maximum: sockets and logs need them."""
+    """Raise the limit of open files to the system's maximum, for sockets and logs."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # some systems name a limit that they do not grant
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,8 +1,8 @@
-"""Files that are no longer part of a log, and directories of deleted partitions, taken off the disk.
+"""Delayed removal of files that are no longer part of a log, and of directories of deleted partitions.
 
-They stay for a while first (file.delete.delay.ms, log.segment.delete.delay.ms): a socket may still be sending from them.
+They stay for a while (file.delete.delay.ms, log.segment.delete.delay.ms), because a response may still be sent from them.
 Segments are removed on the event loop, a few at a time; directories on a thread of their own, since thousands of them take
-seconds. A stop leaves directories to the next start, which knows them by their names.
+seconds. A stop leaves directories to the next start, which recognizes them by their names.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from ottla.environment import Clock, Timers, Worker
 _logger = logging.getLogger("ottla.broker")
 _FILES_A_TURN: Final = 16
 _DIRECTORIES_A_JOB: Final = 16
-"""Directories removed by one piece of work of the thread: a stop waits for the piece that has begun."""
+"""Number of directories removed by one job of the thread; a stop waits for the running job."""
 _REMOVED_AT_A_STOP: Final = 1_000
 Remove = Callable[[], None]
 
@@ -37,7 +37,7 @@ class Removals:
         self._count = 0
         self._alarm = Alarm("removing files", self._run, clock, timers)
         self._directories: deque[Remove] = deque()
-        """Those that are due."""
+        """Removals of directories that are due."""
         self._is_removing = False
 
     def later(self, remove: Remove, delay_ms: int, *, in_background: bool = False) -> None:
@@ -64,7 +64,7 @@ class Removals:
         self._set_alarm()
 
     def _remove_directories(self) -> None:
-        """Hand the next few directories to the thread, when it is through with those before them."""
+        """Give the next few directories to the thread, unless it is still removing the previous ones."""
         if self._is_removing or not self._directories:
             return
         self._is_removing = True
@@ -76,7 +76,7 @@ class Removals:
         self._remove_directories()
 
     def close(self) -> None:
-        """Remove the files that wait, as long as that is quick."""
+        """Remove pending files up to a limit; the next start removes the rest, and all pending directories."""
         self._alarm.close()
         files = [
             remove for _, _, in_background, remove in sorted(self._waiting)[:_REMOVED_AT_A_STOP] if not in_background

@@ -1,4 +1,4 @@
-"""Requests that are repeated while they fail for a reason that passes: a coordinator loads, or moves to another broker."""
+"""Retries of requests that fail temporarily, while a coordinator is loading or moves to another broker."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +11,7 @@ R = TypeVar("R")
 COORDINATOR_UNAVAILABLE: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR))
 """Errors of a coordinator that is expected to be available again."""
 RETRY_MS: Final = 100
-"""Pause before a request is repeated."""
+"""Delay before a request is repeated."""
 FOREVER: Final = 1 << 62
 """Number of attempts that is never reached."""
 
@@ -26,7 +26,7 @@ def repeat_while(
 ) -> Answer[R]:
     """Repeat `request` while its response is temporary; returns the last response.
 
-    later  calls back after so many ms, as `Timers.call_later`
+    later  (delay in ms, callback) -> calls back once after the delay, as `Timers.call_later`
     """
     answer = request()
     if not isinstance(answer, Pending) and (attempts <= 1 or not is_temporary(answer)):

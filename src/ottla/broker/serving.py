@@ -1,4 +1,4 @@
-"""One connection served: frames in, answers out in order, back-pressure and throttling. Knows no socket.
+"""One client connection: frames in, answers out in order, back-pressure and throttling. Uses no socket itself.
 
 Order. Like Kafka, a connection serves one request at a time. A connection is in one of these states:
 
@@ -7,8 +7,8 @@ Order. Like Kafka, a connection serves one request at a time. A connection is in
     writing    an answer is not yet sent in full: frames go into `_backlog`
     closed     nothing happens any more
 
-When something arrives on top of a backlog, the stream is no longer read: a slow reader is held back by TCP instead of filling
-memory. So answers leave in the order of requests.
+Answers leave in the order of requests. When data arrives while the backlog is not empty, reading from the stream pauses: TCP
+then slows the client down, and the backlog does not fill the memory.
 
 Small answers to pipelined requests are collected in `_held` and leave by one call into the system, at the latest when all
 frames that have arrived are served, or an answer has to wait.
@@ -95,8 +95,8 @@ class ServedConnection:
         self._waiting = False
         self._writing = False
         self._muted = False
-        self._begun_ns = 0  # when the request that is served began, 0 while nothing measures it
-        self._spent_ns = 0  # on a request whose answer is pending
+        self._begun_ns = 0  # start of the current request; 0 unless requests are measured
+        self._spent_ns = 0  # time spent on a request whose answer is pending
         self.active_at = tick()
         self.is_closed = False
 
@@ -185,7 +185,7 @@ class ServedConnection:
             self._send(envelope, response)
 
     def _go_on(self) -> None:
-        """Serve the frames that waited behind an answer."""
+        """Serve the frames of the backlog after an answer was sent."""
         try:
             while self._backlog and not self._waiting and not self._writing and not self.is_closed:
                 self._serve(self._backlog.popleft())
@@ -196,12 +196,12 @@ class ServedConnection:
             self._stream.resume_reading()
 
     def _finish(self, envelope: Envelope, response: Response | None) -> int:
-        """Have a request recorded; returns the throttle time of the connection in ms."""
+        """Record a request; returns the throttle time of the connection in ms."""
         spent_ns = self._pipeline.now_ns() - self._begun_ns if self._begun_ns else self._spent_ns
         return self._pipeline.finish(envelope, self.session.context(envelope), response, spent_ns)
 
     def _throttle(self, throttle_ms: int) -> None:
-        """Serve nothing for this time (KIP-219); frames that arrive meanwhile wait, then the stream is no longer read."""
+        """Pause serving for `throttle_ms` (KIP-219); a frame that arrives meanwhile waits, and further reading pauses."""
         if throttle_ms > 0 and not self.is_closed:
             self._waiting = True
             self._timers.call_later(throttle_ms, self.serve_again)
@@ -218,7 +218,7 @@ class ServedConnection:
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
-            # A response that cannot be encoded is a bug of the broker; without it the client cannot go on.
+            # A response that cannot be encoded is a bug of the broker; the client would wait for it forever.
             _logger.exception("cannot encode the answer to %r", envelope)
             self.close()
             return
@@ -235,7 +235,7 @@ class ServedConnection:
             self._throttle(throttle_ms)
 
     def _flush(self) -> None:
-        """Send the answers that are held."""
+        """Send the answers collected in `_held`."""
         if self._held:
             joined = b"".join(self._held)
             self._held.clear()
@@ -243,21 +243,21 @@ class ServedConnection:
                 self._writing = not self.is_closed
 
     def written(self) -> None:
-        """Continue: all answers have been sent."""
+        """Continue after all answers have been sent."""
         if not self.is_closed:
             self.active_at = self._tick()
             self._writing = False
             self._go_on()
 
     def lost(self) -> None:
-        """The client is gone."""
+        """Handle the loss of the connection."""
         self.close()
 
     def drop(self, error: PeerError) -> None:
         """Close the connection because of `error`."""
         if not self.is_closed:
             _logger.warning("closing the connection of %s: %s", self.session.name, error)
-            self._flush()  # what was answered before belongs to the client
+            self._flush()  # earlier requests keep their answers
             self.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""State of one connection that outlives its requests: who sends them, by which listener, and the contexts of requests."""
+"""Session of a connection: its principal, listener and permissions, and the contexts of its requests."""
 
 from typing import Final
 
@@ -13,13 +13,13 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class Session:
-    """One client's connection, as requests see it.
+    """Session of one client connection, shared by all of its requests.
 
     address     host and port that the client connected to
     listener    name of the listener there
     principal   the sender of all requests of the connection
     authorizer  permissions; None while every client may do everything
-    peer        the other end
+    peer        the remote end of the connection
     """
 
     __slots__ = ("_contexts", "address", "authorizer", "client_host", "listener", "name", "peer", "principal")
@@ -37,7 +37,7 @@ class Session:
         self._contexts: dict[tuple[int, str | None], RequestContext] = {}
 
     def context(self, envelope: Envelope) -> RequestContext:
-        """The context of a request: one object for all requests of a version and a client id."""
+        """Return the context of a request; requests of the same API version and client id share one."""
         key = envelope.version if envelope.api.key != API_VERSIONS else envelope.asked, envelope.client_id
         context = self._contexts.get(key)
         if context is None:
@@ -56,7 +56,7 @@ class Session:
         return context
 
     def close(self) -> None:
-        """Tell the listeners of the peer that its connection is closed."""
+        """Notify the listeners of the peer that its connection is closed."""
         listeners, self.peer.closed = self.peer.closed, []
         for closed in listeners:
             closed(self.peer)

@@ -1,12 +1,12 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, then only changes; the response holds only changes too.
+"""Fetch sessions (KIP-227): a client names its partitions once, then only changes; responses hold only changes too.
 
     id, epoch            meaning
     0, 0                 a new session (epoch 0 with an id: instead of that one)
     any, -1              no session; an id is closed
     id, last epoch + 1   the next fetch of the session
 
-A session keeps its partitions in the order in which they are answered; one whose records an incremental fetch returned goes
-to the end, so that a full answer does not starve the partitions behind it. The cache is bounded
+A session keeps its partitions in the order of responses. A partition whose records an incremental fetch returned moves to the
+end, so that a full response does not starve the partitions behind it. The cache is bounded
 (max.incremental.fetch.session.cache.slots): when it is full and no session has been idle long enough (two minutes), a client
 gets no session.
 """
@@ -32,10 +32,10 @@ _MAX_EPOCH: Final = 0x7FFFFFFF
 
 
 class RequestedPartition:
-    """A partition as a fetch requests it, and the values last returned in the session.
+    """Partition of a fetch session: the requested values, and those last returned.
 
-    topic           its name, "" when the client uses ids
-    topic_id        its id, zero when the client uses names
+    topic           topic name, "" when the client uses ids
+    topic_id        topic id, zero when the client uses names
     current_epoch   leader epoch the client believes in, -1 for any
     order           place in the order of its session
     """
@@ -72,7 +72,7 @@ class RequestedPartition:
         self._watched: Partition | None = None
 
     def watch(self, partition: Partition | None) -> None:
-        """Have the session called when `partition` changes, in place of the one watched before; None ends it."""
+        """Watch `partition` instead of the one watched before: its changes are reported to the session. None ends that."""
         if self._watched is partition:
             return
         if self._watched is not None:
@@ -92,13 +92,13 @@ class RequestedPartition:
 
 
 class FetchSession:
-    """The partitions of one client.
+    """Fetch session: the partitions of one client, and those due for the next fetch.
 
     by_id     True if it names topics by their ids
-    epoch     the one expected next
+    epoch     epoch expected in the next request
     watchers  called when a partition of the session may have something new
 
-    An incremental fetch costs what is new, not what the session holds. `_due` has the partitions that a fetch must look at:
+    The cost of an incremental fetch depends on the number of changes only. `_due` has the partitions that a fetch must check:
     named by the last fetch, changed since they were looked at (each has a watcher at its partition for that), with records
     that are not fetched yet, or with an error. All others are at their end, and their values are those last returned.
     """
@@ -116,7 +116,7 @@ class FetchSession:
         self._orders = 0
 
     def update(self, requested: Iterable[RequestedPartition], forgotten: Iterable[tuple[str, bytes, int]]) -> None:
-        """Take in what a fetch adds, changes and gives up."""
+        """Add or update the requested partitions, and remove the forgotten ones."""
         for key in forgotten:
             removed = self.partitions.pop(key, None)
             if removed is not None:
@@ -139,27 +139,27 @@ class FetchSession:
         partition.order = self._orders
 
     def move_to_end(self, partition: RequestedPartition) -> None:
-        """Answer a partition after all others; nothing if it is not in the session any more."""
+        """Move a partition to the end of the order, unless it has left the session."""
         if self.partitions.get(partition.key) is partition:
             self.partitions.move_to_end(partition.key)
             self._put_last(partition)
 
     def due(self) -> list[RequestedPartition]:
-        """Partitions that a fetch must look at, in the order of the session."""
+        """Return the partitions that a fetch must check, in the order of the session."""
         return sorted(self._due, key=attrgetter("order"))
 
     def changed(self, partition: RequestedPartition) -> None:
-        """Have the next fetch look at a partition, and the one that waits."""
+        """Mark a partition as due for the next fetch, and wake a waiting fetch."""
         self._due[partition] = None
         for watcher in tuple(self.watchers):
             watcher()
 
     def look_at_all(self) -> None:
-        """Have the next fetch look at all partitions."""
+        """Mark all partitions as due for the next fetch."""
         self._due = dict.fromkeys(self.partitions.values())
 
     def settle(self, partition: RequestedPartition) -> None:
-        """A response had all that is known of a partition: look at it when it has changed."""
+        """Mark a partition as up to date after a response: it is due again when it changes."""
         self._due.pop(partition, None)
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of a broker. Time is handed in, in ms."""
+    """Fetch sessions of a broker. Time is an argument, in ms."""
 
     def __init__(self, slots: int, eviction_ms: int, random: Random) -> None:
         self._slots = slots
@@ -181,7 +181,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(self, session_id: int, now_ms: int, *, by_id: bool) -> FetchSession | None:
-        """Begin a session (instead of `session_id`); None when there is no room."""
+        """Begin a session (instead of `session_id`); returns None when the cache is full."""
         self.end(session_id)
         if len(self._sessions) >= self._slots:
             oldest = next(iter(self._sessions.values()), None)
@@ -209,7 +209,7 @@ class FetchSessions:
         return NONE, session
 
     def end(self, session_id: int) -> None:
-        """Close a session; unknown ones are passed over."""
+        """Close a session; unknown ids are ignored."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()

@@ -1,7 +1,7 @@
 """Long work on the event loop, in slices between which requests are served.
 
-Work is an iterator that stops after each piece of at most some milliseconds. Its first piece is done at once, so that short
-work is over when `run` returns; each further one in a turn of the loop of its own.
+Work is an iterator that yields after each piece of at most some milliseconds. The first piece runs at once, so that short work
+is done when `run` returns; each further piece runs in its own turn of the loop.
 """
 
 import logging
@@ -22,7 +22,7 @@ class Slices:
         self._closed = False
 
     def run(self, steps: Steps, done: Callable[[], None], failed: Callable[[], None] | None = None) -> None:
-        """Do all of `steps`, then call `done`. After a step that failed, which is logged, call `failed` instead, or `done`."""
+        """Do all of `steps`, then call `done`. A failed step is logged and ends the work; `failed` (or `done`) is called."""
         if self._closed:
             return
         try:

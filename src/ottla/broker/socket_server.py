@@ -1,4 +1,4 @@
-"""The listeners of a broker and the connections they accept: limits, quotas and idle connections. Knows no socket.
+"""The listeners of a broker and the connections they accept: limits, quotas and idle connections. Uses no socket itself.
 
 A connection above max.connections.per.ip is closed; at max.connections the broker stops accepting until another connection
 closes. A connection without requests for connections.max.idle.ms is closed: a tick counts eighths of that time, a connection
@@ -171,7 +171,7 @@ class SocketServer:
                 connection.close()
 
     def connection_of(self, peer: Peer) -> ServedConnection | None:
-        """The connection with this peer, None once it is closed."""
+        """Return the connection with `peer`; None if it is closed."""
         return next((connection for connection in self.connections if connection.session.peer is peer), None)
 
     def stop_listening(self) -> None:
@@ -181,7 +181,7 @@ class SocketServer:
         self._listening.clear()
 
     def abandon(self) -> None:
-        """Close everything as a killed process does: nothing that waits for the end of a connection is called."""
+        """Close everything like a killed process: callbacks for the end of a connection are not called."""
         for connection in self.connections:
             connection.session.peer.closed.clear()
         self.close()

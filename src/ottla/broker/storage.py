@@ -114,7 +114,7 @@ class Storage:
             self.metadata.close()
 
     def release(self) -> None:
-        """Give up everything without a clean stop: the next start recovers the logs."""
+        """Release all directories without a clean stop: the next start recovers the logs."""
         if self.metadata is not None:
             self.metadata.close()
         for directory in self.directories:

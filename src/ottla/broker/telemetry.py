@@ -1,6 +1,6 @@
 """Client telemetry: subscriptions, and the metrics that clients push (KIP-714).
 
-A subscription is a client-metrics resource: metrics by prefix, an interval, and patterns for the clients that it is for. A
+A subscription is a client-metrics resource: metrics by prefix, an interval, and patterns that select clients. A
 client requests its subscription, gets an id that stands for it, and pushes under this id; when subscriptions change the id
 becomes invalid, and the client requests it again. Requests and pushes that come too early are refused. The state of a client
 instance is in memory only: it is lost at a restart.
@@ -49,7 +49,7 @@ class _Subscription(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """Subscription of a client instance: prefixes of metrics, or just "*"; `id` stands for all of it."""
+    """Subscription of a client instance: prefixes of metrics, or just "*"; `id` identifies these contents."""
 
     id: int
     interval_ms: int
@@ -82,7 +82,7 @@ class Telemetry:
         self._random = random
         self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
         self._subscriptions: list[_Subscription] = []
-        self._configs: object = None  # those of the image that the subscriptions were read from
+        self._configs: object = None  # the image's configs from which the subscriptions were built
 
     def subscribe(
         self, instance_id: bytes, context: RequestContext, image: Image, now_ms: int

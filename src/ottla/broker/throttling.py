@@ -4,7 +4,7 @@ A broker without quotas has no `Throttling`, and a request costs one check of an
 once, with the throttle time in it, and the connection is not read until that time is over (KIP-219).
 
     produce       bytes of the request, when it is answered
-    fetch         bytes of the answer; one that goes beyond the quota is sent without its records, and not counted
+    fetch         bytes of the answer; one that exceeds the quota is sent without its records, and not counted
     requests      time spent on a request, in percent of one thread
     mutations     partitions created and deleted
     connections   by address, before the first byte is read
@@ -42,7 +42,7 @@ _STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
 
 
 class Throttling:
-    """The quotas of a broker that has some, and their usage.
+    """Quotas of a broker and their usage.
 
     least_ms  minimum throttle time of every request, whatever the usage
     """
@@ -114,7 +114,7 @@ class Mutations:
         self.throttle_ms = 0
 
     def add(self, count: int) -> None:
-        """Count more partitions. Raises Refused when the quota was used up before."""
+        """Count `count` more partitions. Raises Refused if the quota is used up already."""
         if self._throttling is None:
             return
         allowed, throttle_ms = self._throttling.mutated(self._context, count, strict=self._strict)

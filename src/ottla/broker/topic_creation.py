@@ -16,7 +16,7 @@ _logger = logging.getLogger("ottla.broker")
 
 
 class TopicCreation:
-    """Creates topics through the controller, and deletes those again whose partitions cannot be opened on this broker.
+    """Creates topics through the controller; a topic whose partitions cannot be opened on this broker is deleted again.
 
     config  returns the broker's configs in force
     """
@@ -37,9 +37,10 @@ class TopicCreation:
         return controller.decide(create)
 
     def create_planned(self, topics: Sequence[TopicImage], requester: str) -> Answer[dict[str, ChangeResult]]:
-        """Create planned topics, in a turn of the controller; the results are by name. A topic with a partition that cannot be
-        opened on this broker is deleted again, rather than reported as created. (Apache Kafka answers success, and the
-        partition is offline.)
+        """Create planned topics in a turn of the controller, and answer the result of each by name.
+
+        A topic with a partition that cannot be opened on this broker is deleted again, rather than reported as created.
+        (Apache Kafka answers success, and the partition is offline.)
         """
         if not self._replicas.is_working:
             return {topic.name: _not_opened(topic) for topic in topics}
@@ -59,13 +60,13 @@ class TopicCreation:
         return after(self._controller.create(topics), created)
 
     def create_internal(self, name: str) -> Answer[ChangeResult]:
-        """Create a topic of the brokers' own, with at most as many replicas as there are brokers."""
+        """Create an internal topic, with at most as many replicas as there are brokers."""
         partitions, factor, configs = internal_topic(name, self._config())
         brokers = len(self._controller.image.brokers)
         return self.create(NewTopic(name, partitions, min(factor, brokers), {}, configs))
 
     def provide_internal(self, name: str) -> Answer[bool]:
-        """Create the topic that a coordinator keeps its state in, unless it exists; False where that cannot be."""
+        """Create a coordinator's internal topic unless it exists; the answer is False if the creation fails."""
         controller = self._controller
         if name in controller.image.topics:
             return True

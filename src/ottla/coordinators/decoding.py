@@ -17,9 +17,9 @@ def record_decoder(
 
     messages  key and value by type of record
 
-    It takes key and value (None for a tombstone), returns None for a type or version that a newer release wrote, which is left
-    alone, and raises PeerError. A restart calls it with every record there is: readers are cached by the bytes of type and
-    version as they stand.
+    The function takes key and value (None for a tombstone). It returns None for a type or version that a newer release wrote,
+    and raises PeerError for a malformed record. A restart calls it with every record of the topic, so that readers are cached
+    by the encoded bytes of type and version.
     """
     keys: dict[bytes, _Reader] = {}
     readers: dict[bytes, tuple[_Reader, _Reader, int]] = {}

@@ -1,7 +1,7 @@
 """Committed offsets: commit, fetch, delete, and their expiry.
 
-What a group committed is in the log as one record per partition; here it is a dictionary, changed by replay alone. This
-module has no metadata: the caller turns topic ids into names and leaves out unknown and unauthorized topics.
+The log has one record for each committed offset; in memory they are a dictionary, which only replay changes. This module has no
+metadata: the caller converts topic ids to names and leaves out unknown and unauthorized topics.
 """
 # ruff: noqa: ARG001, ARG005 - operations, refusals and timers have one signature each, whatever they need of it
 
@@ -43,7 +43,7 @@ NO_OFFSET: Final = -1
 
 
 def refuse_commit(request: OffsetCommitRequest, code: int) -> OffsetCommitResponse:
-    """Every partition of `request` with the error `code`."""
+    """Return an error response: every partition of `request` with `code`."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -61,11 +61,11 @@ def refuse_commit(request: OffsetCommitRequest, code: int) -> OffsetCommitRespon
 
 @operation(refuse_commit)
 def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
-    """Commit the offsets of a group. Topics are named; their ids, where known, go into the records."""
+    """Commit the offsets of a group. Topics are identified by name; their ids, if known, go into the records."""
     group_id = request.group_id
     group = groups.groups.get(group_id)
     consumer_group = None if group is not None else groups.consumer_groups.get(group_id)
-    if group is None and group_id in groups.share_groups:  # share groups do not read by committed offsets
+    if group is None and group_id in groups.share_groups:  # share groups have no committed offsets
         code = errors.GROUP_ID_NOT_FOUND
     else:
         code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
@@ -81,7 +81,7 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
 
 
 class TransactionalCommit(NamedTuple):
-    """A commit that counts once the transaction of `producer` (id, epoch) is committed (TxnOffsetCommit)."""
+    """Offset commit as part of a transaction of `producer` (id, epoch), for TxnOffsetCommit."""
 
     request: OffsetCommitRequest
     producer: tuple[int, int]
@@ -93,7 +93,7 @@ def _refuse_in_transaction(commit: TransactionalCommit, code: int) -> OffsetComm
 
 @operation(_refuse_in_transaction)
 def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Millis) -> Result:
-    """Commit offsets of a group that apply once their transaction is committed. Topics are named.
+    """Commit offsets of a group as part of a transaction. Topics are identified by name.
 
     Members are checked if the commit names one: older clients do not (KIP-447).
     """
@@ -129,7 +129,7 @@ def _transactional_commit_error(group: ClassicGroup | None, request: OffsetCommi
 def _records_of(
     groups: Groups, request: OffsetCommitRequest, now: Millis
 ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
-    """The records of a permitted commit, and its response."""
+    """Return the records of a permitted commit, and its response."""
     group_id = request.group_id
     expires, version = -1, OFFSET_COMMIT_VERSION
     if request.retention_time_ms >= 0:
@@ -163,11 +163,11 @@ def _records_of(
 
 
 def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:
-    """Return NONE, or the error if this sender may not commit now."""
+    """Return the error if this sender may not commit now, else NONE."""
     generation = request.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
-            return errors.NONE  # a consumer that assigns itself its partitions: the group comes with the offset
+            return errors.NONE  # a consumer without membership; the commit creates its group
         return errors.GROUP_ID_NOT_FOUND if request.context.version >= 9 else errors.ILLEGAL_GENERATION
     if generation < 0 and group.is_empty:
         return errors.NONE
@@ -182,7 +182,7 @@ def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> i
 
 
 def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
-    """Return NONE, or the error if this sender may not commit to a consumer group (KIP-848)."""
+    """Return the error if this sender may not commit to a consumer group (KIP-848), else NONE."""
     member = group.members.get(request.member_id)
     if member is not None and not member.is_classic and request.context.version < 9:
         return errors.UNSUPPORTED_VERSION
@@ -190,10 +190,10 @@ def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -
 
 
 def _epoch_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
-    """Return NONE, or the error of the sender's member id and epoch.
+    """Return the error of the sender's member id and epoch, or NONE.
 
-    An older epoch than the member's is valid for partitions that it has had since then: they are its own, although the response
-    with the new epoch may not have reached it.
+    An older epoch than the member's is valid for partitions that it has owned since that epoch: the response with the new
+    epoch may not have reached the member yet.
     """
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and group.is_empty:
@@ -242,8 +242,9 @@ def fetch(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Resu
 
 @operation(_refuse_fetch)
 def fetch_stable(groups: Groups, request: OffsetFetchRequestGroup, now: Millis) -> Result:
-    """Same as `fetch`, but UNSTABLE_OFFSET_COMMIT for offsets that an open transaction may change (KIP-447). When all
-    partitions are requested, one that has only such an offset is still left out.
+    """Return committed offsets like `fetch`, but UNSTABLE_OFFSET_COMMIT for those in an open transaction (KIP-447).
+
+    If all partitions are requested, those without another committed offset are left out.
     """
     return _fetch(groups, request, groups.pending_of(request.group_id) if groups.pending else frozenset())
 
@@ -278,7 +279,7 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSe
 
 
 def _unstable(index: int) -> OffsetFetchResponsePartitions:
-    """An offset that an open transaction may change: the consumer must retry (KIP-447)."""
+    """Return the row of an offset in an open transaction: the consumer must retry (KIP-447)."""
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=NO_OFFSET,
@@ -309,7 +310,7 @@ class OffsetDeletion(NamedTuple):
 
 
 class OffsetDeletionOutcome(NamedTuple):
-    """`error_code` of the whole, or one code for each partition asked for."""
+    """Outcome of an OffsetDeletion: `error_code` of the whole, or one code for each requested partition."""
 
     error_code: int
     codes: list[int]
@@ -347,7 +348,7 @@ class TopicsDeleted(NamedTuple):
 
 @operation(lambda request, code: code)
 def forget_topics(groups: Groups, request: TopicsDeleted, now: Millis) -> Result:
-    """Remove all groups' committed offsets of deleted topics. Answers NONE."""
+    """Remove all groups' committed offsets of deleted topics. The answer is NONE."""
     gone = {
         (group_id, topic, partition)
         for group_id, offsets in groups.offsets.items()
@@ -360,7 +361,7 @@ def forget_topics(groups: Groups, request: TopicsDeleted, now: Millis) -> Result
 
 
 def all_offset_tombstones(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
-    """Tombstones of everything that a group committed, or that an open transaction commits for it."""
+    """Return tombstones of all offsets that a group has committed, or that an open transaction commits."""
     offsets = groups.offsets.get(group_id, {})
     counts = [(topic, partition) for topic, partitions in offsets.items() for partition in partitions]
     pending = sorted(groups.pending_of(group_id) - set(counts)) if groups.pending else []
@@ -371,7 +372,7 @@ def all_offset_tombstones(groups: Groups, group_id: str) -> list[CoordinatorReco
 
 
 def expire_offsets(groups: Groups, now: Millis) -> Result:
-    """Remove offsets older than offsets.retention.minutes, and groups that have nothing left; runs periodically.
+    """Remove offsets older than offsets.retention.minutes, and groups without members or offsets; runs periodically.
 
     Start of the age (KIP-211)
         explicit expiry   none: RetentionTimeMs of OffsetCommit 2-4 gave the time
@@ -397,7 +398,7 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
         if left == 0 and consumer_group.is_empty and not groups.has_pending(group_id):
             records += consumer_group.tombstones()
-    # A refused append changes nothing: the same records are due again at the next look.
+    # A failed append changes nothing: the next run finds the same records.
     return Result(records, timers=(again,), refused=lambda groups, code, now: Result(timers=(again,)))
 
 

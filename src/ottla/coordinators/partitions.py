@@ -1,7 +1,7 @@
 """Partition of an internal topic for a key: its leader is the key's coordinator.
 
-Kafka hashes with Java's String.hashCode and takes the absolute value in a way of its own; every broker and every version must
-agree, or clients look for groups at the wrong broker.
+As in Kafka, the hash is the absolute value of Java's String.hashCode, or 0 for the smallest int. All brokers and versions must
+agree on it, or clients look for groups at the wrong broker.
 """
 
 import struct
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 def java_hash(text: str) -> int:
-    """java.lang.String.hashCode: 31 * h + c over UTF-16 code units, wrapped to a signed 32-bit number."""
+    """Return Java's String.hashCode: 31 * h + c over UTF-16 code units, wrapped to a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in struct.unpack(f">{len(units) // 2}H", units):
@@ -19,6 +19,6 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=20_000)
 def partition_of(key: str, count: int) -> int:
-    """The partition, of `count`, that holds `key` (a group id, a transactional id, a share coordinator's key)."""
+    """Return the partition of `key` (a group id, transactional id or share coordinator key) among `count` partitions."""
     value = java_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % count

@@ -6,23 +6,23 @@ broker leads has a state in memory. The steps:
     operation(state, request, now) -> Result(records, answers, timers)
         |
         +-- records are appended to the partition as one batch
-        |      refused: nothing of the result happens; every request it would have answered gets the mapped error
+        |      if that fails, the result is dropped, and every request that it would have answered gets the mapped error
         +-- replay(record) changes the state: the same code that loads the partition after a restart
         +-- timers are set
         +-- answers go out when everything appended so far is committed, in order; also those without records, since
             they may show the effect of an uncommitted record
-        +-- outgoing messages go to `send` at the same moment: work for other parts of the broker
+        +-- outgoing messages (work for other parts of the broker) go to `send` at the same time
 
-Records of an open transaction (offsets that a producer commits with it) are appended as the producer's, and replayed into the
-state with its id; its marker then applies or discards them.
+Records of an open transaction (offsets committed by a producer) are appended with the producer's id and epoch, and kept apart
+in the state by producer id; the transaction's marker then applies or discards them.
 
 A request that a result does not answer is parked: a later result, of another request or of a timer, answers it.
 
-Timers are named by what they will do, (operation, arguments): setting one again moves it. All of a runtime's timers share
-one heap, and moving a timer later costs one dictionary entry: the heap is corrected when the old deadline comes (ten
-thousand members that send heartbeats do not touch the heap). This module uses no task, socket or file.
+A timer is identified by (operation, arguments): setting it again moves it. All timers of a runtime share one heap. Moving a
+timer to a later deadline only updates a dictionary; the heap is corrected at the old deadline, so that the heartbeats of ten
+thousand members do not touch the heap. This module uses no task, socket or file.
 
-One file, because the order of append, replay, timers, answers and messages is one invariant, which each of them must keep.
+One file, because the order of append, replay, timers, answers and messages is one invariant, which all parts must keep.
 """
 
 import heapq
@@ -40,14 +40,14 @@ from ottla.protocol.schema import Message
 
 Millis = int
 _INT16: Final = tuple(number.to_bytes(2, "big") for number in range(128))
-"""Types and versions of records: there are some twenty."""
+"""Encoded types and versions of records, by their number."""
 S = TypeVar("S", bound="CoordinatorState")
 Q = TypeVar("Q")
 R = TypeVar("R")
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of an internal topic: `value` is None for a tombstone; `version` is the one its value is written in."""
+    """Record of an internal topic: `value` is None for a tombstone; `version` is the schema version of the value."""
 
     key: Message
     value: Message | None
@@ -62,7 +62,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """Call `operation(state, *arguments, now)` after `delay_ms`; None cancels the timer."""
+    """Timer that calls `operation(state, *arguments, now)` after `delay_ms`; a delay of None cancels it."""
 
     operation: Callable[..., "Result"]
     arguments: tuple[Any, ...]
@@ -77,7 +77,7 @@ class Result(NamedTuple):
     timers   set, moved or cancelled once the records are appended
     then     called with (state, now) after the replay, for changes in memory and answers that require the records in the log
     producer (producer id, epoch) of the transaction that the records belong to
-    outgoing for the runtime's `send` once everything appended so far is committed
+    outgoing passed to the runtime's `send` once everything appended so far is committed
     refused  called with (state, error code, now) when the append fails, instead of answering all requests with the error
     """
 
@@ -94,10 +94,10 @@ NOTHING: Final = Result()
 
 
 class Operation(Generic[Q, R]):
-    """A decision about a request, and the response that carries an error only.
+    """Operation of a coordinator: a decision about a request, and its error response.
 
     decide  (state, request, now) -> Result; `now` is milliseconds since the epoch
-    refuse  (request, error code) -> response, for when the coordinator cannot decide
+    refuse  (request, error code) -> response, used if the coordinator cannot decide
     check   (request) -> NONE, or the error of a request that is invalid at any coordinator
     """
 
@@ -120,7 +120,7 @@ class Operation(Generic[Q, R]):
 def operation(
     refuse: Callable[[Q, int], R], check: Callable[[Q], int] | None = None
 ) -> Callable[[Callable[[Any, Q, Millis], Result]], Operation[Q, R]]:
-    """Make an Operation of the function below."""
+    """Return a decorator that makes an Operation of a function."""
     return lambda decide: Operation(decide, refuse, check)
 
 
@@ -132,8 +132,8 @@ class CoordinatorAppend(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A record as the log has it: `producer_id` is that of the transaction it belongs to, -1 for none. A marker has no key,
-    and `commit` says how the transaction ended."""
+    """Record or marker read from the log: `producer_id` is that of its transaction, -1 without one. A marker has no key, and
+    its `commit` is the outcome of the transaction."""
 
     key: bytes | None
     value: bytes | None
@@ -153,13 +153,14 @@ class Ending(NamedTuple):
 
 
 class CoordinatorLog(Protocol):
-    """A partition of the internal topic as the runtime sees it; the broker implements it over its logs."""
+    """Interface of the runtime to a partition of its internal topic, implemented by the broker on its logs."""
 
     def append(
         self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
     ) -> CoordinatorAppend:
-        """Append (key, value) pairs as one batch, of a producer's transaction if one is given as (id, epoch). Every replica may
-        not have it yet: see `committed_offset`.
+        """Append (key, value) pairs as one batch, in the transaction of `producer` (id, epoch) unless that is None.
+
+        The batch is not committed yet when this returns: see `committed_offset`.
         """
 
     def append_marker(self, ending: Ending) -> CoordinatorAppend:
@@ -175,27 +176,27 @@ class CoordinatorLog(Protocol):
         """Call `committed` whenever the high watermark has moved, until `close`."""
 
     def close(self) -> None:
-        """Stop calling back: the runtime does not coordinate this partition any more, or opens it again."""
+        """Stop calls of `committed`; the runtime has unloaded this partition, or loads it again."""
 
     def read(self) -> Iterator[Logged]:
-        """Every record of the partition from the log's start, oldest first, and the markers between them."""
+        """Yield every record and marker of the partition, oldest first."""
 
 
 class CoordinatorState(Protocol):
     """State of one partition, built by replaying its records."""
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in a record: the only place where logged state changes."""
+        """Apply a record: the only place where logged state changes."""
 
     def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
-        """Take in a record of an open transaction."""
+        """Apply a record of an open transaction."""
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """The transaction of a producer has ended."""
+        """Apply the marker of a producer's transaction."""
 
 
 def coordinator_error(code: int) -> int:
-    """Return the error that a coordinator's client gets when the append returned `code`."""
+    """Return the error for a coordinator's client after an append failed with `code`."""
     return _CLIENT_ERRORS.get(code, code)
 
 
@@ -213,13 +214,13 @@ _CLIENT_ERRORS: Final = {
 }
 
 _RETRY_MS: Final = 100
-"""Delay of a timer whose decision was not ready."""
+"""Delay before a timer whose operation raised NotReady runs again."""
 _LOADING: Final = 0
 _ACTIVE: Final = 1
 
 
 _Waiting = tuple[Any, Pending[Any], Any, Callable[[Any, int], Any]]
-"""A request with its answer to come, the response, and how to refuse it."""
+"""Request, its pending answer, the response to send, and the function that builds an error response."""
 
 
 class _Shard(Generic[S]):
@@ -245,16 +246,16 @@ class _Shard(Generic[S]):
         self.phase = _LOADING
         self.unread: Iterator[Logged] | None = None
         self.written = 0
-        """The end of what was appended."""
+        """End offset (exclusive) of the last append."""
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
         """Requests without an answer yet, by `id` of the request object: equal requests of two members are two requests. The
         entry holds the object, so that its identity is not reused before the answer."""
         self.deferred: deque[tuple[int, Millis, list[_Waiting]]] = deque()
-        """(end offset, deadline, answers) in the order of appending."""
+        """Answers that wait for a commit: (end offset, deadline, answers) in the order of appending."""
         self.timers: dict[tuple[Any, ...], list[int]] = {}
-        """(operation, arguments) -> [deadline, number of its entry in the heap]."""
+        """Timers that are set: (operation, arguments) -> [deadline, number of the entry in the heap]."""
         self.outgoing: deque[tuple[int, Sequence[Any]]] = deque()
-        """(end offset, messages) in the order of appending."""
+        """Messages that wait for a commit: (end offset, messages) in the order of appending."""
 
 
 class Runtime(Generic[S]):
@@ -293,22 +294,24 @@ class Runtime(Generic[S]):
         self._locate = locate
         self._shards: dict[int, _Shard[S]] = {}
         self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
-        """(deadline, number, partition, timer); an entry is void unless its timer has the same number."""
+        """Entries (deadline, number, partition, timer); an entry is void unless its timer has the same number."""
         self._numbers = 0
         self._live_timers = 0
 
     # Partitions come and go.
 
     def load(self, partition: int, log: CoordinatorLog) -> None:
-        """Become the coordinator of `partition`. Its requests answer COORDINATOR_LOAD_IN_PROGRESS until `load_more`, called
-        again and again, has read it all."""
+        """Become the coordinator of `partition`, which repeated calls of `load_more` then load.
+
+        Its requests are answered with COORDINATOR_LOAD_IN_PROGRESS until it is loaded.
+        """
         self.unload(partition)
         shard = self._shards[partition] = _Shard(partition, self._new_state(partition), log)
         shard.unread = log.read()
         log.watch(partial(self.committed, partition))
 
     def load_more(self, partition: int, records: int = 1000) -> bool:
-        """Replay up to `records` more; True when the partition is loaded (or is not ours any more)."""
+        """Replay up to `records` more records; returns True when the partition is loaded, or was unloaded meanwhile."""
         shard = self._shards.get(partition)
         if shard is None or shard.unread is None:
             return True
@@ -376,7 +379,7 @@ class Runtime(Generic[S]):
         return partition_of(key, self.partitions)
 
     def availability(self, partition: int) -> int:
-        """NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        """Return the error of requests to `partition`: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR or NONE."""
         shard = self._shards.get(partition)
         if shard is None:
             return errors.NOT_COORDINATOR
@@ -388,7 +391,7 @@ class Runtime(Generic[S]):
 
     def run_on(self, partition: int, operation: Operation[Q, R], request: Q) -> Answer[R]:
         """Decide about `request` in the state of `partition`."""
-        # First what is wrong at any coordinator: a client must not look for another one because of it.
+        # Errors that any coordinator would return come first: the client must not look for another coordinator because of them.
         if operation.check is not None and (code := operation.check(request)) != errors.NONE:
             return operation.refuse(request, code)
         shard = self._shards.get(partition)
@@ -407,7 +410,7 @@ class Runtime(Generic[S]):
             and len(result.answers) == 1
             and result.answers[0][0] is request
         ):
-            # The fast path (heartbeat, commit, fetch of offsets): one answer, to the caller, nothing that follows it, and no
+            # The fast path (heartbeat, commit, fetch of offsets): one answer, to the caller, without consequences, and no
             # deferred answer that it could overtake. It does what `_settle` does, in the same order, without parking.
             if result.records and (code := self._write(shard, result)) != errors.NONE:
                 return operation.refuse(request, code)
@@ -446,7 +449,7 @@ class Runtime(Generic[S]):
         return partition in self._shards
 
     def states(self) -> list[S]:
-        """The states of all loaded partitions, for operations on all of them (ListGroups)."""
+        """Return the states of all loaded partitions, for operations on all of them (ListGroups)."""
         return [shard.state for shard in self._shards.values() if shard.phase == _ACTIVE]
 
     def state_of(self, partition: int) -> S | None:
@@ -466,7 +469,7 @@ class Runtime(Generic[S]):
     # Time.
 
     def next_deadline(self) -> Millis | None:
-        """Next time (monotonic clock) at which `advance` has work; None for never."""
+        """Return the next time (monotonic clock) at which `advance` has work; None without any."""
         while self._heap:
             _, number, partition, timer = self._heap[0]
             shard = self._shards.get(partition)
@@ -494,7 +497,7 @@ class Runtime(Generic[S]):
             entry = due.timers.get(timer) if due else None
             if due is None or entry is None or entry[1] != number:
                 continue
-            if entry[0] > now_ms:  # moved since it was pushed: only its entry in the heap is late
+            if entry[0] > now_ms:  # moved since it was pushed: push it again at its new deadline
                 self._numbers = entry[1] = self._numbers + 1
                 heapq.heappush(heap, (entry[0], entry[1], partition, timer))
                 continue
@@ -506,15 +509,15 @@ class Runtime(Generic[S]):
                 result = Result(timers=[Timer(timer[0], timer[1], _RETRY_MS)])
             self._settle(due, result, {}, now_ms)
 
-    # Inside.
+    # Internals.
 
     def _settle(self, shard: _Shard[S], result: Result, answered: dict[int, Any], now_ms: Millis, own: int = 0) -> None:
-        """Append, replay, set timers, answer. The answer of the request `own` goes into `answered` if it is there at once."""
+        """Append, replay, set timers, answer. An immediate answer to the request `own` goes into `answered`."""
         if result.records and (code := self._write(shard, result)) != errors.NONE:
             self._refused(shard, result, code, answered, now_ms, own)
             return
         # The records are in the state from here on. Timers and answers follow, then messages: their receiver may run further
-        # operations, which must find all of this done. `then` comes last, with the records in the log.
+        # operations, which rely on all of this. `then` comes last, with the records in the log.
         if result.timers:
             self._set_timers(shard, result.timers, now_ms)
         if result.answers:
@@ -530,7 +533,7 @@ class Runtime(Generic[S]):
         appended = shard.log.append([record.encoded() for record in result.records], result.producer)
         if appended.error_code != errors.NONE:
             return coordinator_error(appended.error_code)
-        shard.written = appended.end_offset  # before the replay: what it reveals is not committed yet
+        shard.written = appended.end_offset  # before the replay, whose effects are not committed yet
         if self._locate is not None:
             for offset, record in enumerate(result.records, appended.end_offset - len(result.records)):
                 self._locate(shard.state, offset)
@@ -606,7 +609,7 @@ class Runtime(Generic[S]):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Drop the void entries of the heap, when they are most of it."""
+        """Remove the void entries of the heap if they are the majority."""
         kept = []
         for entry in self._heap:
             shard = self._shards.get(entry[2])

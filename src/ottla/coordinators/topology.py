@@ -1,6 +1,6 @@
-"""Topology: the cluster metadata as the coordinators use it, topics and the configs that groups have of their own.
+"""Topology: the part of the cluster metadata that coordinators use, namely topics and the configs of groups.
 
-One object for all partitions of __consumer_offsets; the broker puts the newest image into it.
+All partitions of __consumer_offsets share one object, to which the broker passes each new image.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ _NOTHING: Final = Image(0, "", -1, MappingProxyType({}), MappingProxyType({}), M
 
 
 class Topology:
-    """The metadata as the coordinators see it; `node_id` is this broker's."""
+    """Metadata for the coordinators; `node_id` is this broker's."""
 
     __slots__ = ("_hashes", "image", "newest_topic", "node_id")
 
@@ -23,7 +23,7 @@ class Topology:
         self.node_id = node_id
         self.image = image
         self.newest_topic = image.revision
-        """The revision of the last image that brought a topic."""
+        """The revision of the last image with a new topic."""
         self._hashes: dict[str, tuple[TopicImage, Mapping[int, BrokerImage], bytes]] = {}
 
     def advance(self, image: Image) -> set[str]:
@@ -55,15 +55,15 @@ class Topology:
         return otherwise
 
     def topic_ids(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of those of `names` that exist."""
+        """Return the ids of the topics of `names` that exist."""
         topics = self.image.topics
         return frozenset(topics[name].id for name in names if name in topics)
 
     def metadata_hash(self, names: Iterable[str]) -> int:
         """Return a hash (int64) that changes with the topics, their partitions and their racks; 0 for no topics.
 
-        Kafka's (KIP-1101) uses another hash function. The values are only compared for equality: a group that moves from one
-        broker to the other rebalances once.
+        Kafka (KIP-1101) uses another hash function. Hashes are only compared for equality, so that a group which moves between
+        Kafka and Ottla rebalances once.
         """
         topics = self.image.topics
         known = sorted(name for name in names if name in topics)

@@ -1,8 +1,8 @@
-"""Adopts a data directory of Apache Kafka (KRaft): its metadata goes into metadata.db; no partition file is changed.
+"""Adopts a data directory of Apache Kafka (KRaft): copies its metadata into metadata.db and changes no partition file.
 
-Everything is read and checked before anything is written, and what is written is one file that takes its name when it is whole.
-So a directory that is refused, or an adoption that is cut off, leaves Apache Kafka's directory as it was; and because the log
-of its metadata stays where it is, Apache Kafka may have the directory back.
+Everything is read and checked before anything is written. The only output is one file, which is renamed when it is complete: a
+rejected directory or an interrupted adoption leaves Apache Kafka's directory unchanged. Kafka's metadata log stays in place, so
+that Apache Kafka can use the directory again.
 """
 
 import os
@@ -42,21 +42,21 @@ _PRODUCER_ID_RANGES: Final = 1 << 30
 
 
 class CannotAdopt(Exception):
-    """Reason for which a directory cannot be adopted, and its remedy, in one line."""
+    """Directory that cannot be adopted: the reason and its remedy, in one line."""
 
 
 class AlreadyAdopted(Exception):
-    """The directory is a directory of Ottla already."""
+    """Directory that belongs to Ottla already."""
 
 
 class Adoption(NamedTuple):
-    """Contents of a directory, or the adopted part of them.
+    """Adopted contents of a directory.
 
-    metadata   Kafka's, as its log says
+    metadata   the metadata in Kafka's log
     topics     by name, as Ottla stores them
     configs    of brokers, groups and client-metrics subscriptions
     left_out   parts that were not adopted, one sentence each
-    next_producer_id  the first that Ottla will assign
+    next_producer_id  the first producer id that Ottla will assign
     """
 
     identity: Identity
@@ -105,7 +105,7 @@ def adopt(
 
 
 def _identity(home: Path, places: Sequence[Path]) -> Identity:
-    """Identity of the directories. Raises CannotAdopt when they are not all of one node, or not of Apache Kafka's."""
+    """Return the identity of the directories. Raises CannotAdopt unless all belong to one node of Apache Kafka."""
     store = DiskStore()
     identities = []
     for path in places:
@@ -180,7 +180,7 @@ def read_metadata(home: Path) -> KraftMetadata:
             if following is None or int(following.stem) > metadata.offset:
                 _replay(metadata, path, metadata.offset)
         if metadata.offset == 0 and (home / "bootstrap.checkpoint").exists():
-            _replay(metadata, home / "bootstrap.checkpoint", 0)  # formatted, and never started
+            _replay(metadata, home / "bootstrap.checkpoint", 0)  # formatted, but never started
             metadata.offset = 0
     except OSError as cause:
         raise CannotAdopt(f"cannot read {cause.filename}: {cause.strerror}") from None
@@ -196,7 +196,7 @@ def _replay(metadata: KraftMetadata, path: Path, from_offset: int) -> None:
 
 
 def _batches(path: Path) -> Iterator[list[Record]]:
-    """The data records of a log or snapshot, batch by batch. Raises CorruptRecords for anything but whole batches."""
+    """Yield the data records of a log or snapshot, batch by batch. Raises CorruptRecords for an incomplete or invalid batch."""
     with path.open("rb") as file:
         while head := file.read(HEADER_SIZE):
             if len(head) < HEADER_SIZE:
@@ -210,7 +210,7 @@ def _batches(path: Path) -> Iterator[list[Record]]:
 
 
 def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues, random: Random) -> Adoption:
-    """Select what Ottla adopts of Kafka's metadata. Raises CannotAdopt for metadata that a single node cannot have."""
+    """Select the adopted part of Kafka's metadata. Raises CannotAdopt for metadata that a single-node cluster cannot have."""
     elsewhere = [
         f"{topic.name}-{index} on {', '.join(map(str, partition.replicas))}"
         for topic in metadata.topics.values()
@@ -248,16 +248,16 @@ def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues
 
 
 def _first_producer_id(metadata: KraftMetadata, random: Random) -> int:
-    """Return a producer id that Apache Kafka, which counts up from its last one, never reaches, nor any other adoption.
+    """Return a producer id that neither Apache Kafka, counting up from its last one, nor another adoption ever reaches.
 
-    If a producer id were assigned twice, once here and once by a Kafka that took its directory back, the second producer's
-    first batches would be dropped as duplicates of the first one's, and lost.
+    If Ottla and a Kafka that uses its directory again assigned the same producer id, the second producer's first batches
+    would be taken for duplicates of the first one's, and lost.
     """
     return metadata.next_producer_id + (1 + random.below(_PRODUCER_ID_RANGES)) * _PRODUCER_ID_RANGE
 
 
 def _topic(topic: KraftTopic, node_id: int, configs: dict[str, str]) -> TopicImage:
-    """Return the topic with its partitions led by this node, in the epochs that they had."""
+    """Return the topic with its partitions led by this node, in their present leader epochs."""
     partitions = tuple(
         PartitionImage((node_id,), (node_id,), node_id, partition.leader_epoch)
         for _, partition in sorted(topic.partitions.items())
@@ -312,7 +312,7 @@ def _abbreviated(names: Sequence[str]) -> str:
 
 
 def _write(home: Path, adoption: Adoption) -> None:
-    """Write everything into metadata.db, atomically."""
+    """Write the adopted metadata into metadata.db, atomically."""
     metadata = adoption.metadata
     put = {
         keys.CLUSTER_ID: adoption.identity.cluster_id.encode(),

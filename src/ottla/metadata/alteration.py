@@ -1,9 +1,9 @@
-"""Alterations of a resource's configs: the decision, with Kafka's codes and messages.
+"""Alterations of a resource's configs: computes and validates the new set, with Kafka's error codes and messages.
 
     incremental   edits of single configs: set, delete, append to a list, subtract from it (KIP-339)
-    replacing     the whole set at once, as AlterConfigs does it: configs that are not named are removed
+    replacing     the whole set at once, by AlterConfigs: configs that are not named are removed
 
-Both end alike: the new set is checked as a whole, and applied as a whole or not at all.
+In both cases the new set is checked as a whole, and applied as a whole or not at all.
 """
 
 import re
@@ -54,7 +54,7 @@ _METRICS_MATCHES: Final = frozenset(
 
 
 class Edit(NamedTuple):
-    """One config of an alteration; `operation` is SET for AlterConfigs."""
+    """Edit of one config; `operation` is SET for AlterConfigs."""
 
     name: str
     operation: int

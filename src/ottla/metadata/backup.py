@@ -1,8 +1,8 @@
-"""A copy of metadata.db whose broker may be running.
+"""Backup of metadata.db, also while its broker is running.
 
-A running broker holds SQLite's exclusive lock, so that no other process can read the database by way of SQLite. Its two files
-are copied as bytes instead: the copy is one moment of the database when neither of them was written to meanwhile, and SQLite
-itself leaves out a transaction at the end of the write-ahead log that is not whole.
+A running broker holds SQLite's exclusive lock, so that no other process can open the database with SQLite. Instead its two
+files are copied as bytes. The copy is consistent if neither file was written to meanwhile; SQLite ignores an incomplete
+transaction at the end of the write-ahead log.
 """
 
 import shutil
@@ -16,7 +16,7 @@ _PAUSE_S: Final = 0.05
 
 
 class CannotCopyMetadata(Exception):
-    """A database that cannot be copied; the message says why."""
+    """Failed copy of a database; the message has the reason."""
 
 
 def copy_database(source: Path, target: Path) -> int:
@@ -35,7 +35,7 @@ def copy_database(source: Path, target: Path) -> int:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Size and time of the last write, None for a file that is missing."""
+    """Return size and time of the last write of a file; None if it is missing."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 
 def _checked(path: Path) -> int:
-    """Put the write-ahead log of a copy into its database and check it; returns the revision."""
+    """Merge the write-ahead log of a copy into its database and check it; returns the revision."""
     try:
         db = sqlite3.connect(path)
         try:

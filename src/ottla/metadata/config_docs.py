@@ -1,6 +1,6 @@
 """Descriptions of the configs, for DescribeConfigs and docs/configs.md.
 
-A broker's config that only stands in for a topic's or a group's has that one's sentence. Imported on demand.
+A broker config that is only the default of a topic or group config uses the description of that config. Imported on demand.
 """
 
 from typing import Final
@@ -401,7 +401,7 @@ def documentation(scope: str, name: str) -> str:
 
 
 def _related_documentation(name: str) -> str:
-    """The sentence of the topic's or group's config that a broker's one is the default of, or the bound of."""
+    """Return the description of a broker config that is the default or a bound of a topic or group config."""
     for scope, sentences in ((Scope.TOPIC, _TOPIC), (Scope.GROUP, _GROUP)):
         for row in configs(scope).values():
             if name in row.synonyms:

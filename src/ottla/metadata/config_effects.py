@@ -1,8 +1,8 @@
 """Broker configs that are accepted and shown by DescribeConfigs, but have no effect.
 
-Most of them tune what Ottla does not have: thread pools, purgatories, a metadata quorum, tiered storage. Those of security and
-of replication will have an effect with these features. A broker lists the ones that are set in one warning at its start. The
-reasons are in docs/configs.md, whose script compares this list with the sources.
+Most of them tune parts of Kafka that Ottla does not have: thread pools, purgatories, a metadata quorum, tiered storage. Those
+of security and of replication will have an effect once Ottla has these features. At its start a broker logs one warning with
+those that are set. The reasons are in docs/configs.md, whose script compares this list with the sources.
 """
 
 from collections.abc import Iterable
@@ -104,9 +104,9 @@ _NAMES: Final = frozenset(
     )
 )
 OF_THE_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Configs that Kafka's authorizer reads; no table of the broker has them."""
+"""Configs that Kafka's authorizer reads; they are not in the table of broker configs."""
 
 
 def without_effect(names: Iterable[str]) -> list[str]:
-    """Those of `names` that change nothing here, sorted."""
+    """Return the configs of `names` that have no effect in Ottla, sorted."""
     return sorted(name for name in names if name in _NAMES or name in OF_THE_AUTHORIZER or name.startswith(_PREFIXES))

@@ -1,19 +1,18 @@
-"""Every config that a broker of Kafka 4.4 knows, as plain rows: what `configs.py` reads, lazily.
+"""Table of all configs of a Kafka 4.4 broker, which `configs.py` reads lazily.
 
-Names, types and defaults are what DescribeConfigs of Apache Kafka 4.4 answers; the ranges are those it refuses values by.
+Names, types and defaults are those that DescribeConfigs of Apache Kafka 4.4 returns; the ranges are those that it enforces.
 The module has constants only, so that importing the table costs a fraction of a millisecond.
 
-A row is (name, type, default, valid, then what its scope adds):
+A row is (name, type, default, valid), followed by columns that depend on its scope:
 
     BROKER          ... how it may be changed: READ_ONLY, PER_BROKER, CLUSTER_WIDE, or DYNAMIC_ONLY (unknown to a file)
-    TOPIC, GROUP    ... the broker's configs that stand in for it, the first set one wins
+    TOPIC, GROUP    ... the broker configs that provide its default, the first set one wins
     CLIENT_METRICS  nothing more
 
 `default` is the text of the value, None for null. `valid` is one of
     >=N  [A..B]  [A..B] or -1  in(A|B) with " case-insensitive"  non-null  non-empty  no duplicates  no duplicates, non-empty
     replicas  offset reset  no duplicate tags
-and empty when every value of the type will do. Configs that Kafka keeps to itself are
-in INTERNAL: they can be set, and are not described.
+and empty if every value of the type is valid. INTERNAL lists the configs that can be set, but that Kafka does not describe.
 """
 
 from typing import Final

@@ -1,11 +1,11 @@
-"""Every config by its name: type, default, accepted values, and the source of its value.
+"""Configs by name: type, default, valid values, and the current value with its source.
 
-The rows are in `config_table.py`; here they become values. A value is parsed at first use, and error messages are worded as
-Kafka's ConfigException words them, because operators search for those words.
+The definitions are in `config_table.py`; this module parses and validates values. A value is parsed at first use. Error
+messages are those of Kafka's ConfigException, because operators search for them.
 
 Sources of a value; the first that is set wins:
 
-    topic    the topic's own text    the broker's configs that stand in for it (log.retention.ms, .minutes, .hours)
+    topic    the topic's own text    the broker's default configs for it (log.retention.ms, .minutes, .hours)
     group    the group's own text    the broker's group.* configs
     broker   set for this broker     set for all brokers     file, environment, command line     Kafka's default
 """
@@ -56,14 +56,14 @@ TYPE_IDS: Final = {
 
 
 class InvalidConfig(ValueError):
-    """A config that does not exist or a value it does not take; the text is Kafka's."""
+    """Unknown config or invalid value; the message is Kafka's."""
 
 
 class Config(NamedTuple):
     """One row of the table.
 
     update    how a broker config may change: read-only, per-broker, cluster-wide, dynamic-only; "" elsewhere
-    synonyms  the broker configs that stand in when a topic or group sets nothing, first set one wins
+    synonyms  the broker configs that provide the value if a topic or group does not set it; the first set one wins
     """
 
     scope: str
@@ -81,12 +81,12 @@ class Config(NamedTuple):
 
     @property
     def read_only(self) -> bool:
-        """True if only a restart can change it."""
+        """True if only a restart can change the value."""
         return self.update == table.READ_ONLY
 
     @property
     def internal(self) -> bool:
-        """True if Kafka accepts it but does not describe it."""
+        """True if Kafka accepts the config but does not describe it."""
         return self.name in table.INTERNAL or self.update == table.DYNAMIC_ONLY
 
 
@@ -94,7 +94,7 @@ _SCOPES: dict[str, dict[str, Config]] = {}
 
 
 def configs(scope: str) -> Mapping[str, Config]:
-    """Every config of `scope` by name."""
+    """Return all configs of `scope` by name."""
     known = _SCOPES.get(scope)
     if known is None:
         known = _SCOPES[scope] = {config.name: config for config in _rows(scope)}
@@ -140,7 +140,7 @@ _BITS: Final = {table.SHORT: 15, table.INT: 31, table.LONG: 63}
 
 
 def parse(row: Config, text: str | None) -> Value:
-    """`text` as a value of `row`'s type, checked. Raises InvalidConfig, worded as Kafka's ConfigException."""
+    """Parse and validate `text` as a value of `row`. Raises InvalidConfig with the message of Kafka's ConfigException."""
     value = None if text is None else _typed(row, text)
     _check(row, value)
     return value
@@ -181,7 +181,7 @@ _DURATION: Final = re.compile(r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S
 
 
 def duration_ms(text: str) -> int:
-    """A duration (`PnDTnHnMn.nS`), in ms. Raises ValueError for other texts."""
+    """Parse a duration (`PnDTnHnMn.nS`) into ms. Raises ValueError for other texts."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text} is no duration")
@@ -260,12 +260,12 @@ def _check_list(row: Config, values: list[str]) -> None:
 
 
 def _java(value: Value) -> str:
-    """A value as Java prints it inside a message."""
+    """Format a value as Java prints it in a message."""
     return f"[{', '.join(value)}]" if isinstance(value, list) else text_of(value) or "null"
 
 
 def text_of(value: Value) -> str | None:
-    """A value as the text that DescribeConfigs shows, like Kafka's ConfigDef.convertToString."""
+    """Format a value as DescribeConfigs shows it, like Kafka's ConfigDef.convertToString."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -288,7 +288,7 @@ def text_of(value: Value) -> str | None:
 
 
 class Values(Mapping[str, Any]):
-    """The values in force for a resource: parsed at first use, then kept. Immutable; a change creates a new one."""
+    """Current values of a resource's configs, parsed at first use and cached. Immutable: a change creates a new object."""
 
     __slots__ = ("_parsed", "scope")
 
@@ -313,27 +313,27 @@ class Values(Mapping[str, Any]):
         return len(configs(self.scope))
 
     def integer(self, name: str) -> int:
-        """The value of an INT, SHORT or LONG. Raises InvalidConfig when it is null."""
+        """Return the value of an INT, SHORT or LONG config. Raises InvalidConfig if it is null."""
         value = self[name]
         if isinstance(value, bool) or not isinstance(value, int):
             raise InvalidConfig(f'Missing required configuration "{name}" which has no default value.')
         return value
 
     def number(self, name: str) -> float:
-        """The value of a DOUBLE."""
+        """Return the value of a DOUBLE config."""
         return float(self[name])
 
     def flag(self, name: str) -> bool:
-        """The value of a BOOLEAN."""
+        """Return the value of a BOOLEAN config."""
         return bool(self[name])
 
     def text(self, name: str) -> str | None:
-        """The value of a STRING, CLASS or PASSWORD."""
+        """Return the value of a STRING, CLASS or PASSWORD config."""
         value = self[name]
         return None if value is None else str(value)
 
     def items_of(self, name: str) -> list[str]:
-        """The value of a LIST, null as empty."""
+        """Return the value of a LIST config; an empty list if it is null."""
         return list(self[name] or ())
 
 
@@ -342,7 +342,7 @@ _NOTHING: Final[Texts] = {}
 
 
 class BrokerValues(Values):
-    """A broker's configs in their layers: set for this broker, set for all brokers, given at start, Kafka's defaults."""
+    """Configs of a broker in layers: set for this broker, set for all brokers, set at the start, Kafka's defaults."""
 
     __slots__ = ("layers",)
 
@@ -360,7 +360,7 @@ class BrokerValues(Values):
         return self.layers[2][1]
 
     def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> Self:
-        """The same start-up values under other dynamic ones."""
+        """Return the same start-up values with other dynamic configs."""
         return type(self)(self.static, for_all=for_all, for_this=for_this)
 
     def _value(self, row: Config) -> Value:
@@ -371,7 +371,7 @@ class BrokerValues(Values):
 
 
 class ResourceValues(Values):
-    """The configs of a topic or group: its own, and the broker's where it sets nothing."""
+    """Configs of a topic or group: its overrides, and the broker's values for the rest."""
 
     __slots__ = ("broker", "texts")
 
@@ -394,12 +394,12 @@ class ResourceValues(Values):
 
 
 def topic_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
-    """The configs in force for a topic with `overrides` of its own on a broker with `broker`'s values."""
+    """Return the configs of a topic with `overrides`, on a broker with the values `broker`."""
     return ResourceValues(Scope.TOPIC, overrides, broker)
 
 
 def group_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
-    """The configs in force for a group with `overrides` of its own."""
+    """Return the configs of a group with `overrides`, on a broker with the values `broker`."""
     return ResourceValues(Scope.GROUP, overrides, broker)
 
 
@@ -407,7 +407,7 @@ def group_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:
 
 
 def validate_topic(overrides: Texts) -> None:
-    """Raise InvalidConfig unless a topic may have `overrides`: names, values, and values that contradict each other."""
+    """Raise InvalidConfig if a name or value of a topic's `overrides` is invalid, or if values contradict each other."""
     rows = [config(Scope.TOPIC, name) for name in overrides]
     parsed = {row.name: parse(row, overrides[row.name]) for row in rows}
     least, most = parsed.get("min.compaction.lag.ms", 0), parsed.get("max.compaction.lag.ms", 2**63 - 1)
@@ -432,7 +432,7 @@ _GROUP_BOUNDS: Final = tuple(
 
 
 def validate_group(overrides: Texts, broker: BrokerValues) -> None:
-    """Raise InvalidConfig unless a group may have `overrides` within the bounds that the broker sets."""
+    """Raise InvalidConfig if a name or value of a group's `overrides` is invalid, or beyond the broker's bounds."""
     rows = [config(Scope.GROUP, name) for name in overrides]
     parsed = {row.name: parse(row, overrides[row.name]) for row in rows}
     for name, least, most in _GROUP_BOUNDS:
@@ -452,7 +452,7 @@ def validate_group(overrides: Texts, broker: BrokerValues) -> None:
 
 
 class Synonym(NamedTuple):
-    """A source that may have set the value; `text` is None when it must not be shown."""
+    """Possible source of a config's value; `text` is None if it must not be shown."""
 
     name: str
     text: str | None
@@ -460,7 +460,7 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One config of a resource as DescribeConfigs shows it."""
+    """Description of one config of a resource, for DescribeConfigs."""
 
     config: Config
     text: str | None
@@ -480,7 +480,7 @@ _OWN_SOURCE: Final = {
 
 
 def describe_broker(broker: BrokerValues) -> Iterator[Described]:
-    """Every config of a broker that Kafka describes, in alphabetical order."""
+    """Describe all configs of a broker, except internal ones, in alphabetical order."""
     for row in configs(Scope.BROKER).values():
         if not row.internal or (
             row.update == table.DYNAMIC_ONLY and any(row.name in texts for _, texts in broker.layers)
@@ -491,7 +491,7 @@ def describe_broker(broker: BrokerValues) -> Iterator[Described]:
 
 
 def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
-    """The configs that are set for all brokers."""
+    """Describe the configs that are set for all brokers."""
     source, texts = broker.layers[1]
     known = configs(Scope.BROKER)
     for name in texts:
@@ -501,7 +501,7 @@ def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
 
 
 def describe_resource(values: ResourceValues) -> Iterator[Described]:
-    """Every config of a topic or group, with the broker's behind it as synonyms."""
+    """Describe all configs of a topic or group, with the broker configs of their defaults as synonyms."""
     for row in configs(values.scope).values():
         if row.internal and row.name not in values.texts:
             continue
@@ -516,7 +516,7 @@ def describe_resource(values: ResourceValues) -> Iterator[Described]:
 
 
 def describe_client_metrics(texts: Texts) -> Iterator[Described]:
-    """The configs of a client-metrics subscription (KIP-714)."""
+    """Describe the configs of a client-metrics subscription (KIP-714)."""
     for row in configs(Scope.CLIENT_METRICS).values():
         own = row.name in texts
         text = text_of(parse(row, texts[row.name] if own else row.default))
@@ -525,10 +525,10 @@ def describe_client_metrics(texts: Texts) -> Iterator[Described]:
 
 
 def _broker_synonyms(name: str, broker: BrokerValues) -> list[Synonym]:
-    """Possible sources of the broker config `name`, most specific first.
+    """Return the possible sources of the broker config `name`, most specific first.
 
-    Layer by layer, and within a layer the config before those that stand in for it. Kafka drops everything before the first
-    mention of the config itself, so that an unset log.retention.ms has no synonyms although log.retention.hours has a value.
+    They are ordered by layer, and within a layer the config comes before its synonyms. Kafka drops all sources before the first
+    one of the config itself, so that an unset log.retention.ms has no synonyms although log.retention.hours has a value.
     """
     names = (name, *_BROKER_SYNONYMS.get(name, ()))
     known = configs(Scope.BROKER)

@@ -1,13 +1,13 @@
-"""Decisions about topics and other metadata: plans each change, writes it to the store, and publishes the delta.
+"""Controller of topics and other metadata: plans each change, writes it to the store, and publishes the delta.
 
 A change goes through four steps, each of which may have to wait:
 
-    turn      it waits until every change before it has taken effect, so that its plan rests on the newest image
-    store     it is written, compared with the revisions that the plan rests on, and flushed to disk
-    image     the new image replaces the old one
-    delta     the listeners act on it, in pieces where they have much to do; then the change is answered
+    turn      wait until all earlier changes have taken effect, so that the plan is based on the newest image
+    store     write the change, if the revisions that the plan is based on are still current, and flush it to disk
+    image     replace the old image by the new one
+    delta     call the listeners, in pieces if they have much to do, then answer the change
 
-The wording of errors is Kafka's: people search for it, and tools print it.
+Error messages are Kafka's, because operators search for them.
 """
 
 import json
@@ -50,7 +50,7 @@ Listener = Callable[[Delta], Steps | None]
 
 
 class NewTopic(NamedTuple):
-    """Topic to be created by CreateTopics; -1 stands for the broker's default; `assignments` maps partition to node ids."""
+    """Topic to create; -1 means the broker's default; `assignments` maps partition numbers to node ids."""
 
     name: str
     partitions: int
@@ -98,8 +98,8 @@ def _run_at_once(steps: Steps, done: Callable[[], None]) -> None:
 class Controller:
     """Plans and applies changes of the metadata.
 
-    default_partitions, default_replicas  num.partitions and default.replication.factor, read when they are needed
-    run_steps                             runs work in pieces, then calls back; at once by default
+    default_partitions, default_replicas  return the current num.partitions and default.replication.factor
+    run_steps                             runs work in pieces, then calls back; by default all pieces at once
     """
 
     def __init__(
@@ -149,17 +149,17 @@ class Controller:
         )
 
     def subscribe(self, listener: Listener) -> None:
-        """Call `listener` with every delta from now on. The steps that it returns are run in pieces; a change is answered when
-        all listeners have finished.
+        """Call `listener` with every later delta. The steps that it returns are run in pieces; a change is answered when all
+        listeners have finished.
         """
         self._listeners.append(listener)
 
     def in_turn(self, change: Callable[[], Answer[R]]) -> Answer[R]:
-        """Run `change` once every change before it has taken effect: what it plans rests on their image."""
+        """Run `change` after all earlier changes have taken effect, so that its plan is based on their image."""
         return self._turns.take(change)
 
     def decide(self, change: Callable[[], Answer[ChangeResult]]) -> Answer[ChangeResult]:
-        """As `in_turn`; a `Refused` that `change` raises becomes its result."""
+        """Run `change` like `in_turn`; if it raises `Refused`, that error is the result."""
 
         def decided() -> Answer[ChangeResult]:
             try:
@@ -172,7 +172,7 @@ class Controller:
     def plan(self, topic: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
         """Return the topic that CreateTopics would create. Raises Refused.
 
-        taken  topics that the same request creates, besides those that exist
+        taken  topics that the same request creates, by name
         """
         check_name(topic.name)
         for names in (self.image.topics, taken):
@@ -253,7 +253,7 @@ class Controller:
         return kept
 
     def _new_uuid(self) -> bytes:
-        """A random topic id; none of Kafka's reserved ones, and none whose text begins with '-'."""
+        """Return a random topic id; never one that Kafka reserves, or whose text begins with '-'."""
         while True:
             raw = bytearray(self._random.bytes16())
             raw[6] = (raw[6] & 0x0F) | 0x40
@@ -262,7 +262,7 @@ class Controller:
                 return bytes(raw)
 
     def create(self, topics: Sequence[TopicImage]) -> Answer[ChangeResult]:
-        """Create planned topics, all or none; TOPIC_ALREADY_EXISTS when another broker was faster."""
+        """Create planned topics, all or none; TOPIC_ALREADY_EXISTS if another broker has created one meanwhile."""
         put = {keys.TOPICS + topic.name: topic.encoded() for topic in topics}
         changed = {topic.name: topic for topic in topics}
 
@@ -275,7 +275,7 @@ class Controller:
     def grow(self, topic: TopicImage, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicImage:
         """Return `topic` with `count` partitions in all; `assignments` are the replicas of each new one, None to place them.
 
-        Only a plan, as `plan` makes one: `change` carries it out. Raises Refused.
+        This is only a plan, which `change` carries out. Raises Refused.
         """
         have = len(topic.partitions)
         if count == have:
@@ -302,7 +302,7 @@ class Controller:
         return topic._replace(partitions=(*topic.partitions, *placed))
 
     def change(self, *topics: TopicImage) -> Answer[ChangeResult]:
-        """Replace the topics with the names of `topics`; UNKNOWN_TOPIC_OR_PARTITION when one is gone."""
+        """Replace the stored topics by `topics` of the same names; UNKNOWN_TOPIC_OR_PARTITION if one was deleted meanwhile."""
         for topic in topics:
             if topic.name not in self.image.topics:
                 return _unknown_topic()
@@ -318,7 +318,7 @@ class Controller:
     def assign_directory(self, topic_id: bytes, index: int, node_id: int, directory_id: bytes) -> Answer[ChangeResult]:
         """Record which log directory of a broker a partition's replica is in (KIP-858).
 
-        Answers UNKNOWN_TOPIC_OR_PARTITION when the topic was deleted meanwhile.
+        The answer is UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile.
         """
         topic = self.image.topics_by_id.get(topic_id)
         if topic is None:
@@ -350,7 +350,7 @@ class Controller:
         return self._set(put, gone, quotas={**quotas, **kept})
 
     def set_features(self, levels: Mapping[str, int]) -> Answer[ChangeResult]:
-        """Finalize these levels; a feature that is not named stays at its own."""
+        """Finalize feature levels; features that are not named keep their levels."""
         put = {keys.FEATURES + name: str(level).encode() for name, level in levels.items()}
         return self._set(put, [], features={**self.image.features, **levels})
 
@@ -388,13 +388,13 @@ class Controller:
         delta: Callable[[int], Delta],
         refuse: Callable[[Mapping[str, Entry | None]], ChangeResult] = lambda conflicts: _conflict(conflicts),
     ) -> Answer[ChangeResult]:
-        """Write a plan based on the present image to the store, then publish `delta(revision)`.
+        """Write a plan based on the current image to the store, then publish `delta(revision)`.
 
-        refuse  returns the result when other writers have changed one of the keys since
+        refuse  returns the result if another writer has changed one of the keys since then
         """
         if not put and not delete:
             return CHANGED
-        # The revisions of now, and not of when the write is done: they are what the plan rests on.
+        # These are the revisions that the plan is based on; they may have changed when the write is done.
         expect = {key: self._revisions.get(key, 0) for key in (*put, *delete)}
 
         def written(outcome: ChangeOutcome) -> Answer[ChangeResult]:
@@ -412,9 +412,9 @@ class Controller:
         return after(self._store.change(expect=expect, put=put, delete=delete), written)
 
     def _publish(self, delta: Delta) -> Answer[ChangeResult]:
-        """Publish the new image; answered when all listeners have acted on it."""
-        # The image is replaced before any listener runs, and in one step: whoever reads it between two steps of the listeners
-        # sees the whole change. It is answered only after them, so that a client which was told of a topic can use it.
+        """Publish the new image; the change is answered after all listeners have acted on it."""
+        # The image is replaced before any listener runs, and at once: a reader between two steps of the listeners sees the
+        # whole change. The answer comes after the listeners, so that a client can use a topic as soon as it is created.
         self.image = delta.image
         answer = Pending[ChangeResult]()
         self._run_steps(self._act_on(delta), lambda: answer.complete(CHANGED))
@@ -428,8 +428,8 @@ class Controller:
 
     def producer_id_block(self) -> Answer[int]:
         """Reserve PRODUCER_ID_BLOCK producer ids and answer the first one; -1 when the store cannot be written."""
-        # No turn is taken. Of two calls that are under way at once the second fails on the revision, and reserves the next
-        # block: no id is given out twice, by whichever process.
+        # This does not wait for its turn. Of two concurrent calls the second fails the comparison of revisions, and reserves
+        # the next block: no process assigns an id twice.
         first = self._next_producer_id
         key = keys.PRODUCER_IDS
 

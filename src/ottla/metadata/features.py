@@ -1,7 +1,7 @@
 """The features of the cluster (KIP-584): the levels that this release supports, and the finalized ones.
 
-A feature is listed here once it is implemented, so that clients which check levels before they use something (transactions
-by `transaction.version`, groups by `group.version`) never use something that is missing.
+A feature is listed here once it is implemented: clients check its level before they use it (`transaction.version` for
+transactions, `group.version` for groups), and so never use an unimplemented feature.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from ottla.protocol.errors import INVALID_UPDATE_VERSION
 
 
 class Feature(NamedTuple):
-    """Levels from `lowest` to `highest` are known, `level` is finalized (0: the feature is off)."""
+    """Feature with its supported levels, `lowest` to `highest`, and the finalized `level` (0: the feature is off)."""
 
     name: str
     lowest: int
@@ -21,15 +21,15 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
-    # The numbers are those of Apache Kafka 4.4, whose answers this broker gives; no format on this disk depends on them.
+    # The levels are those of Apache Kafka 4.4; no format on disk depends on this one.
     Feature("metadata.version", 7, 33, 33),
-    # Voters that change (KIP-853); there is no quorum here, so that its level decides nothing.
+    # Changes of quorum voters (KIP-853); Ottla has no quorum, so that the level has no effect.
     Feature("kraft.version", 0, 1, 0),
     # Consumer groups (KIP-848).
     Feature("group.version", 0, 1, 1),
     # Share groups (KIP-932); 2 has dead letters (KIP-1191).
     Feature("share.version", 0, 2, 2),
-    # Transactions with an epoch of their own each (KIP-890); 1 lets records have tagged fields.
+    # Level 2: each transaction has an epoch of its own (KIP-890); level 1: records may have tagged fields.
     Feature("transaction.version", 0, 2, 2),
 )
 
@@ -46,11 +46,11 @@ _NO_DOWNGRADE: Final = (
 
 
 class UnsupportedLevel(Exception):
-    """A feature, or a level of it, that this release does not know."""
+    """Unknown feature, or a level of it that this release does not support."""
 
 
 class LevelUpdate(NamedTuple):
-    """A level that a feature is to be finalized at; 0 turns it off."""
+    """Requested level of a feature; 0 turns it off."""
 
     name: str
     level: int
@@ -58,8 +58,10 @@ class LevelUpdate(NamedTuple):
 
 
 def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Every feature that is on, with its level; `stored` are levels that were set, here or in an Apache Kafka whose directory
-    was adopted, and which may be newer than this release.
+    """Yield each enabled feature with its level.
+
+    stored  levels that were set in Ottla, or by the Apache Kafka whose directory was adopted: they may be newer than this
+            release
     """
     for feature in FEATURES:
         level = min(stored.get(feature.name, feature.level), feature.highest)
@@ -68,13 +70,14 @@ def finalized(stored: Mapping[str, int]) -> Iterator[tuple[str, int]]:
 
 
 def feature_level(stored: Mapping[str, int], name: str) -> int:
-    """The level of a feature, 0 when it is off; `stored` as for `finalized`."""
+    """Return the level of a feature, 0 if it is off; `stored` as in `finalized`."""
     return dict(finalized(stored)).get(name, 0)
 
 
 def initial(levels: Mapping[str, int]) -> dict[str, int]:
-    """Return the levels that a new cluster stores for features at `levels`: all of them, so that a newer release raises none.
-    A feature that `levels` lacks starts at this release's level. Raises UnsupportedLevel.
+    """Return the levels that a new cluster stores: those of `levels`, and this release's levels for all other features.
+
+    All levels are stored, so that a newer release does not raise any. Raises UnsupportedLevel.
     """
     known = {feature.name: feature for feature in FEATURES}
     for name, level in levels.items():
@@ -105,7 +108,7 @@ def updated(stored: Mapping[str, int], updates: Sequence[LevelUpdate], node_id: 
 
 
 def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_id: int) -> str | None:
-    """Return the error message if a feature cannot go from `before` to `level`; None when it can."""
+    """Return the error message if a feature must not change from level `before` to `level`, else None."""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
     if level < 0:

@@ -1,9 +1,8 @@
 """Formats data directories for a node of a cluster before a broker starts on them, and reads their identity.
 
-What is written is what a broker writes into new directories itself: the cluster's id and levels of features into metadata.db,
-then a meta.properties into each log directory. In this order, so that formatting again, or a start, completes an
-interrupted one.
-Everything is read, checked and locked before the first write.
+Formatting writes the same files as a broker that starts on new directories: metadata.db with the cluster's id and feature
+levels, then a meta.properties in each log directory. Because of this order a second run, or the start of a broker, completes
+an interrupted run. Everything is read, checked and locked before the first write.
 """
 
 import sqlite3
@@ -26,14 +25,14 @@ from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
 
 
 class CannotFormat(Exception):
-    """Reason for which directories cannot be formatted, in one line."""
+    """Directories that cannot be formatted: the reason, in one line."""
 
 
 class Formatted(NamedTuple):
     """Outcome of formatting; each list is sorted by name.
 
     new         directories that were formatted
-    before      directories that the node had already
+    before      directories that were formatted for the node before
     unreadable  directories with a failed disk, which were left out
     """
 
@@ -51,7 +50,7 @@ class DirectoryReport(NamedTuple):
 
 
 def look_at(home: Path, log_dirs: Sequence[Path]) -> DirectoryReport:
-    """Read the identity of directories and the problems that keep a broker from starting. Nothing is written or locked.
+    """Return the identity of directories, and the problems that prevent a broker's start, without writing or locking.
 
     home  directory of metadata.db: metadata.log.dir, or the first of the log directories
     """
@@ -124,7 +123,7 @@ def format_directories(
 def _classify(
     home: Path, log_dirs: Sequence[Path], owner: tuple[int, str]
 ) -> tuple[list[Path], list[Path], list[Path]]:
-    """Directories that are formatted, that are not, and that cannot be read. Raises CannotFormat."""
+    """Divide directories into formatted, unformatted and unreadable ones. Raises CannotFormat."""
     store = DiskStore()
     before: list[Path] = []
     new: list[Path] = []

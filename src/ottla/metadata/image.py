@@ -1,4 +1,4 @@
-"""The cluster's metadata at one revision: an immutable image, and the deltas that lead from one to the next.
+"""Metadata of the cluster at one revision: an immutable image, and the deltas from one image to the next.
 
 Readers hold an image, which never changes; code that must act on changes subscribes to deltas.
 """
@@ -16,7 +16,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 UNASSIGNED: Final = bytes(16)
-"""The directory id of a replica that was not assigned to a log directory (`DirectoryId.UNASSIGNED` in Kafka)."""
+"""Directory id of a replica without an assigned log directory (`DirectoryId.UNASSIGNED` in Kafka)."""
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC))
 
 
@@ -46,13 +46,13 @@ class PartitionImage(NamedTuple):
         return self._replace(directories=tuple(new))
 
     def encoded(self) -> list[Any]:
-        """Return its part of a topic's JSON; directories are left out when none is assigned."""
+        """Return the partition's part of a topic's JSON; directories are left out if none is assigned."""
         fields: list[Any] = [list(self.replicas), list(self.isr), self.leader, self.leader_epoch]
         return [*fields, [directory.hex() for directory in self.directories]] if self.directories else fields
 
     @classmethod
     def decoded(cls, fields: list[Any]) -> "PartitionImage":
-        """Return the partition of such a part of a topic's JSON."""
+        """Return the partition from its part of a topic's JSON."""
         replicas, isr, leader, epoch, *directories = fields
         ids = tuple(bytes.fromhex(directory) for directory in directories[0]) if directories else ()
         return cls(tuple(replicas), tuple(isr), leader, epoch, ids)
@@ -68,25 +68,25 @@ class TopicImage(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """True for a topic of the brokers themselves."""
+        """True for an internal topic, such as __consumer_offsets."""
         return self.name in INTERNAL_TOPICS
 
     def encoded(self) -> bytes:
-        """The value of the topic's key in the metadata store."""
+        """Encode the topic as the value of its key in the metadata store."""
         partitions = [partition.encoded() for partition in self.partitions]
         fields = {"id": self.id.hex(), "partitions": partitions, "configs": dict(self.configs)}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, name: str, value: bytes) -> "TopicImage":
-        """The inverse of `encoded`."""
+        """Decode a topic from the value of its key in the metadata store."""
         fields: dict[str, Any] = json.loads(value)
         partitions = tuple(PartitionImage.decoded(partition) for partition in fields["partitions"])
         return cls(name, bytes.fromhex(fields["id"]), partitions, fields["configs"])
 
 
 class BrokerImage(NamedTuple):
-    """A live broker; host and port are its advertised ones, ("", -1) for "the address that the client connected to"."""
+    """Live broker; host and port are the advertised ones, or ("", -1) for the address that a client connected to."""
 
     node_id: int
     host: str
@@ -95,9 +95,11 @@ class BrokerImage(NamedTuple):
 
 
 class Image(NamedTuple):
-    """All metadata, at `revision`. `configs` are those of brokers, groups and client-metrics subscriptions, as texts by
-    (resource type, name); a topic has its own. `features` are finalized levels other than the release's own, `credentials`
-    are those of SCRAM by user and mechanism.
+    """All metadata at `revision`.
+
+    configs      texts by (resource type, name), for brokers, groups and client-metrics subscriptions; topics have their own
+    features     finalized levels that differ from the release's own
+    credentials  SCRAM credentials by user and mechanism
     """
 
     revision: int
@@ -112,11 +114,11 @@ class Image(NamedTuple):
     credentials: Mapping[tuple[str, int], ScramCredential] = MappingProxyType({})
 
     def configs_of(self, kind: int, name: str) -> Mapping[str, str]:
-        """The configs that a resource other than a topic has of its own."""
+        """Return the config overrides of a resource other than a topic."""
         return self.configs.get((kind, name), _NOTHING)
 
     def with_topics(self, revision: int, changed: Mapping[str, TopicImage | None]) -> "Image":
-        """Return the next image: `changed` topics replace the old ones, None removes one."""
+        """Return the next image: `changed` topics replace the old ones, None removes a topic."""
         topics, by_id = dict(self.topics), dict(self.topics_by_id)
         for name, topic in changed.items():
             old = topics.pop(name, None)
@@ -129,8 +131,8 @@ class Image(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """Changes that led to `image`: changed or new topics, deleted ones, and the resource whose configs changed; `settings` is
-    true when it was features, quotas or credentials.
+    """Changes that led to `image`: changed or new topics, deleted topics, and the resource whose configs changed; `settings` is
+    True if features, quotas or credentials changed.
     """
 
     image: Image

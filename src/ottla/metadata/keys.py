@@ -1,4 +1,4 @@
-"""Contents of the metadata store, by key.
+"""Keys of the metadata store, and the encoding of their values.
 
 /cluster/id                     the cluster's id, as text
 /cluster/adopted                origin of the metadata, if adopted from Apache Kafka: JSON of `Adopted`
@@ -21,7 +21,7 @@ ADOPTED: Final = "/cluster/adopted"
 TOPICS: Final = "/topics/"
 CONFIGS: Final = "/configs/"
 BROKER_DEFAULTS: Final = "/configs/4/"
-"""The configs for all brokers."""
+"""Key of the configs for all brokers."""
 MIN_ISR: Final = "min.insync.replicas"
 FEATURES: Final = "/features/"
 QUOTAS: Final = "/quotas/"
@@ -35,52 +35,52 @@ class Adopted(NamedTuple):
     offset: int
 
     def encoded(self) -> bytes:
-        """The value of its key."""
+        """Encode the position as the value of its key."""
         return compact({"offset": self.offset})
 
     @classmethod
     def decoded(cls, value: bytes) -> "Adopted":
-        """The inverse of `encoded`."""
+        """Decode a position from the value of its key."""
         return cls(json.loads(value)["offset"])
 
 
 def compact(value: object) -> bytes:
-    """JSON without blanks."""
+    """Encode a value as JSON without blanks."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def config_key(kind: int, name: str) -> str:
-    """The key of a resource's configs."""
+    """Return the key of a resource's configs."""
     return f"{CONFIGS}{kind}/{name}"
 
 
 def config_of(key: str) -> tuple[int, str]:
-    """The inverse of `config_key`."""
+    """Return the resource type and name in a key of `config_key`."""
     kind, _, name = key[len(CONFIGS) :].partition("/")
     return int(kind), name
 
 
 def quota_key(entity: Entity) -> str:
-    """The key of an entity's quotas."""
+    """Return the key of an entity's quotas."""
     return QUOTAS + compact([list(part) for part in entity]).decode()
 
 
 def quota_of(key: str) -> Entity:
-    """The inverse of `quota_key`."""
+    """Return the entity in a key of `quota_key`."""
     return tuple((kind, name) for kind, name in json.loads(key[len(QUOTAS) :]))
 
 
 def scram_key(user: str, mechanism: int) -> str:
-    """The key of a user's credential."""
+    """Return the key of a user's credential."""
     return f"{SCRAM}{mechanism}/{user}"
 
 
 def scram_of(key: str) -> tuple[str, int]:
-    """The inverse of `scram_key`."""
+    """Return the user and mechanism in a key of `scram_key`."""
     mechanism, _, user = key[len(SCRAM) :].partition("/")
     return user, int(mechanism)
 
 
 def quota_values(value: bytes) -> Mapping[str, float]:
-    """The value of an entity's key."""
+    """Decode the quotas of an entity from the value of its key."""
     return {name: float(number) for name, number in json.loads(value).items()}

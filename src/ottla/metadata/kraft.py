@@ -1,7 +1,7 @@
 """Apache Kafka's metadata: the records of `__cluster_metadata-0` (KRaft, KIP-631) replayed into the state they describe.
 
-The log is batches of records; a snapshot, `<end offset>-<epoch>.checkpoint`, is the same with the current records only, and
-replaces all offsets below its end. A record's value:
+The log consists of record batches. A snapshot, `<end offset>-<epoch>.checkpoint`, has the same format, holds the current
+records only, and replaces all offsets below its end. The value of a record:
 
     +---------------+-------------------+-----------------+--------+
     | frame version | record type       | version         | body   |   three uvarints, then a flexible message
@@ -64,18 +64,18 @@ _NO_LEADER_CHANGE: Final = -2
 
 
 class UnreadableMetadata(Exception):
-    """A metadata log that this release cannot read; the message names the offset and the reason."""
+    """Metadata log that this release cannot read; the message has the offset and the reason."""
 
 
 class KraftPartition(NamedTuple):
-    """A partition as Kafka's controller left it."""
+    """Partition in the metadata of Kafka's controller."""
 
     replicas: tuple[int, ...]
     leader_epoch: int
 
 
 class KraftTopic:
-    """A topic as Kafka's controller left it."""
+    """Topic in the metadata of Kafka's controller."""
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
@@ -86,8 +86,8 @@ class KraftTopic:
 class KraftMetadata:
     """State of a metadata log; filled by `replay`.
 
-    offset   of the next record, behind everything that was replayed
-    configs  by (resource type, name), a topic's too
+    offset   offset of the next record, after all replayed ones
+    configs  by (resource type, name), including topics
     unknown  number of records of each type that this release does not know
     """
 
@@ -103,7 +103,7 @@ class KraftMetadata:
         self.tokens: set[str] = set()
         self.next_producer_id = 0
         self.unknown: Counter[int] = Counter()
-        self._open: list[Message] | None = None  # records of a transaction that has no end yet
+        self._open: list[Message] | None = None  # records of the open metadata transaction
 
     def replay(self, log: Iterable[Record]) -> None:
         """Replay data records in the order of the log. Raises UnreadableMetadata."""

@@ -1,7 +1,7 @@
 """Placement of the replicas of a new topic.
 
-Leaders go round robin over the brokers from a random start, followers to the brokers after them, so that leaders and
-replicas are spread evenly.
+Leaders are placed round robin over the brokers from a random start, followers on the brokers after their leader, so that both
+are spread evenly.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ottla.metadata.image import PartitionImage
 
 
 def place(partitions: int, replication_factor: int, brokers: Sequence[int], start: int) -> list[PartitionImage]:
-    """Replicas for `partitions` partitions on `brokers` (sorted node ids); `start` is any number from 0 on."""
+    """Place `partitions` partitions on `brokers` (sorted node ids); `start` is any number from 0 on."""
     count = len(brokers)
     placed = []
     for number in range(partitions):

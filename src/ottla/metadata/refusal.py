@@ -6,7 +6,7 @@ from ottla.protocol.errors import NONE
 
 
 class Refused(Exception):
-    """A failed request: the error code, and Kafka's message; None where it has none."""
+    """Failed request: the error code, and Kafka's message, or None if Kafka sends none."""
 
     def __init__(self, code: int, message: str | None) -> None:
         super().__init__(message)
@@ -15,7 +15,7 @@ class Refused(Exception):
 
 
 class ChangeResult(NamedTuple):
-    """Outcome of a change of the metadata: NONE, or an error code and its sentence."""
+    """Outcome of a change of the metadata: NONE, or an error code and its message."""
 
     error_code: int
     error_message: str | None

@@ -12,10 +12,10 @@ _logger = logging.getLogger("ottla.metadata")
 
 
 class Turns:
-    """Queue that begins a piece of work when the one before it is answered, so that it reads the effects of all earlier ones.
+    """Queue that starts a task after the previous one is answered, so that each task sees the effects of all earlier ones.
 
-    A piece of work that raises, or whose answer is abandoned, ends its turn. If it had to wait for its turn no caller is left
-    to catch the exception: it is logged, and the answer abandoned.
+    A task that raises, or whose answer is abandoned, ends its turn. If it had to wait for its turn, its caller has returned
+    and cannot catch the exception: it is logged, and the answer is abandoned.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Turns:
         self._queue: deque[tuple[Callable[[], Answer[Any]], Pending[Any]]] = deque()
 
     def take(self, work: Callable[[], Answer[R]]) -> Answer[R]:
-        """Return the answer of `work`: at once if no other work is running and it does not wait itself."""
+        """Run `work` in its turn and return its answer; at once if no other work is running and it does not wait itself."""
         if self._busy:
             answer = Pending[R]()
             self._queue.append((work, answer))

@@ -1,7 +1,8 @@
-"""The coordinators' place in the broker: their topics' partitions as logs, the loop's timer as their clock.
+"""The coordinators of this broker, connected to its partition logs, timers and metadata.
 
-This broker coordinates a partition when the metadata names it as leader. It is read in pieces between other work, so that a
-million committed offsets do not stop the broker; until then its requests answer COORDINATOR_LOAD_IN_PROGRESS.
+This broker coordinates a partition of an internal topic while the metadata names it as leader. The partition is loaded in
+pieces between other work, so that a million committed offsets do not block the broker. Requests to a partition that is still
+loading get COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 import logging
@@ -36,7 +37,7 @@ from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.broker")
 _RECORDS_A_TURN: Final = 500
-"""Number of records replayed in one turn of the loop: some milliseconds, during which no request is served."""
+"""Number of records replayed in one turn of the loop: this takes some milliseconds, in which no request is served."""
 
 
 class Coordination:
@@ -89,7 +90,7 @@ class Coordination:
         }
 
     def load(self, image: Image) -> None:
-        """Load the partitions assigned at the start: offsets before transactions, whose markers may go there."""
+        """Load the partitions assigned at the start: offsets before transactions, whose markers may go to offset partitions."""
         self._topology.advance(image)
         for name in self._runtimes:
             if name in image.topics:
@@ -131,13 +132,13 @@ class Coordination:
 
         def complete() -> Answer[int]:
             if not self.transactions.leads(partition):
-                return NONE  # the next coordinator has the markers written again
+                return NONE  # the next coordinator writes the markers again
             return self.transactions.run_on(partition, completed, markers)
 
         self.markers.write(markers, log.leader_epoch, complete)
 
     def _on_group_message(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
-        """Initialise the state of a share group's partitions, after its member was answered."""
+        """Initialise the state of a share group's partitions; the heartbeat that caused it is answered already."""
         self._timers.call_later(0, partial(self._initialize_shares, message))
 
     def _initialize_shares(self, message: InitializeShares) -> None:
@@ -187,11 +188,11 @@ class Coordination:
             if placed.leader != self._node_id or partition is None or (topic.name, index) in self._resigned:
                 runtime.unload(index)
             elif not runtime.leads(index) or self._epochs[topic.name, index] != placed.leader_epoch:
-                # Also when this broker leads again in a new epoch: what was not committed in the old one may be lost.
+                # Load also when this broker leads again in a new epoch: records not committed in the old one may be lost.
                 self._epochs[topic.name, index] = placed.leader_epoch
                 runtime.load(index, PartitionLog(partition, self._clock))
                 if partition.log.start_offset == partition.log.end_offset:
-                    runtime.load_more(index)  # nothing to read: the creator of the topic continues next
+                    runtime.load_more(index)  # ready at once: the request that created the topic runs next
                 else:
                     self._to_load.append((topic.name, index))
         self._load_on()
@@ -208,7 +209,7 @@ class Coordination:
         try:
             if runtime.load_more(index, _RECORDS_A_TURN):
                 self._to_load.popleft()
-        except Exception as cause:  # the partitions behind this one are loaded all the same
+        except Exception as cause:  # an error must not stop the partitions that are queued behind
             is_expected = isinstance(cause, StorageError | PeerError)
             _logger.error("cannot load %s-%d: %s", topic, index, cause, exc_info=None if is_expected else cause)
             runtime.unload(index)
@@ -226,7 +227,7 @@ class Coordination:
         self._lead(topic)
 
     def _went_offline(self, topic: str, index: int) -> None:
-        """The log of a partition failed, perhaps in the middle of an append: stop being its coordinator once that is over."""
+        """Resign as coordinator of a partition whose log failed, after the append that may have failed has returned."""
         if topic in self._runtimes:
             self._timers.call_later(0, partial(self._runtimes[topic].unload, index))
 
@@ -235,7 +236,7 @@ class Coordination:
             self._lead(topic)
 
     def _run_due(self) -> None:
-        """Run all due work of every coordinator, even if another one fails. Raises the first failure when all are done."""
+        """Run all due work of every coordinator, even if another one fails. Raises the first error at the end."""
         failures = []
         for runtime in self._runtimes.values():
             try:

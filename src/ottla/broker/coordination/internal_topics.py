@@ -1,10 +1,10 @@
-"""The brokers' own topics: partitions, replicas and configs."""
+"""Internal topics: number of partitions, replication factor and configs."""
 
 from ottla.broker.config import BrokerConfig
 
 
 def internal_topic(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str]]:
-    """Partitions, replication factor and config overrides of an internal topic, as Kafka creates it."""
+    """Return number of partitions, replication factor and config overrides of an internal topic, like Kafka's."""
     if name == "__consumer_offsets":
         return (
             config.integer("offsets.topic.num.partitions"),

@@ -1,9 +1,9 @@
-"""Markers of transactions that end: into every partition that took part, until each of them has its own.
+"""Writes transaction markers to all partitions of an ending transaction, until every marker is committed.
 
 A partition of __consumer_offsets gets its marker through the group coordinator, which then applies or discards the offsets.
-A partition that was deleted has nothing to end. One that cannot be written to now (its log is offline, its coordinator is
+A deleted partition needs no marker. A partition that cannot be written to now (its log is offline, its coordinator is
 loading, another broker leads it), or whose leader epoch ended before the marker was committed, gets its marker in the next
-attempt: one more marker does no harm. The transaction is complete when all markers are committed.
+attempt: a duplicate marker does no harm. The transaction is complete when all markers are committed.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ class MarkerWriter:
         self._closed = False
 
     def append(self, markers: Sequence[tuple[Place, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
-        """Append one marker to each place.
+        """Append one marker to each topic-partition.
 
         markers  (place, ending, decided); `decided` is called once with an error code, NONE when the marker is committed
         done     called when all are decided, perhaps before this returns
@@ -80,8 +80,9 @@ class MarkerWriter:
         DelayedCommit(done).begin(appended, self._timers, _COMMIT_TIMEOUT_MS)
 
     def write(self, markers: Markers, coordinator_epoch: int, complete: Callable[[], Answer[int]]) -> None:
-        """Write the markers of a transaction, then call `complete` once all of them count, until it is: its answer is an error
-        code.
+        """Write the markers of a transaction until all are committed, then call `complete` until it succeeds.
+
+        complete  answers an error code
         """
         ending = Ending(
             markers.producer_id, markers.epoch, coordinator_epoch, commit=markers.commit, new_epoch=markers.new_epoch
@@ -89,7 +90,7 @@ class MarkerWriter:
         left = sorted(markers.partitions)
 
         def attempt() -> Answer[list[Place]]:
-            """Write the markers that are left; the answer is those that are left then."""
+            """Write the outstanding markers; the answer lists the partitions that still lack theirs."""
             nonlocal left
             failed: list[Place] = []
             attempted: Pending[list[Place]] = Pending()
@@ -107,7 +108,7 @@ class MarkerWriter:
             return attempted
 
         def is_incomplete(code: int) -> bool:
-            return code not in (NONE, INVALID_TXN_STATE) and not self._closed  # its log does not take the record now
+            return code not in (NONE, INVALID_TXN_STATE) and not self._closed  # the log rejects the record for now
 
         def written(failed: list[Place]) -> Answer[int]:
             if failed:
@@ -118,12 +119,12 @@ class MarkerWriter:
         after(repeat_while(is_left, attempt, self._timers.call_later), written)
 
     def close(self) -> None:
-        """No more attempts; the next start writes what is missing."""
+        """Stop the attempts; the next start writes the missing markers."""
         self._closed = True
 
 
 def _answered(complete: Callable[[], Answer[int]]) -> Answer[int]:
-    """As `complete`; UNKNOWN_SERVER_ERROR if its answer never comes."""
+    """Call `complete`; the answer is UNKNOWN_SERVER_ERROR if that of `complete` is abandoned."""
     answer = complete()
     if not isinstance(answer, Pending):
         return answer

@@ -1,4 +1,4 @@
-"""A partition of an internal topic, as a coordinator uses it."""
+"""Log of an internal topic's partition, with the operations that coordinators need."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ _logger = logging.getLogger("ottla.broker")
 
 
 class PartitionLog:
-    """The coordinators' `CoordinatorLog`, over the log of a partition."""
+    """Implementation of `CoordinatorLog` on the log of a partition."""
 
     def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
@@ -35,7 +35,7 @@ class PartitionLog:
     def append(
         self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
     ) -> CoordinatorAppend:
-        """Append (key, value) pairs as one batch, of a producer's transaction if one is given."""
+        """Append (key, value) pairs as one batch, in the transaction of `producer` (id, epoch) unless that is None."""
         return self._appended(lambda: self._partition.append_records(list(records), self._clock.wall_ms(), producer))
 
     def append_marker(self, ending: Ending) -> CoordinatorAppend:
@@ -70,7 +70,7 @@ class PartitionLog:
         return self._partition.log.end_offset
 
     def read(self) -> Iterator[Logged]:
-        """Every record and marker, oldest first."""
+        """Yield every record and marker, oldest first."""
         for header, records in self._partition.log.batches():
             producer_id = header.producer_id if header.is_transactional else -1
             if not header.is_control:

@@ -1,6 +1,6 @@
 """Producer ids, reserved in blocks ahead of their use: a coordinator never waits for the metadata store inside a decision.
 
-The first request for an id has a block reserved; the next block follows when the one in use runs low.
+The first request for an id reserves a block; the next block is reserved when the one in use runs low.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ class ProducerIds:
         self._waiting: deque[Pending[bool]] = deque()
 
     def take(self) -> int:
-        """A producer id. Raises NotReady while none is at hand."""
+        """Return an unused producer id. Raises NotReady while the reserved ids are used up."""
         if not self._current:
             self._current, self._following = self._following, range(0)
         if not self._current:
@@ -40,7 +40,7 @@ class ProducerIds:
         return producer_id
 
     def reserve(self) -> Answer[bool]:
-        """Answer once an id is at hand; False when the metadata store cannot be written."""
+        """Answer True once an id is available; False when the metadata store cannot be written."""
         if not self._current and not self._following:
             self._reserve_more()
         if self._current or self._following:
@@ -65,7 +65,7 @@ class ProducerIds:
         self._is_reserving = False
         if first >= 0:
             self._following = range(first, first + PRODUCER_ID_BLOCK)
-        # Each of them takes an id: more than a block may have waited.
+        # Each waiting request takes an id, and there may be more of them than ids in a block.
         while self._waiting and (first < 0 or self._current or self._following):
             self._waiting.popleft().complete(first >= 0)
         if self._waiting:

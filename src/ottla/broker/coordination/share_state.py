@@ -1,7 +1,7 @@
-"""Requests to the share coordinator: of other brokers (APIs 83 to 87), and of the group coordinator of this one.
+"""Requests to the share coordinator: from other brokers (APIs 83 to 87), and from the group coordinator of this broker.
 
-The group coordinator waits for a while for a share coordinator that is not available yet, since its topic is created at first
-use, and loaded when the broker starts.
+Requests of the group coordinator are retried for some seconds while the share coordinator is not available: its topic is
+created at first use, and loaded when the broker starts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,11 +40,11 @@ def ask_each(
 ) -> Answer[W]:
     """Run an operation of the share coordinator for each partition.
 
-    question  builds its request from the topic id and the data of a partition
+    question  builds the request for a partition from its topic id and data
     combine   builds the response from (partition, answer) by topic id
 
-    An empty group id, no topics, or any topic without partitions: an empty response. A partition that is named twice is run
-    twice and answered once, with the last result.
+    The response is empty for an empty group id, for no topics, and if any topic has no partitions. For a partition that is
+    named twice the operation runs twice, and the response has the last result only.
     """
     partitions_by_topic = list(topics)
     if not group_id or not all(partitions for _, partitions in partitions_by_topic):
@@ -77,7 +77,7 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class ShareStateKeeper:
-    """Requests of the group coordinator to the share coordinator: about one group, for many partitions at once.
+    """Requests of the group coordinator to the share coordinator, each for many partitions of one group.
 
     provide_topic  creates __share_group_state if it does not exist
     """
@@ -118,7 +118,7 @@ class ShareStateKeeper:
         return after(self._provide_topic(), ask) if requests else combined([])
 
     def _run_when_available(self, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
-        """Run an operation, when the coordinator is available or the wait for it is over."""
+        """Run an operation, and repeat it while the coordinator is not available, up to a number of attempts."""
         key = share_key(request.group_id, request.topic_id, request.partition)
         return repeat_while(
             lambda response: response.error_code in COORDINATOR_UNAVAILABLE,

@@ -1,4 +1,4 @@
-"""Deletion of a share group's state: the group coordinator decides, the share coordinator deletes, the group forgets."""
+"""Deletion of a share group's state: begun by the group coordinator, done by the share coordinator, then recorded."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from ottla.protocol.errors import NONE, error
 
 
 class DeletedState(NamedTuple):
-    """Outcome of a deletion: as a whole, or topic by topic (id -> outcome)."""
+    """Outcome of a deletion: an error of the whole, or an outcome for each topic id."""
 
     error_code: int
     error_message: str | None = None
@@ -20,7 +20,7 @@ class DeletedState(NamedTuple):
 
     @property
     def code(self) -> int:
-        """NONE, or the first error there was."""
+        """The first error, or NONE."""
         return self.error_code or next((topic.error_code for topic in self.topics.values() if topic.error_code), NONE)
 
 
@@ -41,7 +41,7 @@ def delete_share_state(
             if by_topic.get(topic_id, StateOutcome()).error_code == NONE:
                 by_topic[topic_id] = outcome
         gone = frozenset(topic_id for topic_id, outcome in by_topic.items() if outcome.error_code == NONE)
-        if not gone or (topics is None and len(gone) == len(by_topic)):  # the group itself goes next
+        if not gone or (topics is None and len(gone) == len(by_topic)):  # the group itself is deleted next
             return DeletedState(NONE, None, by_topic)
         settled = coordination.groups.run(group_id, deleted, Deleted(group_id, gone))
         return after(settled, lambda code: DeletedState(code, error(code).message, by_topic))

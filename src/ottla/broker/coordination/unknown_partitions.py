@@ -1,4 +1,4 @@
-"""Partitions of an offset commit that do not exist: refused apart from those that the coordinator commits."""
+"""Rejection of the unknown partitions of an offset commit; the coordinator commits the others."""
 
 from typing import Final
 
@@ -19,8 +19,9 @@ _FIRST_WITH_TOPIC_IDS: Final = 10
 def reject_unknown(
     request: OffsetCommitRequest, version: int, image: Image
 ) -> dict[bytes | str, OffsetCommitResponseTopic]:
-    """Take the partitions that cannot have offsets out of `request`; returns their rows, one for each topic, by its name or,
-    where that is not known, its id. Both are filled in for the partitions that remain.
+    """Remove unknown partitions from `request`; returns their response rows by topic name, or by id for an unknown topic.
+
+    The topics that remain in the request have both name and id filled in.
     """
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     code = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
@@ -60,7 +61,7 @@ def _add_row(
 def merge_rows(
     refused: dict[bytes | str, OffsetCommitResponseTopic], committed: OffsetCommitResponse
 ) -> OffsetCommitResponse:
-    """Merge the rows set aside with those of the coordinator: one row for each topic, in Kafka's order."""
+    """Merge the rows of unknown partitions with those of the coordinator: one row for each topic, in Kafka's order."""
     rows = dict(refused)
     for topic in committed.topics:
         row = rows.setdefault(topic.name or topic.topic_id, topic)

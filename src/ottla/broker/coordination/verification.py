@@ -1,6 +1,7 @@
-"""Verification that a batch belongs to its producer's transaction, before the first one in each partition (KIP-890).
+"""Verification that a transactional batch belongs to an ongoing transaction of its producer (KIP-890).
 
-Without it a batch that was under way when its transaction ended would open a transaction that never ends.
+The first batch of a transaction in each partition is verified. Without this check, a batch that was still in flight when its
+transaction ended would open a transaction that never ends.
 """
 
 from enum import Enum
@@ -28,7 +29,7 @@ class Client(Enum):
 
     @classmethod
     def of(cls, version: int, *, aborts_from: int, adds_from: int) -> "Client":
-        """Return the level of a request's version, which supports TRANSACTION_ABORTABLE from `aborts_from` on."""
+        """Return the support of a request version; `aborts_from` and `adds_from` are the first versions of each level."""
         if version >= adds_from:
             return cls.ADDS_IMPLICITLY
         return cls.ABORTS if version >= aborts_from else cls.OLD
@@ -42,7 +43,7 @@ W = TypeVar("W", bound=_WithError)
 
 
 def without_fenced(response: W) -> W:
-    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH, for a client that does not know it."""
+    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH, for a client that does not support PRODUCER_FENCED."""
     if response.error_code == PRODUCER_FENCED:
         response.error_code = INVALID_PRODUCER_EPOCH
     return response
@@ -51,7 +52,7 @@ def without_fenced(response: W) -> W:
 def verified(
     transactions: TransactionCoordinator, partitions: PartitionsOf, client: Client, *, is_enabled: bool
 ) -> Answer[Codes]:
-    """Return an error code for each of the partitions: NONE if the producer may write there now.
+    """Verify or add partitions; the answer has an error code for each, NONE if the producer may write to it.
 
     is_enabled  transaction.partition.verification.enable
     """

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: add partitions to a transaction; begins it.
+"""AddPartitionsToTxn: add partitions to a transaction, which begins with the first ones.
 
 Behaviour
     an unknown topic or partition   UNKNOWN_TOPIC_OR_PARTITION; the others of the transaction OPERATION_NOT_ATTEMPTED
@@ -10,7 +10,7 @@ Behaviour
 Versions
     0  one transaction of a client
     2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
-    4  several transactions: what brokers send each other; verification (KIP-890)
+    4  several transactions, as brokers send them to each other; verification (KIP-890)
     5  TRANSACTION_ABORTABLE
 """
 
@@ -45,7 +45,7 @@ _FIRST_WITH_SEVERAL: Final = 4
 
 
 class _Asked(NamedTuple):
-    """One transaction of the request: its topics in the order in which they were named."""
+    """One transaction of the request, with its topics in the order of the request."""
 
     topics: Sequence[tuple[str, Sequence[int]]]
     partitions: PartitionsOf

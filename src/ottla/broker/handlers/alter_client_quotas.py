@@ -1,7 +1,7 @@
-"""AlterClientQuotas: set and take away quotas of users, client ids and addresses (KIP-546, KIP-612).
+"""AlterClientQuotas: set and remove quotas of users, client ids and addresses (KIP-546, KIP-612).
 
 Behaviour
-    one entity's error              INVALID_REQUEST with Kafka's message; others are altered
+    one entity's error              INVALID_REQUEST with Kafka's message; the other entities are altered
     an entity or a quota twice      INVALID_REQUEST, answered once
     an address                      an IP address, or a host name that can be resolved
     validate only                   everything is checked, nothing is changed

@@ -1,7 +1,7 @@
 """AlterConfigs: replace all configs of a topic, broker, group or client-metrics subscription; the others are removed.
 
 Behaviour
-    as IncrementalAlterConfigs, which came after it (KIP-339), with every config set
+    as an IncrementalAlterConfigs (KIP-339) that sets every config
     loggers          INVALID_REQUEST: they cannot be replaced
     a resource twice INVALID_REQUEST for each; Kafka 4.4 never answers
 

@@ -1,9 +1,9 @@
-"""AlterPartitionReassignments: move partitions to other brokers (KIP-455). With one broker they can only stay.
+"""AlterPartitionReassignments: move partitions to other brokers (KIP-455). With one broker no move is possible.
 
 Behaviour
-    the replicas it has           done at once
+    the present replicas          done at once
     replicas null                 NO_REASSIGNMENT_IN_PROGRESS: nothing to cancel
-    others                        INVALID_REPLICA_ASSIGNMENT, with the reason
+    other replicas                INVALID_REPLICA_ASSIGNMENT, with the reason
     unknown topic, partition      UNKNOWN_TOPIC_OR_PARTITION
 
 Versions
@@ -32,7 +32,7 @@ def alter_partition_reassignments(
     if not request.topics:
         return AlterPartitionReassignmentsResponse(
             error_message=""
-        )  # Kafka's controller is not asked, and these are defaults
+        )  # Kafka answers the defaults, without its controller
     responses = [
         ReassignableTopicResponse(
             name=topic.name, partitions=[_reassigned(topic.name, partition, broker) for partition in topic.partitions]

@@ -6,7 +6,7 @@ Behaviour
     a directory that is offline       KAFKA_STORAGE_ERROR, also when the partition lies in one
     a topic name over 249 characters  INVALID_TOPIC_EXCEPTION: its directory would have too long a name
     unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION
-    where the partition lies already  success; a move that is under way is cancelled
+    the partition's own directory     success; a move that is under way is cancelled
     a partition twice                 the last one counts
 
 Versions
@@ -48,7 +48,7 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) 
 
 
 def _begun(topic: str, index: int, path: Path, broker: Broker) -> int:
-    """Begin the move of one partition; the answer's error code."""
+    """Begin the move of one partition, and return its error code."""
     if len(topic) > LONGEST_TOPIC_NAME:
         return INVALID_TOPIC_EXCEPTION
     if path in [missing.absolute() for missing in broker.replicas.missing]:

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and take away SCRAM credentials (KIP-554).
+"""AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554).
 
 Behaviour
     the password                    comes salted; the stored keys are computed here
@@ -6,7 +6,7 @@ Behaviour
     a user twice                    DUPLICATE_RESOURCE, and neither alteration is made
     unknown mechanism               UNSUPPORTED_SASL_MECHANISM
     no name, 4,095 iterations or 16,385   UNACCEPTABLE_CREDENTIAL
-    one user's error                does not hold up the others
+    one user's error                does not affect the other users
 
 Versions
     0
@@ -71,7 +71,7 @@ def alter_user_scram_credentials(
 
 
 def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:
-    """Return the credential that replaces the present one; None deletes it. Raises Refused."""
+    """Return the credential that replaces the current one, None to delete it. Raises Refused."""
     if not alteration.name:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if not is_mechanism(alteration.mechanism):

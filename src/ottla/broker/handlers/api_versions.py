@@ -10,7 +10,7 @@ Behaviour
 Versions
     3  the client names its software; features (KIP-584)
     4  features with minimum level 0 are shown
-    5  the client may name the cluster and node it means to talk to (KIP-1242)
+    5  the client may name the cluster and node that it intends to reach (KIP-1242)
 """
 
 import re
@@ -81,7 +81,7 @@ def _range(key: int, broker: Broker) -> ApiVersion:
 
 
 def _wrong_broker(request: ApiVersionsRequest, broker: Broker) -> int:
-    """Return the error if the client meant another broker; it must name the cluster and the node together."""
+    """Return the error of a request for another broker; a client must name cluster and node together."""
     if (request.cluster_id is None) != (request.node_id == -1):
         return INVALID_REQUEST
     if request.cluster_id is None:

@@ -8,7 +8,7 @@ Behaviour
                                                                 UNSUPPORTED_VERSION, for each group
 
 Versions
-    1  whether a member speaks the classic protocol (KIP-1099)
+    1  member type: classic or consumer protocol (KIP-1099)
 """
 
 from ottla.broker.broker import Broker

@@ -3,7 +3,7 @@
 Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", answered once
     unknown topic               UNKNOWN_TOPIC_OR_PARTITION, without a text
-    as many as there are, fewer INVALID_PARTITIONS
+    the present count, or lower INVALID_PARTITIONS
     assignments                 one for each new partition, else INVALID_REPLICA_ASSIGNMENT
     validate only               everything is checked, nothing is created
     mutation quota used up      THROTTLING_QUOTA_EXCEEDED; before version 3 the client is throttled only (KIP-599)
@@ -71,7 +71,7 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
 
 
 def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:
-    """The topic with the partitions that are asked for. Raises Refused."""
+    """Return the topic with the requested number of partitions. Raises Refused."""
     topic = broker.image.topics.get(requested.name)
     if topic is None:
         raise Refused(UNKNOWN_TOPIC_OR_PARTITION, None)

@@ -4,7 +4,7 @@ Behaviour
     a group with members     NON_EMPTY_GROUP
     unknown or empty id      GROUP_ID_NOT_FOUND
     one group twice          answered once
-    a share group            its state at the share coordinator goes first; if that fails, the group stays, with the error
+    a share group            its state at the share coordinator is deleted first; if that fails, the group stays
 
 Versions
     1  throttled

@@ -7,7 +7,7 @@ Behaviour
     an internal topic             INVALID_TOPIC_EXCEPTION
     cleanup.policy without delete POLICY_VIOLATION
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
-    the answer                    the log start offset; segments below it go with the next look at retention
+    the answer                    the log start offset; segments below it are deleted by the next retention check
 
 Versions
     1  throttled

@@ -6,8 +6,8 @@ Behaviour
     unknown group, or one of another type  GROUP_ID_NOT_FOUND
     a group with members                  NON_EMPTY_GROUP, whatever the topics
     an unknown topic                      UNKNOWN_TOPIC_OR_PARTITION
-    a topic that the group never read     the same, with a message that says so
-    the share coordinator fails           its error; asked again, the deletion goes on
+    a topic that the group never read     the same code, with a message of its own
+    the share coordinator fails           its error; a repeated request continues the deletion
 """
 
 from ottla.broker.broker import Broker

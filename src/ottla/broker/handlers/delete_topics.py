@@ -57,7 +57,7 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
     for state in {_identity(state): state for state in states}.values():
         topic = _find(state, broker)
         if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
-            continue  # refused below, where its id is named
+            continue  # the row that names its id is the one that fails
         refusal = _refusal(state, names, ids, named)
         if refusal is not None:
             results.append(_failed(state, INVALID_REQUEST, refusal))

@@ -1,7 +1,7 @@
 """DescribeClientQuotas: the quotas of the entities that a filter matches (KIP-546).
 
 Behaviour
-    strict                  only entities that have no other parts than those that are asked for
+    strict                  only entities without any type that the filter does not name
     an invalid filter       INVALID_REQUEST; an unknown type of entity UNSUPPORTED_VERSION
 
 Versions

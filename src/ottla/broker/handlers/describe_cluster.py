@@ -1,12 +1,12 @@
 """DescribeCluster: the cluster's id, its brokers and its controller (KIP-700).
 
 Behaviour
-    asked for controllers    not available on a broker's listener: MISMATCHED_ENDPOINT_TYPE (KIP-919)
+    controllers requested    not available on a broker's listener: MISMATCHED_ENDPOINT_TYPE (KIP-919)
     other endpoint types     UNSUPPORTED_ENDPOINT_TYPE
 
 Versions
     1  endpoint types
-    2  fenced brokers, when asked for; there never are any
+    2  fenced brokers, on request; Ottla never has any
 """
 
 from typing import Final

@@ -3,7 +3,7 @@
 Behaviour
     keys null or empty         all configs of the resource; keys without a config are left out
     unknown topic              UNKNOWN_TOPIC_OR_PARTITION; illegal name INVALID_TOPIC_EXCEPTION
-    broker                     "" what is set for all brokers, else this node's id; others INVALID_REQUEST
+    broker                     "": configs set for all brokers; this node's id: its own; other ids INVALID_REQUEST
     broker logger              the levels of this broker's loggers
     passwords                  null
     an unknown type            INVALID_REQUEST for every resource of the request
@@ -70,7 +70,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[
 
 
 def _described(resource: DescribeConfigsResource, broker: Broker) -> Iterable[Described]:
-    """The configs of a resource. Raises Refused."""
+    """Return the configs of a resource. Raises Refused."""
     name = resource.resource_name
     match resource.resource_type:
         case kind if kind == TOPIC:

@@ -3,7 +3,7 @@
 Behaviour
     an illegal name               INVALID_TOPIC_EXCEPTION, with a text
     unknown topic                 UNKNOWN_TOPIC_OR_PARTITION, with a text; an unknown partition of a known topic without
-    silent for long               removed (producer.id.expiration.ms); a producer's time is that of its newest batch
+    an idle producer              is removed after producer.id.expiration.ms without a batch
 """
 
 from ottla.broker.broker import Broker

@@ -34,7 +34,7 @@ from ottla.protocol.schema import ZERO_UUID
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _FIRST_WITH_NODES: Final = 2
 _LEADER_EPOCH: Final = 1
-"""There is one controller, from the cluster's first revision on."""
+"""Constant leader epoch: the cluster has one controller, from its first revision on."""
 
 
 @handles(DescribeQuorumRequest)

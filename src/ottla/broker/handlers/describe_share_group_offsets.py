@@ -8,7 +8,7 @@ Behaviour
     an empty group id with topics     INVALID_GROUP_ID (Kafka 4.4: UNKNOWN_SERVER_ERROR)
     the coordinator elsewhere, or loading   its error, for the group
 
-    Lag is the number of records behind the start offset without completed ones; -1 where that is not known.
+    Lag is the number of records from the start offset on that are not completed; -1 if it is not known.
 
 Versions
     1  lag (KIP-1226)
@@ -79,7 +79,7 @@ def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
 def _summarized(
     group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: Broker
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-    """The group's state in each of these partitions; topics by name."""
+    """Return the group's state in each of these partitions, which are named by topic and index."""
     requested = [(name, list(partitions)) for name, partitions in topics]
     known = {name: broker.image.topics[name].id for name, _ in requested if name in broker.image.topics}
     places = [(known[name], index) for name, partitions in requested if name in known for index in partitions]

@@ -6,7 +6,7 @@ Behaviour
     more than the limit          response_partition_limit (at most max.request.partition.size.limit), then a next cursor
     unknown or illegal topic     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION
     a cursor with a negative partition, or at a topic that was not named
-                                 INVALID_REQUEST for every topic that was
+                                 INVALID_REQUEST for every topic that was named
 """
 
 from ottla.broker.broker import Broker
@@ -37,7 +37,7 @@ def describe_topic_partitions(
     first = 0
     if request.cursor is not None:
         if request.cursor.partition_index < 0 or not (fetch_all or request.cursor.topic_name in names):
-            asked = [topic.name for topic in request.topics]  # in their order, and as often
+            asked = [topic.name for topic in request.topics]  # in the order of the request, repetitions included
             failed = [DescribeTopicPartitionsResponseTopic(error_code=INVALID_REQUEST, name=name) for name in asked]
             return DescribeTopicPartitionsResponse(topics=failed)
         names = [name for name in names if name >= request.cursor.topic_name]

@@ -1,9 +1,9 @@
-"""ElectLeaders: give partitions back to their preferred leader (KIP-183), or to any replica (KIP-460). One broker leads all.
+"""ElectLeaders: elect the preferred leader of partitions (KIP-183), or any replica (KIP-460). One broker leads all of them.
 
 Behaviour
-    a partition that is here     ELECTION_NOT_NEEDED
+    a partition that exists      ELECTION_NOT_NEEDED
     unknown topic, partition     UNKNOWN_TOPIC_OR_PARTITION
-    another election type        INVALID_REQUEST, for each and for the whole
+    another election type        INVALID_REQUEST, for each partition and for the whole
     topics null                  every topic, without partitions: none needs an election
 
 Versions

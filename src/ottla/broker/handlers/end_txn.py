@@ -1,8 +1,8 @@
 """EndTxn: commit or abort a transaction.
 
 Behaviour
-    answered when the end is decided   the markers follow; until they are there the next request of the same transactional id
-                                       may get CONCURRENT_TRANSACTIONS
+    answered when the end is decided   the markers follow; until they are written, the next request of the same transactional
+                                       id may get CONCURRENT_TRANSACTIONS
     the same end again                 success, with the same epoch
     an empty transactional id          INVALID_REQUEST; an unknown one, or another producer id: INVALID_PRODUCER_ID_MAPPING
     another epoch                      PRODUCER_FENCED
@@ -11,7 +11,7 @@ Behaviour
 Versions
     2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
     4  TRANSACTION_ABORTABLE (KIP-890)
-    5  each transaction has its own epoch; the answer holds the next one. An abort of nothing succeeds
+    5  each transaction has its own epoch; the answer holds the next one. An abort without a transaction succeeds
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Fetch: records from partitions, at once or when there are enough of them.
+"""Fetch: records from partitions, at once or when enough of them are available.
 
 Behaviour
     fewer than min_bytes there       waits for appends, at most max_wait_ms; an error answers at once, but for partitions
@@ -190,14 +190,14 @@ class _FetchAttempt:
         return self._broker.replicas.leader(requested.topic, requested.index)
 
     def watched(self) -> Sequence[Watched]:
-        """The session, or the partitions, whose growth may complete the fetch."""
+        """The session or the partitions whose growth may complete the fetch."""
         if self._session is not None:
             return (self._session,)
         leaders = (self._partition(requested) for requested in self._requested)
         return [partition for partition in leaders if not isinstance(partition, int)]
 
     def attempt(self, last: bool) -> FetchResponse | None:
-        """The response, or None while there is too little; with `last` whatever there is."""
+        """Return the response, None while less than min_bytes are available; the `last` attempt always returns one."""
         left = self._max_bytes
         total = absent = 0
         done = last
@@ -208,7 +208,7 @@ class _FetchAttempt:
         else:
             partitions, count = self._requested, len(self._requested)
         for requested in partitions:
-            whole_first = total == 0 or self._version < _FIRST_WITH_WHOLE_MESSAGES  # those are cut once converted
+            whole_first = total == 0 or self._version < _FIRST_WITH_WHOLE_MESSAGES  # these are cut after conversion
             data = self._read(requested, min(requested.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
                 absent += 1
@@ -271,7 +271,7 @@ class _FetchAttempt:
         )
 
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
-        """The response with message sets in place of batches, made in steps between other requests."""
+        """Convert the batches of a response to message sets, in steps between other requests."""
         answer = Pending[FetchResponse]()
         self._broker.slices.run(self._convert(response), lambda: answer.complete(response), answer.abandon)
         return answer

@@ -1,7 +1,7 @@
 """FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
 Behaviour
-    the internal topic is missing   it is created; where that fails, COORDINATOR_NOT_AVAILABLE
+    the internal topic is missing   it is created; if that fails, COORDINATOR_NOT_AVAILABLE
     its partition has no leader, or a log directory that failed   COORDINATOR_NOT_AVAILABLE
     an unknown key type             INVALID_REQUEST
     a share key that is not group:topic id:partition, or version 5 and older   INVALID_REQUEST

@@ -2,7 +2,7 @@
 
 Behaviour
     an id of zeros               a new id
-    asked again too early        THROTTLING_QUOTA_EXCEEDED, unless its last push got UNKNOWN_SUBSCRIPTION_ID
+    repeated too early           THROTTLING_QUOTA_EXCEEDED, unless its last push got UNKNOWN_SUBSCRIPTION_ID
     no subscription matches      no metrics, every five minutes
 
 Versions

@@ -6,7 +6,7 @@ Behaviour
     older generation              ILLEGAL_GENERATION
     a rebalance is under way      REBALANCE_IN_PROGRESS, and the session is renewed all the same
     instance id taken by another  FENCED_INSTANCE_ID
-    the coordinator is loading    NONE: the member is to go on
+    the coordinator is loading    NONE: the member continues
 
 Versions
     1  throttled after the answer is sent (KIP-219)

@@ -3,8 +3,8 @@
 Behaviour
     set, delete, append, subtract   lists only for the last two; a topic's list begins with the value in force
     a config twice, a null value    INVALID_REQUEST for the resource; a resource twice: for each of them
-    one bad config                  nothing of the resource changes; the others do
-    a broker's fixed configs        INVALID_REQUEST "Cannot update these configs dynamically"; unknown ones are kept unseen
+    one bad config                  the resource stays unchanged; other resources are altered
+    a broker's fixed configs        INVALID_REQUEST "Cannot update these configs dynamically"; unknown ones are stored unchecked
     loggers                         levels of this process, lost at a restart
     validate only                   everything is checked, nothing changes
 """

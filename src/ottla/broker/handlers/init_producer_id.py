@@ -2,7 +2,7 @@
 
 Behaviour
     no transactional id    a new id, epoch 0; ids are assigned once, even after a crash
-    an id and epoch given  without a transactional id the same as none: nothing is known of them; only one of the two:
+    an id and epoch        without a transactional id they are ignored, as no state is kept of them; only one of the two:
                            INVALID_REQUEST
     no id can be reserved  COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: the metadata cannot be written now
     a transactional id     empty: INVALID_REQUEST; else decided by the coordinator (`coordinators/transactions/producers.py`)

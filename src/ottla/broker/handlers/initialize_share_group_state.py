@@ -3,7 +3,7 @@ the share coordinator.
 
 Behaviour
     a negative partition or state epoch    INVALID_REQUEST
-    a lower state epoch than the known     FENCED_STATE_EPOCH
+    a lower state epoch than the current   FENCED_STATE_EPOCH
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
     the previous state of the share partition is dropped, even if epoch and offset are the same
     an empty group id, no topics           an empty answer; a topic without partitions is left out of it

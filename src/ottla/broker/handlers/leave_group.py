@@ -3,7 +3,7 @@
 Behaviour
     empty group id            INVALID_GROUP_ID
     unknown group or member   UNKNOWN_MEMBER_ID for each member
-    an instance id without a member id   the static member is removed, whoever it is (an operator does that)
+    an instance id without a member id   the static member is removed, whatever its member id (for operators)
     instance id taken by another         FENCED_INSTANCE_ID
     a member named twice      UNKNOWN_MEMBER_ID the second time
 

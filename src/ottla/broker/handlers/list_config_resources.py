@@ -1,13 +1,13 @@
 """ListConfigResources: resources that have, or can have, configs (KIP-1142; version 0 is ListClientMetricsResources).
 
 Behaviour
-    topics, brokers, loggers      all there are
+    topics, brokers, loggers      all of them
     groups, client metrics        those that have configs of their own
     an unknown type               UNSUPPORTED_VERSION, and nothing else
 
 Versions
     0  client-metrics subscriptions only
-    1  types; none named are all
+    1  types; an empty list means all
 """
 
 from ottla.broker.broker import Broker

@@ -64,7 +64,7 @@ def list_offsets(request: ListOffsetsRequest, broker: Broker) -> Answer[ListOffs
 
 
 def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsResponse) -> Iterator[None]:
-    """Fill in the response. A search by timestamp that decompresses a large batch pauses now and then."""
+    """Fill in the response; yields in between while a search by timestamp decompresses a large batch."""
     committed = request.isolation_level == READ_COMMITTED
     version = request.context.version
     asked = Counter(
@@ -82,7 +82,7 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
                 answer = _failed(requested, INVALID_REQUEST)
                 asked[place] = 0
             elif version > 0 and asked[place] == 0:
-                continue  # said once
+                continue  # the duplicate has its one error row already
             elif version > 0 and not _is_known(requested.timestamp, version):
                 answer = _failed(requested, UNSUPPORTED_VERSION)
             elif isinstance(partition, int):
@@ -120,7 +120,7 @@ def _found(
 def _position(
     timestamp: int, partition: "Partition", *, committed: bool
 ) -> Generator[None, None, tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); -1 for values that are not known."""
+    """Return (timestamp, offset, leader epoch); -1 for unknown values."""
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:
@@ -136,7 +136,7 @@ def _position(
 
 
 def _old_style(requested: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
-    """Version 0: beginnings of segments that were last written to before the timestamp, newest first."""
+    """Return the row of version 0: base offsets of segments last written before the timestamp, newest first."""
     offsets = partition.log.offsets_before(requested.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, old_style_offsets=offsets[: requested.max_num_offsets]

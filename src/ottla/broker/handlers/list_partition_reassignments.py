@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: partitions on their way to other brokers (KIP-455). With one broker there are never any."""
+"""ListPartitionReassignments: partitions that move to other brokers (KIP-455). With one broker the list is empty."""
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles

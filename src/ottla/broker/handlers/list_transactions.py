@@ -3,7 +3,7 @@
 Behaviour
     filters by state, producer id, duration and pattern; all of them must hold
     states that do not exist   listed in the answer; case counts
-    duration                   since the transaction began; an id that never had one counts as old
+    duration                   since the transaction began; an id without any transaction matches every duration
     a pattern                  of the whole id, in RE2's syntax (KIP-1152); an invalid one: INVALID_REGULAR_EXPRESSION
     a partition is loading     COORDINATOR_LOAD_IN_PROGRESS
 

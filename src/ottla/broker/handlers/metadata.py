@@ -5,7 +5,7 @@ Behaviour
     unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; if broker and request allow auto-creation, it is created
                                    meanwhile, and the next request finds it, as with Kafka 4
     unknown topic id               UNKNOWN_TOPIC_ID
-    ids and names in one request   the ids count; neither name nor id: UNKNOWN_SERVER_ERROR for all
+    ids and names in one request   the names are ignored; neither name nor id: UNKNOWN_SERVER_ERROR for all
     illegal name                   INVALID_TOPIC_EXCEPTION
     the address of a broker        advertised.listeners, else the one this client dialled
 
@@ -17,7 +17,7 @@ Versions
     5  offline replicas: those whose log directory failed, LEADER_NOT_AVAILABLE
     7  leader epochs
     8  authorized operations, when asked for
-    10 topic ids (KIP-516); 12 topics may be asked for by id
+    10 topic ids (KIP-516); 12 topics may be requested by id
     13 an error code of its own
 """
 
@@ -70,7 +70,7 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
         by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
         if not by_id and any(requested.name is None for requested in asked):
             return _senseless(asked)
-        if by_id:  # then names do not count, and neither does an id that is zero or comes twice
+        if by_id:  # names, zero ids and repeated ids are ignored
             asked = list(
                 {requested.topic_id: requested for requested in asked if requested.topic_id != ZERO_UUID}.values()
             )
@@ -94,7 +94,7 @@ def _describe_all(rows: list[MetadataResponseTopic], broker: Broker) -> Iterator
 def _response(
     request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic], missing: list[str]
 ) -> Answer[MetadataResponse]:
-    """The response with these rows, once the topics in `missing` were created."""
+    """Return the response with these rows, after the topics in `missing` are created."""
     image = broker.image
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -135,7 +135,7 @@ def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
 def _asked_for(
     requested: MetadataRequestTopic, request: MetadataRequest, broker: Broker, missing: list[str], *, by_id: bool
 ) -> MetadataResponseTopic:
-    """The row for a topic; its name is added to `missing` when it is to be created."""
+    """Return the row of a topic; its name is added to `missing` if the topic is to be created."""
     image = broker.image
     if requested.name is None or by_id:
         topic = image.topics_by_id.get(requested.topic_id)

@@ -13,10 +13,10 @@ Behaviour
     a generation, but no such group     GROUP_ID_NOT_FOUND; before version 9 ILLEGAL_GENERATION
 
 Versions
-    0  no generation or member; once kept in ZooKeeper, here with the others. Kafka 0.8.1, whose clients send it, had no
-       FindCoordinator, so that the offsets topic is created here as well
+    0  no generation or member; Kafka kept these offsets in ZooKeeper, Ottla keeps them with the others. Its clients (Kafka
+       0.8.1) have no FindCoordinator, so that this request creates the offsets topic as well
     1  a timestamp per partition
-    2  RetentionTimeMs up to version 4 (KIP-211 took it away)
+    2  RetentionTimeMs, up to version 4 (removed by KIP-211)
     6  leader epochs (KIP-320)
     7  static members (KIP-345)
     10 topic ids

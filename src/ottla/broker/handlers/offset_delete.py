@@ -1,4 +1,4 @@
-"""OffsetDelete: delete offsets that a group committed in topics that no member reads (KIP-496).
+"""OffsetDelete: delete a group's committed offsets of topics that no member reads (KIP-496).
 
 Behaviour
     empty group id                          INVALID_GROUP_ID

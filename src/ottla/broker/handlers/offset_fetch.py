@@ -8,7 +8,7 @@ Behaviour
                                               up to 7, on the group from 8 on
 
 Versions
-    0  once from ZooKeeper, here with the others; creates the offsets topic, as OffsetCommit 0 does
+    0  the offsets of OffsetCommit 0, which Kafka kept in ZooKeeper; creates the offsets topic too
     2  null topics, an error of the whole
     5  leader epochs (KIP-320)
     7  require stable (KIP-447): offsets that an open transaction is about to commit
@@ -89,7 +89,7 @@ def _as_topics(request: OffsetFetchRequest) -> list[OffsetFetchRequestTopics] | 
 
 
 def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """The answer of the versions that asked about one group."""
+    """Convert a group's row to the response of the versions for a single group."""
     if group.error_code != NONE and request.context.version < _FIRST_WITH_TOP_LEVEL_ERROR:
         topics = [
             OffsetFetchResponseTopic(
@@ -127,7 +127,7 @@ def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> Off
 
 
 def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> list[OffsetFetchRequestTopics] | None:
-    """The topics that exist, by name."""
+    """Return the requested topics that exist, with their names filled in."""
     if topics is None:
         return None
     named_topics = []
@@ -142,7 +142,7 @@ def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> lis
 def _with_ids(
     group: OffsetFetchResponseGroup, asked: list[OffsetFetchRequestTopics] | None, image: "Image"
 ) -> OffsetFetchResponseGroup:
-    """The response with ids: committed offsets, then unknown ids with their error; of all topics those that exist."""
+    """Complete the response of a version with topic ids: unknown ids get their error; deleted topics are left out."""
     if group.error_code != NONE:
         return group
     if asked is None:

@@ -2,15 +2,15 @@
 
 Behaviour
     the current epoch             the log end offset
-    an older one                  where the next one begins, with the newest epoch that is not newer than the one asked for
+    an older one                  start of the next epoch, with the newest epoch that is not newer than the requested one
     -1, or newer than any         -1 and -1, no error
     the reader's own leader epoch older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
 
 Versions
-    1  the epoch found
+    1  the epoch of the end offset
     2  the leader epoch that the reader knows
-    3  the replica that asks
+    3  the id of the requesting replica
 """
 
 from ottla.broker.broker import Broker

@@ -111,8 +111,8 @@ def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespons
 
 
 def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes]:
-    """The partitions whose transactional batches are the first of their transaction there, or None without any to verify;
-    and the codes of those that need no verification.
+    """Return the partitions whose transactional batches must be verified, or None without such batches; and the error codes
+    of batches that fail without verification.
     """
     frame = request.frame
     transactional_id = request.fields.transactional_id
@@ -157,7 +157,7 @@ def _append_all(
     find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
     responses = []
     first_error = NONE
-    appends: _Appends | None = None  # made for a request that has to wait for one of them
+    appends: _Appends | None = None  # created only for a request with an append that has to wait
     for topic in fields.topic_data:
         answers = []
         for data in topic.partition_data:
@@ -187,7 +187,7 @@ def _append_all(
 
 
 def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceResponse | None:
-    """The response when no append has to wait; with acks=0 None, or a PeerError."""
+    """Return the response of a request without pending appends; with acks=0 None, or a PeerError."""
     if acks != 0:
         return response
     if first_error != NONE:
@@ -196,7 +196,7 @@ def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceR
 
 
 class _Appends:
-    """The appends of one request that has to wait: for batches that are still being validated, or for their commit."""
+    """Pending appends of one request: batches that are still being validated, or are not committed yet."""
 
     __slots__ = ("_acks", "_broker", "_timeout_ms", "_uncommitted", "_unfinished")
 
@@ -209,7 +209,7 @@ class _Appends:
         self._uncommitted: list[Uncommitted] = []
 
     def add(self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse) -> None:
-        """Wait for an append too; its row is filled in, or corrected, when it is committed."""
+        """Add a pending append; its row is filled in, or corrected, when the append is committed."""
         if unfinished is not None:
             self._unfinished.append((partition, partition.leader_epoch, unfinished, answer))
         else:
@@ -227,7 +227,7 @@ class _Appends:
             self._wait_for(partition, answer)
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
-        """The response to the request once every append is committed; with acks=0 None."""
+        """Answer the request once every append is committed; None with acks=0."""
         if self._unfinished:
             # One request at a time, because each may take 16 MB and more of memory (a zstd window alone 128 MB).
             return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
@@ -281,8 +281,9 @@ def _append(
     codes: Codes,
     has_no_id: bool,
 ) -> tuple[PartitionProduceResponse, Unfinished | None]:
-    """The row for one partition, and the rest of an append that takes long; `has_no_id` when the request names no
-    transactional id.
+    """Append to one partition; returns its row, and the unfinished append if it takes long.
+
+    has_no_id  True if the request names no transactional id
     """
     if records is None:
         return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1), None
@@ -322,7 +323,7 @@ def _append(
 
 
 def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResponse:
-    """The row for an append."""
+    """Return the row of a completed append."""
     if appended.error_code == NONE:
         return PartitionProduceResponse(
             index=partition.index,
@@ -344,8 +345,8 @@ def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResp
 
 
 def _not_verified(index: int, code: int, version: int) -> PartitionProduceResponse:
-    """The row for a batch that does not belong to a transaction, as far as is known. A temporary error is returned as one that
-    makes a client resend without requesting metadata.
+    """Return the row of a batch whose verification failed with `code`. A temporary error is replaced by one after which
+    clients resend without a metadata request.
     """
     message = None
     if code == INVALID_TXN_STATE:

@@ -3,7 +3,7 @@
 Behaviour
     an id of zeros, or after its last push    INVALID_REQUEST
     too early                                 THROTTLING_QUOTA_EXCEEDED; a last push is never too early
-    another subscription than it has          UNKNOWN_SUBSCRIPTION_ID: the client asks again
+    another subscription than its own         UNKNOWN_SUBSCRIPTION_ID: the client requests its subscription again
     an unsupported compression                UNSUPPORTED_COMPRESSION_TYPE; not decompressible: INVALID_RECORD
     more than telemetry.max.bytes             TELEMETRY_TOO_LARGE
 

@@ -4,7 +4,7 @@ partition sends it to the share coordinator.
 Behaviour
     a negative partition or leader epoch   INVALID_REQUEST
     a share partition that is not initialised   INVALID_REQUEST, with a message
-    a lower leader epoch than the known    FENCED_LEADER_EPOCH; a higher one is the known one from now on
+    a lower leader epoch than the current  FENCED_LEADER_EPOCH; a higher one becomes the current one
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
     an empty group id, no topics, a topic without partitions   an empty answer
 """

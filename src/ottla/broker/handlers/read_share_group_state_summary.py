@@ -5,7 +5,7 @@ Behaviour
     a negative partition                   INVALID_REQUEST
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
     no state                               start offset -1, count -1
-    the leader epoch of the request is not looked at
+    the leader epoch of the request is ignored
     an empty group id, no topics, a topic without partitions   an empty answer
 
 Versions

@@ -5,14 +5,14 @@ Behaviour
     no group id; a member id that is missing, empty or longer than 36 characters
                                      INVALID_REQUEST
     sessions                         the session and the epochs of ShareFetch; epoch 0 INVALID_SHARE_SESSION_EPOCH
-    last epoch                       acknowledgements count, then what the member has left is released
+    last epoch                       acknowledgements are applied, then the member's remaining records are released
     invalid batches                  INVALID_REQUEST for their partition: offsets or batches in the wrong order, no types, as
                                      many types as offsets or one, an unknown type, a renewal in a request without renewal
     offsets never delivered          INVALID_REQUEST beyond what was acquired, INVALID_RECORD_STATE below
     records that are not the member's, or not any more
                                      INVALID_RECORD_STATE; batches wholly below the start offset are passed over
     one batch with an error          none of its partition is applied
-    unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter too for one never fetched from
+    unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter also for one never fetched from
     the response                     is sent when the share coordinator has written the changes
 
 Versions

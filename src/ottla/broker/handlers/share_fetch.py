@@ -9,14 +9,14 @@ Behaviour
                                      session SHARE_SESSION_NOT_FOUND, another epoch INVALID_SHARE_SESSION_EPOCH; too many
                                      sessions SHARE_SESSION_LIMIT_REACHED after max_wait_ms
     acknowledgements                 taken before anything is fetched, answered once written; see ShareAcknowledge
-    last epoch                       acknowledgements count, what the member has left is released, nothing is fetched
+    last epoch                       acknowledgements are applied, the member's other records are released, nothing is fetched
     fewer than min_bytes there       waits for appends and releases, at most max_wait_ms
     many partitions                  share max_bytes equally; each request begins with another one
     more than the quota              the records, and a throttle time
     state not loaded yet             the request waits, no error; not initialised UNKNOWN_SERVER_ERROR
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
     the answer                       records may hold more than was acquired: whole batches; a partition without news is left
-                                     out, but for the first answer of a session
+                                     out, but for the first response of a session
 
 Versions
     1  max_records and batch_size
@@ -122,7 +122,7 @@ def _wants_records(request: ShareFetchRequest) -> bool:
 
 
 def _full(broker: Broker, wait_ms: int) -> Answer[ShareFetchResponse]:
-    """Answer that no session is free, after the time that an empty partition would have taken."""
+    """Answer SHARE_SESSION_LIMIT_REACHED after `wait_ms`, so that the client does not retry at once."""
     answer = Pending[ShareFetchResponse]()
     refused = ShareFetchResponse(error_code=SHARE_SESSION_LIMIT_REACHED)
     broker.timers.call_later(max(0, wait_ms), partial(answer.complete, refused))
@@ -162,7 +162,7 @@ class _ShareFetchAttempt:
                 self._shared.append((place, broker.share_partitions.opened(self._group_id, partition)))
 
     def begin(self, wait_ms: int) -> Answer[_Read]:
-        """The available records, at once or when there are enough of them."""
+        """Begin the fetch; it is answered at once, or when enough records are available."""
         reads = self.attempt(wait_ms <= 0 or not self._shared)
         if reads is not None:
             return reads
@@ -258,7 +258,7 @@ def _failure(place: TopicIdPartition, code: int) -> PartitionData:
 def _answer(
     broker: Broker, group_id: str, outcomes: dict[TopicIdPartition, AcknowledgementResult], reads: _Read
 ) -> ShareFetchResponse:
-    """The response, from the outcome of acknowledgements and the records read."""
+    """Return the response, built from the outcome of acknowledgements and the records read."""
     by_place = dict(reads)
     for place, outcome in outcomes.items():
         data = by_place.get(place)

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group brings the assignments, every member takes its own.
+"""SyncGroup: the leader of a classic group sends the assignments, every member receives its own.
 
 Behaviour
     empty group id                     INVALID_GROUP_ID

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit: offsets of a group that count once the transaction of a producer is committed (KIP-98, KIP-447).
+"""TxnOffsetCommit: commit offsets of a group as part of a producer's transaction (KIP-98, KIP-447).
 
 Behaviour
-    until then OffsetFetch returns the offsets before, or UNSTABLE_OFFSET_COMMIT to a request for stable ones
+    until the transaction is committed, OffsetFetch returns the previous offsets, or UNSTABLE_OFFSET_COMMIT if stable offsets
+    are required
     the partition of __consumer_offsets must belong to the transaction   else INVALID_TXN_STATE; from 4 on TRANSACTION_ABORTABLE
     an older epoch                      INVALID_PRODUCER_EPOCH; another producer id: INVALID_PRODUCER_ID_MAPPING
     an empty group id                   INVALID_GROUP_ID
@@ -101,7 +102,7 @@ def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
 def _committed(
     commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker
 ) -> Answer[OffsetCommitResponse]:
-    """Verify, then commit."""
+    """Verify the transaction of the offsets' partition, then commit the offsets."""
     index = broker.groups.partition_of(request.group_id)
     partition = broker.replicas.leader(OFFSETS_TOPIC, index)
     producer = request.producer_id, request.producer_epoch

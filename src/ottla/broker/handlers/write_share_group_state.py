@@ -4,11 +4,11 @@ coordinator; a successful response means that they are committed.
 Behaviour
     a negative partition or epoch          INVALID_REQUEST
     a share partition that is not initialised   INVALID_REQUEST, with a message
-    a lower leader epoch than the known    FENCED_LEADER_EPOCH
-    a lower state epoch than the known     FENCED_STATE_EPOCH
+    a lower leader epoch than the current  FENCED_LEADER_EPOCH
+    a lower state epoch than the current   FENCED_STATE_EPOCH
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
     a batch that ends before it begins     INVALID_REQUEST (Kafka 4.4: UNKNOWN_SERVER_ERROR)
-    the start offset never goes back; of two states of a record that with more deliveries counts
+    the start offset never decreases; of two states of a record, the one with more deliveries is kept
     an empty group id, no topics, a topic without partitions   an empty answer
 
 Versions

@@ -1,13 +1,13 @@
-"""WriteTxnMarkers: end a producer's transaction in partitions; what coordinators send, and operators against a hanging one.
+"""WriteTxnMarkers: end a producer's transaction in partitions; sent by coordinators, and by operators for a hanging one.
 
 Behaviour
     an unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
-    an older epoch than the known    INVALID_PRODUCER_EPOCH; with transaction version 2 also the known one while a
+    an older epoch than the current  INVALID_PRODUCER_EPOCH; with transaction version 2 also the current one while a
                                      transaction is open, since each marker has an epoch of its own
     an older coordinator epoch       TRANSACTION_COORDINATOR_FENCED
-    a producer that is not known     the marker is written
+    an unknown producer              the marker is written
     __consumer_offsets               the offsets of the transaction are applied, or discarded
-    no partitions                    an answer without (Kafka 4.4 never answers)
+    no partitions                    an empty answer (Kafka 4.4 never answers)
 
 Versions
     1  flexible

@@ -1,4 +1,4 @@
-"""Dead letters (KIP-1191): records that no member of a share group processed, in a topic of their own.
+"""Dead letters (KIP-1191): a topic for the records that no member of a share group could process.
 
     group config  errors.deadletterqueue.topic.name                the topic; without it no dead letters are written
                   errors.deadletterqueue.copy.record.enable        with keys and values, not only with their origin
@@ -6,12 +6,12 @@
     broker config errors.deadletterqueue.topic.name.prefix         the topic's name must begin with it
                   errors.deadletterqueue.auto.create.topics.enable a missing topic is created
 
-A dead letter goes to the partition that has the number of its record's, modulo their count. Its headers name its origin:
-`__dlq.errors.topic`, `.partition`, `.offset`, `.group`, `.delivery.count` and, when it is known, `.message`; all are texts. Its
-own headers are not kept, and its timestamp is the time of archiving.
+A dead letter goes to the partition with the number of its record's partition, modulo the number of partitions. Its headers
+name its origin: `__dlq.errors.topic`, `.partition`, `.offset`, `.group`, `.delivery.count` and, when it is known, `.message`;
+all are texts. The record's own headers are not kept, and the timestamp is the time of archiving.
 
-Writes that fail are retried a few times. Records that cannot be written at all are reported in the log, and the
-record is archived all the same: it was delivered often enough (Kafka's choice too).
+Writes that fail are retried a few times. Records that cannot be written at all are logged and archived all the same, as in
+Kafka.
 """
 
 import logging
@@ -49,11 +49,11 @@ _RETRY_MS: Final = 1000
 _READ_BYTES: Final = 1 << 20
 _COMMIT_TIMEOUT_MS: Final = 30_000
 _ROOM_FOR_A_HEADER: Final = 200
-"""Bytes of a batch's header, and of what a record needs beside key, value and headers."""
+"""Bytes reserved for a batch header, and for a record's fields beside key, value and headers."""
 
 
 class _Missing(Exception):
-    """The dead-letter topic does not exist; its name."""
+    """Missing dead-letter topic; the argument is its name."""
 
 
 class _Impossible(Exception):
@@ -61,7 +61,7 @@ class _Impossible(Exception):
 
 
 class _Letters(NamedTuple):
-    """Dead letters on their way: records of `source`."""
+    """Dead letters that are being written: records of `source`."""
 
     group_id: str
     source: "Partition"
@@ -69,7 +69,7 @@ class _Letters(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """Result of an attempt.
+    """Result of an attempt to write dead letters.
 
     reason    why the letters were not written; None when they are committed
     is_final  True if another attempt cannot succeed
@@ -210,7 +210,7 @@ def _headers(group_id: str, source: "Partition", letters: DeadLetters, offset: i
 
 
 def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """Keys and values by offset, of those that the log still has. Raises StorageError."""
+    """Return keys and values by offset, of the records that the log still has. Raises StorageError."""
     originals: dict[int, tuple[bytes | None, bytes | None]] = {}
     offset = max(first, log.start_offset)
     while offset <= last:
@@ -232,7 +232,7 @@ def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None,
 
 
 def _batches(records: list[Record], max_bytes: int) -> Iterator[bytes]:
-    """The records in batches that the topic takes; a record that is too large for it stands alone."""
+    """Split records into batches of at most `max_bytes`; a larger record gets a batch of its own."""
     some: list[Record] = []
     size = _ROOM_FOR_A_HEADER
     for record in records:

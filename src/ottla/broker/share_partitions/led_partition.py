@@ -1,10 +1,10 @@
-"""A share partition on the broker that leads it (KIP-932): loading, reads from the log, writes of its state, waiting fetches.
+"""Share partition on its leader (KIP-932): loading, reads from the log, writes of its state, waiting fetches.
 
 A share partition is loaded at its first fetch, and loaded again when its state was changed by another request. Its writes go to
 the share coordinator one at a time: changes that arrive meanwhile go into the next one, all together, so that many small
 acknowledgements cost few records of __share_group_state.
 
-Fetches that wait for records wait here, first come, first served.
+Fetches without enough records wait here, and are served in the order of their arrival.
 """
 
 import logging
@@ -64,7 +64,7 @@ class AcknowledgementResult(NamedTuple):
 
 
 class GroupRules(NamedTuple):
-    """Configs of a group: for its share partitions, and for reading the log."""
+    """Current configs of a group: for its share partitions, and for reading the log."""
 
     rules: DeliveryLimits
     isolation: int
@@ -99,7 +99,7 @@ class ShareServices(Protocol):
 
 
 class _Watchers(Watchers):
-    """Watchers of a share partition, which watches its partition while it has any."""
+    """Watchers of a share partition; the log's partition is watched while there are any."""
 
     def __init__(self, partition: "Partition", wake: Callable[[], None]) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class _Watchers(Watchers):
 
 
 class LedSharePartition:
-    """A share partition of this broker; `state` is None while it is loaded, and `failure` is the error if that fails."""
+    """Share partition led by this broker; `state` is None during loading, `failure` is the error of a failed loading."""
 
     __slots__ = (
         "_queue",
@@ -142,7 +142,7 @@ class LedSharePartition:
         self.failure = NONE
         self.rings_at = NEVER
         self.turn = 0
-        """Incremented when the state is loaded again: work begun before is void."""
+        """Incremented when the state is loaded again: results of earlier work are ignored."""
         self.watchers = _Watchers(partition, self._grown)
         self._state_epoch = 0
         self._queue: list[tuple[StateChange, Callable[[AcknowledgementResult], None] | None]] = []
@@ -151,7 +151,7 @@ class LedSharePartition:
     # Loading.
 
     def load(self) -> None:
-        """Request the state from the share coordinator; waiting fetches are woken when it is there."""
+        """Request the state from the share coordinator; its arrival wakes waiting fetches."""
         self.turn += 1
         self.state, self.failure = None, NONE
         turn, partition = self.turn, self.partition
@@ -195,12 +195,12 @@ class LedSharePartition:
     # Waiting.
 
     def wake(self) -> None:
-        """Let all waiting fetches look again."""
+        """Attempt all waiting fetches again."""
         for watcher in tuple(self.watchers):
             watcher()
 
     def _grown(self) -> None:
-        """Let waiting fetches look again after an append, while there is something to read."""
+        """Attempt waiting fetches again after an append, while records are available."""
         for watcher in tuple(self.watchers):
             if not self._has_news():
                 return
@@ -239,7 +239,7 @@ class LedSharePartition:
                 return offset, region
             if not whole_first:
                 return None
-            state.nothing_between(offset, limit)  # compaction has left nothing of it
+            state.nothing_between(offset, limit)  # compaction removed all of its records
             if state.next_offset(group.rules) == offset:
                 return None
         return None
@@ -271,13 +271,13 @@ class LedSharePartition:
         return AcquiredRegion(Region(region.file, begin, end - begin), acquired)
 
     def went_on(self, offset: int) -> bool:
-        """Return whether the next offset to acquire is beyond `offset`, where nothing could be acquired."""
+        """Return whether the next offset to acquire has moved beyond `offset`, so that another read makes sense."""
         return self.state is not None and self.state.window.next_free() > offset
 
     # Acknowledging.
 
     def acknowledge(self, member: str, batches: list[Acknowledgement]) -> Answer[AcknowledgementResult]:
-        """Apply a member's acknowledgements; the answer comes when they are written."""
+        """Apply a member's acknowledgements; answered when the share coordinator has written them."""
         state = self.state
         if state is None:
             return AcknowledgementResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
@@ -290,7 +290,7 @@ class LedSharePartition:
         return answer
 
     def release(self, member: str) -> None:
-        """Release the records of a member that is gone."""
+        """Release the records of a member that has left."""
         if self.state is not None:
             self._write(self.state.release(member, self._services.rules(self.group_id).rules))
 
@@ -408,7 +408,7 @@ class LedSharePartition:
 def _marked(
     log: "Log", region: Region, offset: int, headers: "list[BatchHeader]", batches: list[LogBatch]
 ) -> list[LogBatch]:
-    """`batches`, those of aborted transactions marked. Raises StorageError."""
+    """Return `batches` with those of aborted transactions marked. Raises StorageError."""
     aborted = log.aborted_in(region, offset)
     if not aborted:
         return batches

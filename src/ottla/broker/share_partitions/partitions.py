@@ -64,7 +64,7 @@ _LONGEST_MEMBER_ID: Final = 36
 
 
 class Acks(Protocol):
-    """Acknowledgements as requests hold them."""
+    """Acknowledgement batch of a ShareFetch or ShareAcknowledge request."""
 
     first_offset: int
     last_offset: int
@@ -110,7 +110,7 @@ class SharePartitions:
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
-        """By group, with the inputs they were built from: the configs of resources, those of the broker, the features."""
+        """Rules by group, with their inputs: the configs of resources, those of the broker, and the features."""
         self._dead_letters = DeadLetterWriter(config, clock, timers, controller, replicas, create_topic)
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
@@ -119,7 +119,7 @@ class SharePartitions:
         coordination.share_resets.append(self._reset)
         controller.subscribe(self._apply)
 
-    # What share partitions need.
+    # Services for share partitions.
 
     def now(self) -> int:
         """Time in ms on the clock of the locks."""
@@ -197,7 +197,7 @@ class SharePartitions:
         return shared
 
     def _reset(self, reset: StateReset) -> None:
-        """Load a share partition again whose state was changed by another request."""
+        """Reload a share partition after another request has changed its state."""
         shared = self.find(reset.group_id, (reset.topic_id, reset.partition))
         if shared is None:
             return
@@ -217,7 +217,7 @@ class SharePartitions:
     # Members.
 
     def refusal(self, group_id: str | None, member_id: str | None) -> int:
-        """Return the error of a member's request, whatever it is about; NONE if it is valid."""
+        """Return the error of a request in a cluster without share groups, or with an invalid group or member id; else NONE."""
         if feature_level(self._controller.image.features, _SHARE_VERSION) == 0:
             return UNSUPPORTED_VERSION
         if group_id is None or not member_id or len(member_id) > _LONGEST_MEMBER_ID:
@@ -240,7 +240,7 @@ class SharePartitions:
     def acknowledge(
         self, member: Member, acks: Mapping[TopicIdPartition, Sequence[Acks]], *, is_renewal: bool
     ) -> Answer[dict[TopicIdPartition, AcknowledgementResult]]:
-        """Apply a member's acknowledgements in several partitions; the answer comes when all of them are written."""
+        """Apply a member's acknowledgements in several partitions; answered when all of them are written."""
         group_id, member_id = member
         answers: list[Answer[AcknowledgementResult]] = []
         for place, batches in acks.items():
@@ -278,7 +278,7 @@ class SharePartitions:
     # Time.
 
     def ring_at(self, shared: LedSharePartition, deadline: int) -> None:
-        """Check the locks of a share partition by `deadline`."""
+        """Schedule a check of a share partition's locks at `deadline`."""
         if deadline >= shared.rings_at:
             return
         shared.rings_at = deadline

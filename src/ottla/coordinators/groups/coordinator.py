@@ -29,7 +29,7 @@ def group_coordinator(
     alarm: Callable[[Millis], None] = lambda deadline: None,
     send: Callable[[int, Any], None] = lambda partition, message: None,
 ) -> GroupCoordinator:
-    """Return a coordinator with a broker's configs and no partition yet; `alarm` as for `Runtime`.
+    """Return a group coordinator without partitions, which a broker's configs control; `alarm` is that of `Runtime`.
 
     cluster  the metadata, which the caller keeps up to date
     send     called with (partition, InitializeShares) for partitions that the share coordinator must initialise; the
@@ -49,7 +49,7 @@ def group_coordinator(
 
 
 def loaded(groups: Groups, now: Millis) -> Result:
-    """Start a new session for every member, and the expiry of offsets."""
+    """Start a new session for every member of a loaded partition, and the expiry of offsets."""
     timers = [Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)]
     for group in groups.groups.values():
         timers += after_loading(group, groups.settings)

@@ -31,7 +31,7 @@ CLASSIC = "classic"
 
 
 class GroupName:
-    """A question about one group."""
+    """Query or deletion of one group."""
 
     __slots__ = ("group_id",)
 
@@ -91,7 +91,7 @@ def _refuse_describe_consumer(request: GroupName, code: int) -> DescribedConsume
 
 @operation(_refuse_describe_consumer)
 def describe_consumer(groups: Groups, request: GroupName, now: Millis) -> Result:
-    """A consumer group with its epochs, and of each member what it has and what it should have."""
+    """Describe a consumer group: its epochs, and the current and target assignment of each member."""
     group_id = request.group_id
     group = groups.consumer_groups.get(group_id)
     if group is None:
@@ -131,7 +131,7 @@ def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMemb
 
 
 def _named(groups: Groups, partitions: Owned | Target) -> Assignment:
-    """Partitions with the names of their topics, those of topics that are gone left out."""
+    """Return partitions with the names of their topics; deleted topics are left out."""
     topics = groups.topology.image.topics_by_id
     return Assignment(
         topic_partitions=[
@@ -148,7 +148,7 @@ def _refuse_describe_share(request: GroupName, code: int) -> DescribedShareGroup
 
 @operation(_refuse_describe_share)
 def describe_share(groups: Groups, request: GroupName, now: Millis) -> Result:
-    """A share group with its epochs, and what each member has (KIP-932)."""
+    """Describe a share group: its epochs, and the assignment of each member (KIP-932)."""
     group_id = request.group_id
     group = groups.share_groups.get(group_id)
     if group is None:
@@ -191,7 +191,7 @@ def _described_share_member(groups: Groups, member: ShareMember) -> share_group_
 
 
 def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -> Iterator[ListedGroup]:
-    """The groups of a partition. `states` and `types` are names in lower case; empty means any."""
+    """Yield the groups of a partition. `states` and `types` are names in lower case; an empty set matches all."""
     if not types or CLASSIC in types:
         for group in groups.groups.values():
             if not states or group.state.value.lower() in states:
@@ -219,7 +219,7 @@ def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -
 
 @operation(lambda request, code: code)
 def delete(groups: Groups, request: GroupName, now: Millis) -> Result:
-    """Delete a group without members and all its offsets. Answers the error code."""
+    """Delete a group without members and all its offsets. The answer is an error code."""
     group_id = request.group_id
     if group_id in groups.share_groups:
         empty = groups.share_groups[group_id].is_empty

@@ -1,4 +1,4 @@
-"""Records of __consumer_offsets: bytes to records, and the ones that classic groups and offsets write."""
+"""Records of __consumer_offsets: their decoding, and the records that classic groups and offsets write."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ decode_record: Final = record_decoder(_MESSAGES)
 
 
 def empty_group(group: ClassicGroup, generation: int, now: int) -> CoordinatorRecord:
-    """The snapshot of `group` without members."""
+    """Return the snapshot of `group` without members."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=generation,
@@ -46,7 +46,7 @@ def empty_group(group: ClassicGroup, generation: int, now: int) -> CoordinatorRe
 
 
 def stable_group(group: ClassicGroup, assignments: dict[str, bytes], now: int) -> CoordinatorRecord:
-    """The snapshot of `group` with its members and `assignments` by member id."""
+    """Return the snapshot of `group` with its members and `assignments` by member id."""
     members = [
         MemberMetadata(
             member_id=member.member_id,
@@ -72,12 +72,12 @@ def stable_group(group: ClassicGroup, assignments: dict[str, bytes], now: int) -
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The end of a group."""
+    """Return the tombstone of a group."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The end of a committed offset."""
+    """Return the tombstone of a committed offset."""
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 

@@ -1,7 +1,7 @@
 """Route a classic-protocol request to the implementation of the group's current type.
 
-A JoinGroup may go to a consumer group, which serves it; an empty one becomes a classic group again. The way of a
-ConsumerGroupHeartbeat to a classic group is in consumer_heartbeat.py. A share group accepts none of these members.
+A consumer group serves the JoinGroup of a classic member; an empty consumer group becomes a classic one instead. The upgrade of
+a classic group by a ConsumerGroupHeartbeat is in consumer/heartbeat.py. A share group rejects all of these requests.
 """
 
 from ottla.coordinators.groups.classic import membership as classic

@@ -25,37 +25,37 @@ class Bounded(NamedTuple):
     highest: int
 
     def held(self, value: int) -> int:
-        """Return `value`, limited to the bounds."""
+        """Return `value`, raised or lowered to the nearest bound."""
         return min(max(value, self.lowest), self.highest)
 
 
 def _bounded(values: BrokerValues, name: str) -> Bounded:
-    """Read a config and its bounds, which have names of one pattern."""
+    """Return the config `name` and its bounds; `name` has a placeholder for the prefix of the bounds, "min." or "max."."""
     return Bounded(*(values.integer(name.format(prefix)) for prefix in ("", "min.", "max.")))
 
 
 def _short_name(assignor: str) -> str:
-    """The name of an assignor that may be given by Kafka's class, as in org...UniformAssignor."""
+    """Return the name of an assignor, which a config may also name by Kafka's class (org...UniformAssignor)."""
     return assignor.rpartition(".")[2].removesuffix("Assignor").lower() if "." in assignor else assignor
 
 
 class ConsumerSettings(NamedTuple):
-    """The broker configs that consumer groups obey; times in ms."""
+    """Broker configs of consumer groups; times in ms."""
 
     session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
     heartbeat_interval_ms: Bounded = Bounded(5_000, 5_000, 15_000)
     assignment_interval_ms: Bounded = Bounded(1_000, 0, 15_000)
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
-    """By name; the first one is the default."""
+    """Names of the assignors; the first one is the default."""
     may_upgrade: bool = True
     may_downgrade: bool = True
-    """From group.consumer.migration.policy: conversion of a classic group with members, and of a consumer group."""
+    """From group.consumer.migration.policy: conversion of a classic group with members to a consumer group, and back."""
     regex_refresh_ms: int = 600_000
 
     @classmethod
     def of(cls, values: BrokerValues) -> "ConsumerSettings":
-        """The settings that a broker's configs say."""
+        """Return the settings in a broker's configs."""
         policy = values.text("group.consumer.migration.policy")
         return cls(
             session_timeout_ms=_bounded(values, "group.consumer.{}session.timeout.ms"),
@@ -70,7 +70,7 @@ class ConsumerSettings(NamedTuple):
 
 
 class ShareSettings(NamedTuple):
-    """The broker configs that share groups obey; times in ms."""
+    """Broker configs of share groups; times in ms."""
 
     session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
     heartbeat_interval_ms: Bounded = Bounded(5_000, 5_000, 15_000)
@@ -80,7 +80,7 @@ class ShareSettings(NamedTuple):
 
     @classmethod
     def of(cls, values: BrokerValues) -> "ShareSettings":
-        """The settings that a broker's configs say."""
+        """Return the settings in a broker's configs."""
         return cls(
             session_timeout_ms=_bounded(values, "group.share.{}session.timeout.ms"),
             heartbeat_interval_ms=_bounded(values, "group.share.{}heartbeat.interval.ms"),
@@ -91,7 +91,7 @@ class ShareSettings(NamedTuple):
 
 
 class GroupSettings(NamedTuple):
-    """The broker configs that groups and offsets obey."""
+    """Broker configs of groups and offsets."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -107,7 +107,7 @@ class GroupSettings(NamedTuple):
 
     @classmethod
     def of(cls, values: BrokerValues) -> "GroupSettings":
-        """The settings that a broker's configs say."""
+        """Return the settings in a broker's configs."""
         return cls(
             min_session_timeout_ms=values.integer("group.min.session.timeout.ms"),
             max_session_timeout_ms=values.integer("group.max.session.timeout.ms"),
@@ -122,13 +122,13 @@ class GroupSettings(NamedTuple):
 
 
 Offsets = dict[str, dict[int, OffsetCommitValue]]
-"""Topic -> partition -> what was committed last."""
+"""Topic -> partition -> value of the last commit."""
 
 
 class Groups:
-    """The state of one partition of __consumer_offsets.
+    """State of one partition of __consumer_offsets.
 
-    A group id names a classic group, a consumer group or a share group, never two: each is in the dictionary of its kind.
+    A group id belongs to a classic group, a consumer group or a share group, never to two: there is a dictionary for each type.
     """
 
     def __init__(self, settings: GroupSettings, random: Random, topology: Topology | None = None) -> None:
@@ -140,9 +140,9 @@ class Groups:
         self.share_groups: dict[str, ShareGroup] = {}
         self.offsets: dict[str, Offsets] = {}
         self.pending: dict[int, dict[tuple[str, str, int], tuple[int, CoordinatorRecord]]] = {}
-        """Producer id -> what its open transaction commits: (group, topic, partition) -> (order in the log, record)."""
+        """Producer id -> offset commits in its open transaction: (group, topic, partition) -> (order in the log, record)."""
         self._committed_at: dict[tuple[str, str, int], int] = {}
-        """Order in the log of a committed offset that an open transaction commits too."""
+        """Order in the log of the last commit of an offset; kept while transactions are open."""
         self._replayed = 0
 
     def get(self, group_id: str) -> ClassicGroup | None:
@@ -174,7 +174,7 @@ class Groups:
         return self._bounded(group_id, "share.heartbeat.interval.ms", self.settings.share.heartbeat_interval_ms)
 
     def may_assign_shares(self, group: ShareGroup, now: Millis) -> bool:
-        """The same for a share group."""
+        """Return whether a share group's targets are old enough to be computed again."""
         config = self.settings.share.assignment_interval_ms
         interval = self._bounded(group.group_id, "share.assignment.interval.ms", config)
         return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
@@ -185,7 +185,7 @@ class Groups:
         return config.held(self.topology.integer(group_id, name, f"group.{name}", config.default))
 
     def topics_changed(self, names: set[str]) -> None:
-        """Mark the groups that read changed topics, or may read them; they look again at the next heartbeat."""
+        """Mark the groups that read changed topics, or may read them, so that their next heartbeat checks its topics."""
         for group in self.consumer_groups.values():
             if not group.is_stale and any(group.is_subscribed(name) for name in names):
                 group.is_stale = True
@@ -196,10 +196,10 @@ class Groups:
     # Replay.
 
     def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
-        """Take in an offset that an open transaction commits: it counts once the transaction is committed."""
+        """Apply the record of an offset in an open transaction: the offset is committed together with the transaction."""
         key = record.key
         if not isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
-            self.replay(record)  # no coordinator writes that; a record written by another client is applied as it is
+            self.replay(record)  # not written by any coordinator; another client's record is applied as it is
             return
         self._replayed += 1
         at = key.group, key.topic, key.partition
@@ -208,7 +208,7 @@ class Groups:
             self._group(key.group)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """End a transaction. If two commit the same offset, the one written later counts, not the one that ended later."""
+        """End a transaction. Of two commits of one offset the one written last wins, whichever transaction ends last."""
         for at, (order, record) in self.pending.pop(producer_id, {}).items():
             if commit and order > self._committed_at.get(at, 0):
                 self._committed_at[at] = order
@@ -224,7 +224,7 @@ class Groups:
         return any(at in offsets for offsets in self.pending.values())
 
     def pending_of(self, group_id: str) -> set[tuple[str, int]]:
-        """(topic, partition) of the offsets that open transactions commit for a group."""
+        """Return (topic, partition) of the offsets that open transactions commit for a group."""
         return {
             (topic, index) for offsets in self.pending.values() for group, topic, index in offsets if group == group_id
         }
@@ -234,7 +234,7 @@ class Groups:
         return any(at[0] == group_id for offsets in self.pending.values() for at in offsets)
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in one record."""
+        """Apply one record."""
         key, value = record.key, record.value
         if isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
             if self.pending:
@@ -259,7 +259,7 @@ class Groups:
         if group is None:
             if record.value is None:
                 return
-            # While loading, offsets may have come first: what they made is no group of its own.
+            # While loading, offsets may come first: the classic group that they created is not a real one.
             self.groups.pop(group_id, None)
             group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
@@ -290,7 +290,7 @@ class Groups:
             if offsets is None:
                 offsets = self.offsets[key.group] = {}
                 if key.group not in self.consumer_groups:
-                    self._group(key.group)  # a consumer that only commits has a group all the same
+                    self._group(key.group)  # consumers without membership have a group, too
             partitions = offsets.get(key.topic)
             if partitions is None:
                 partitions = offsets[key.topic] = {}

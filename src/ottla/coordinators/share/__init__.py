@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): the share coordinator and what it keeps, share partitions and sessions."""
+"""Share groups (KIP-932): the share coordinator and its state, share partitions and sessions."""

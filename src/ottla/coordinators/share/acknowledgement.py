@@ -1,4 +1,4 @@
-"""Acknowledgements: a member's verdict on the records that it has acquired.
+"""Acknowledgements: the outcomes that a member reports for the records that it has acquired.
 
     0 gap      there is no such record            archived
     1 accept   processed                          acknowledged
@@ -6,8 +6,8 @@
     3 reject   not to be processed                archived
     4 renew    still being processed (KIP-1222)   the lock starts again
 
-Records to be archived, except gaps, go to the dead-letter topic first if the group has one (KIP-1191): they are archiving until
-they are there. A request applies all of its batches or none. Error codes and messages are Apache Kafka's.
+Records to be archived, except gaps, go to the dead-letter topic first if the group has one (KIP-1191): their state is archiving
+until they are written. A request applies all of its batches or none. Error codes and messages are Apache Kafka's.
 """
 
 from bisect import bisect_right
@@ -64,7 +64,7 @@ class InvalidAcknowledgement(NamedTuple):
 
 
 class DeliveryLimits(NamedTuple):
-    """The group's current configs.
+    """Current configs of a share group for deliveries.
 
     lock_ms         duration of an acquisition lock
     delivery_limit  maximum number of deliveries of a record
@@ -88,7 +88,7 @@ def acknowledge(
     now: int,
     change: StateChange,
 ) -> InvalidAcknowledgement | None:
-    """Begin `change` with all of `batches`, or return the error; the caller then reverts what was begun."""
+    """Begin `change` with all of `batches`; if an error is returned, the caller reverts the change."""
     for batch in batches:
         if batch.last < window.start_offset:
             continue
@@ -105,7 +105,7 @@ def acknowledge(
 
 
 def release(span: Span, rules: DeliveryLimits, change: StateChange) -> int:
-    """Return the next state of a span that its member no longer has; adds the state to write, and dead letters, to `change`."""
+    """Return the next state of a released span; the state to write, and dead letters, are added to `change`."""
     if span.delivery_count < rules.delivery_limit:
         state = AVAILABLE
     else:

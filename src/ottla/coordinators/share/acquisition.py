@@ -1,4 +1,4 @@
-"""Acquisition: the records that a member gets. Released ones come first, then those never delivered.
+"""Acquisition: selects the records that a member gets. Released ones come first, then those never delivered.
 
 The log is read batch by batch, never inside one; `LogBatch` is the header of a batch. Two ways to acquire:
 
@@ -6,9 +6,8 @@ The log is read batch by batch, never inside one; `LogBatch` is the header of a 
                       taken whole
     record_limit      never more records than requested (KIP-1206)
 
-A record that was delivered often may crash every consumer. So that it does not take its neighbours with it to the delivery
-limit, a batch with a count of at least max(2, limit / 2) is delivered by itself, and only a part of it: half of it, then a
-quarter; and with the last attempt each record alone.
+A record that crashes every consumer must not bring its neighbours to the delivery limit. So a batch with a delivery count of at
+least max(2, limit / 2) is delivered by itself and in parts: half of it, then a quarter; at the last attempt record by record.
 """
 
 from collections.abc import Sequence
@@ -18,11 +17,11 @@ from typing import Final, NamedTuple
 from ottla.coordinators.share.window import ACQUIRED, ARCHIVED, InFlightBatch, InFlightWindow, Span
 
 _FEWEST_ATTEMPTS_ALONE: Final = 2
-"""A limit of at most this many attempts leaves no room for an attempt alone."""
+"""Delivery limits up to this one allow no last attempt record by record."""
 
 
 class LogBatch(NamedTuple):
-    """A batch of the log: offsets are inclusive. `is_aborted` when readers of committed records do not get it."""
+    """Batch of the log, with inclusive offsets; `is_aborted` is True if it is hidden from readers of committed records."""
 
     first: int
     last: int
@@ -74,8 +73,9 @@ class Acquisition:
         self._most = 0
 
     def take(self, offset: int, batches: Sequence[LogBatch]) -> list[Acquired]:
-        """Acquire from `offset`, the window's first free one, the offsets of `batches` of the log. Offsets missing in the log
-        and aborted records are archived.
+        """Acquire the offsets of `batches` from `offset` on, the window's first free offset.
+
+        Offsets missing in the log and aborted records are archived.
         """
         window = self._window
         if batches[0].first > offset:
@@ -85,7 +85,7 @@ class Acquisition:
         if self._most <= 0:
             if offset >= window.end_offset:
                 return []
-            # The window is full, and something in it was released.
+            # The window is full: only released records in it can be acquired.
             self._most = min(self._wish.max_records, window.end_offset - offset)
             last = min(last, window.end_offset - 1)
         if self._take_released(offset, last, batches) and self._count < self._most and last >= window.end_offset:
@@ -102,7 +102,7 @@ class Acquisition:
             taken.append(Acquired(first, last, delivery_count))
 
     def _take_released(self, offset: int, last: int, batches: Sequence[LogBatch]) -> bool:
-        """Take free offsets between `offset` and `last`; returns whether there may be more in this response."""
+        """Take free offsets between `offset` and `last`; returns whether the response may hold further records."""
         free = [span for span in self._window.overlapping(offset, last) if span.is_free]
         for _, group in groupby(free, key=lambda span: id(span.batch)):
             if self._count >= self._most:

@@ -23,7 +23,7 @@ def share_coordinator(
     send: Callable[[int, Any], None],
     alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
 ) -> ShareCoordinator:
-    """Return a coordinator with a broker's configs and no partition yet; `alarm` as for `Runtime`.
+    """Return a share coordinator without partitions, which a broker's configs control; `alarm` is that of `Runtime`.
 
     send  called with (partition, message): Prune for the part of the log that is no longer needed, StateReset for a share
           partition whose state was replaced
@@ -43,12 +43,12 @@ def share_coordinator(
 
 
 def locate(states: ShareStates, offset: int) -> None:
-    """The next record to replay is at `offset`."""
+    """Set the offset of the next record to replay."""
     states.offset = offset
 
 
 def loaded(states: ShareStates, now: Millis) -> Result:  # noqa: ARG001
-    """Remove topics that were deleted while no coordinator had the partition, and start the timers that keep the log short."""
+    """Remove topics that were deleted while the partition was not loaded, and start the timers that keep the log short."""
     timers = [
         Timer(snapshot_cold, (), states.settings.cold_snapshot_ms),
         Timer(prune, (), states.settings.prune_ms),

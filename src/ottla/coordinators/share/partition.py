@@ -1,15 +1,15 @@
-"""A share partition: a partition of a topic as a share group reads it.
+"""Share partition: the delivery state of a topic-partition for one share group.
 
-Its state is a window (`window.py`) that moves along the log. Four operations change it:
+The state is a window (`window.py`) that moves along the log. Four operations change it:
 
-    acquire       a member gets records, with locks that end at a deadline        nothing is written
+    acquire       a member gets records, with locks that end at a deadline        not written
     acknowledge   a member reports the outcome of records                         written, then answered
-    release       a member is gone: its records are free                          written
+    release       a member has left: its records are free                         written
     expire        locks end: their records are free                               free at once, and written
 
-States of ranges of offsets are written to the share coordinator. A change is made at once, and its records are reserved until
-`settle` reports whether it was written, and reverts it if not. Records acquired and not acknowledged when a broker fails are
-free when the next one reads the state: no record is lost, but its delivery does not count.
+The share coordinator keeps the states of offset ranges. A change applies at once, and its records are reserved until `settle`
+completes it after a successful write, or reverts it after a failed one. Records that are acquired and not acknowledged when a
+broker fails are free for the next leader: no record is lost, but the delivery is not counted.
 
 Time is an argument, in ms of one clock. This module uses no log, socket or coordinator. Source: KIP-932.
 """
@@ -40,14 +40,14 @@ from ottla.coordinators.share.window import (
 
 NEVER: Final = (1 << 63) - 1
 UNINITIALIZED: Final = -1
-"""The start offset of a share partition for which share.auto.offset.reset decides."""
+"""Start offset of a share partition whose first offset share.auto.offset.reset determines."""
 
 
 class SharePartition:
-    """One share partition, built from the share coordinator's state of it.
+    """Share partition, built from its state at the share coordinator.
 
     start_offset  first offset of the partition's window
-    batches       states of offsets behind it, by offset; gaps between them were acquired, but their outcome was not written
+    batches       states of later offsets, sorted; offsets between them were acquired, but their outcome was not written
     """
 
     __slots__ = ("window",)
@@ -68,7 +68,7 @@ class SharePartition:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that is not done with."""
+        """The first offset that is neither acknowledged nor archived."""
         return self.window.start_offset
 
     @property
@@ -78,7 +78,7 @@ class SharePartition:
 
     @property
     def delivery_complete_count(self) -> int:
-        """Number of offsets from the start offset on that are done (KIP-1226)."""
+        """Number of offsets from the start offset on that are acknowledged or archived (KIP-1226)."""
         return self.window.done
 
     def next_offset(self, rules: DeliveryLimits) -> int | None:
@@ -89,7 +89,7 @@ class SharePartition:
         return offset
 
     def enough(self, offset: int, max_records: int) -> int:
-        """The last offset to look at for a member that reads from `offset` and asks for `max_records`."""
+        """Return the last offset to read for a member that fetches `max_records` from `offset` on."""
         window = self.window
         left = max_records
         for span in window.overlapping(offset, window.end_offset):
@@ -108,7 +108,7 @@ class SharePartition:
         rules: DeliveryLimits,
         now: int,
     ) -> list[Acquired]:
-        """Give a member what `batches`, read from `offset` on, hold for it."""
+        """Acquire records of `batches`, which were read from `offset` on, for a member."""
         if not batches or wish.max_records <= 0:
             return []
         deadline = now + rules.lock_ms
@@ -116,12 +116,12 @@ class SharePartition:
         return acquisition.take(offset, batches)
 
     def nothing_below(self, offset: int) -> None:
-        """The log begins at `offset`."""
+        """Handle a log that begins at `offset`: earlier offsets leave the window."""
         if offset > self.window.start_offset:
             self.window.begin_at(offset)
 
     def nothing_between(self, offset: int, end: int) -> None:
-        """The log holds nothing from `offset` to `end` (exclusive) any more: free offsets of that range are archived."""
+        """Handle a gap in the log from `offset` to `end` (exclusive): free offsets of that range are archived."""
         window = self.window
         for span in list(window.overlapping(offset, end - 1)):
             if span.is_free:
@@ -140,7 +140,7 @@ class SharePartition:
         return refused
 
     def release(self, member: str, rules: DeliveryLimits) -> StateChange:
-        """Release the records of a member that is gone: returns a change to be written."""
+        """Release the records of a member that left; returns a change to be written."""
         window = self.window
         change = StateChange()
         for span in window.spans:
@@ -149,7 +149,7 @@ class SharePartition:
         return change
 
     def expire(self, rules: DeliveryLimits, now: int) -> StateChange:
-        """Free the records of locks that ended by `now`, at once, whatever becomes of the write; returns the change."""
+        """Free the records of locks that ended by `now`, even if the write fails later; returns the change."""
         window = self.window
         change = StateChange()
         for span in window.spans:
@@ -158,7 +158,7 @@ class SharePartition:
         return change
 
     def next_deadline(self) -> int:
-        """End of the next lock; NEVER without locks."""
+        """Return the time at which the next lock ends; NEVER without locks."""
         return min((span.deadline for span in self.window.spans if span.state == ACQUIRED), default=NEVER)
 
     def archived(self, first: int, last: int) -> StateChange:
@@ -173,7 +173,7 @@ class SharePartition:
         return change
 
     def pending_dead_letters(self) -> list[DeadLetters]:
-        """Records that were on their way to the dead-letter topic when the state was read."""
+        """Return the records that were being written to the dead-letter topic when the state was read."""
         return [
             DeadLetters(span.first, span.last, span.delivery_count, None)
             for span in self.window.spans
@@ -181,8 +181,8 @@ class SharePartition:
         ]
 
     def settle(self, change: StateChange, *, written: bool) -> list[DeadLetters]:
-        """Complete a change that was written, or revert it, except for locks that have ended. Returns the records that go to
-        the dead-letter topic now.
+        """Complete a change that was written, or revert it, except for locks that have ended. Returns the records to write to
+        the dead-letter topic.
         """
         self.window.settle(change, written=written)
         self.window.advance()

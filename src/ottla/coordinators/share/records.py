@@ -1,9 +1,9 @@
-"""Records of __share_group_state: bytes to records, and the ones that the share coordinator writes.
+"""Records of __share_group_state: their decoding, and the records that the share coordinator writes.
 
-    ShareSnapshot (0)   all of a share partition's state; a tombstone ends it
-    ShareUpdate (1)     what one write brought: batches, the start offset, the leader epoch
+    ShareSnapshot (0)   all of a share partition's state; a tombstone deletes it
+    ShareUpdate (1)     the changes of one write: batches, the start offset, the leader epoch
 
-Both have the same key but for its type.
+The keys of both differ in the type only.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ def snapshot(
     created: Millis,
     now: Millis,
 ) -> CoordinatorRecord:
-    """All of a share partition's state. `created` is the time since which it has not changed, `now` the time of writing: they
-    differ for a partition that was quiet in between.
+    """Return the snapshot of a share partition's state. `created` is the time of its last change, `now` that of writing: they
+    differ for a partition that was idle in between.
     """
     group_id, topic_id, partition = where
     value = ShareSnapshotValue(
@@ -69,7 +69,7 @@ def update(
     delivery_complete_count: int,
     batches: Sequence[StateBatch],
 ) -> CoordinatorRecord:
-    """The changes of one write; offset, count and epoch are those that hold after it."""
+    """Return the record of one write; offset, count and epoch are the values after the write."""
     group_id, topic_id, partition = where
     value = ShareUpdateValue(
         snapshot_epoch=snapshot_epoch,
@@ -87,6 +87,6 @@ def update(
 
 
 def tombstone(where: SharePartitionKey) -> CoordinatorRecord:
-    """The state of a share partition is gone."""
+    """Return the tombstone of a share partition's state."""
     group_id, topic_id, partition = where
     return CoordinatorRecord(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), None)

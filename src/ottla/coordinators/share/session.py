@@ -1,11 +1,11 @@
-"""Share sessions (KIP-932): a member names its partitions once, then what changed; ShareFetch and ShareAcknowledge count on.
+"""Share sessions (KIP-932): a member names its partitions once, then only changes, by ShareFetch and ShareAcknowledge.
 
-    epoch 0            a new session, instead of one that the member may have had
-    the one expected   the next request of the session
-    -1                 the last one: the session is over
+    epoch 0            a new session, which replaces the member's previous one
+    epoch expected     the next request of the session
+    epoch -1           the last request: the session ends
 
-A session belongs to the connection on which it began: when that is gone, so is the session, and with it the locks of the
-member. Their number is bounded (group.share.max.share.sessions); no session is evicted for another member.
+A session belongs to the connection on which it began: both end together, and with them the locks of the member. The number of
+sessions is bounded (group.share.max.share.sessions); no session is evicted for another member.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -23,8 +23,8 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class ShareSession:
-    """The partitions of one member, in the order in which it named them. `epoch` is the one expected next; `abandon` is called
-    when the session ends while a fetch of it waits.
+    """Partitions of one member, in the order in which it named them. `epoch` is the one expected in the next request;
+    `abandon` is called when the session ends while one of its fetches waits.
     """
 
     __slots__ = ("connection", "epoch", "interrupt", "member", "partitions")
@@ -37,13 +37,13 @@ class ShareSession:
         self.interrupt: Callable[[], None] | None = None
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition] = ()) -> None:
-        """Take in what a fetch adds and gives up."""
+        """Add partitions, and remove forgotten ones."""
         self.partitions.update(dict.fromkeys(added))
         for place in forgotten:
             self.partitions.pop(place, None)
 
     def in_turn(self) -> list[TopicIdPartition]:
-        """The partitions, beginning with another one in each epoch, so that none is always last."""
+        """Return the partitions rotated by the epoch, so that no partition is always last."""
         places = list(self.partitions)
         if not places:
             return places
@@ -67,7 +67,7 @@ class ShareSessions:
         return self._sessions.get(member)
 
     def begin(self, member: Member, connection: Hashable) -> ShareSession | None:
-        """A new session, instead of the one that the member had; None when there is no room."""
+        """Begin a session, which replaces the member's previous one; returns None if all slots are in use."""
         self.end(member)
         if len(self._sessions) >= self._slots:
             return None
@@ -86,7 +86,7 @@ class ShareSessions:
         return NONE, session
 
     def end(self, member: Member) -> ShareSession | None:
-        """Close a session; None if there is no such session."""
+        """Close and return a member's session; None if it has no session."""
         session = self._sessions.pop(member, None)
         if session is None:
             return None
@@ -99,6 +99,6 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection: Hashable) -> list[ShareSession]:
-        """Close the sessions that began on a connection."""
+        """Close and return the sessions that began on a connection."""
         ended = (self.end(member) for member in tuple(self._of_connection.get(connection, ())))
         return [session for session in ended if session is not None]

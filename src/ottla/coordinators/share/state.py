@@ -1,17 +1,17 @@
 """State of one partition of __share_group_state, and the operations on it, each for one share partition (KIP-932).
 
     initialize_state   reset the state to a start offset of the group; the previous state is dropped
-    read_state         the whole state, for the leader of the data partition, which thereby becomes the one that may write
-    write_state        changes: batches, start offset, number of completed records
-    summarize_state    the group's position, without batches
+    read_state         return the whole state to the leader of the data partition, which may write from then on
+    write_state        apply changes: batches, start offset, number of completed records
+    summarize_state    return the group's position, without batches
     delete_state       drop the state
 
-Epochs fence late requests. The leader epoch is that of the data partition's leader, which raises it by reading; the state
-epoch is the group's, which raises it by initialising again. Neither ever decreases (Kafka: ShareCoordinatorShard).
+Epochs fence late requests. The leader epoch belongs to the data partition's leader, and rises when a new leader reads the
+state; the state epoch belongs to the group, and rises when the state is initialised again. Neither ever decreases (Kafka:
+ShareCoordinatorShard).
 
-Most writes are small updates; after several hundred of them the whole state is written as a snapshot, so that a reader needs
-no older records, which are pruned. A quiet share partition gets its snapshot by time, else its old one would keep the log
-from being pruned.
+Most writes are small updates; after several hundred of them the whole state is written as a snapshot, so that older records can
+be pruned. An idle share partition gets a snapshot by time, because its old one would keep the log from being pruned.
 """
 # ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
 
@@ -30,7 +30,7 @@ from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, Shar
 from ottla.protocol.messages.share_update_record import ShareUpdateKey, ShareUpdateValue
 
 UNKNOWN: Final = -1
-"""A start offset or a count that is not known."""
+"""An unknown start offset or count."""
 
 
 @lru_cache(maxsize=20_000)
@@ -40,7 +40,7 @@ def share_key(group_id: str, topic_id: bytes, partition: int) -> str:
 
 
 class ShareCoordinatorSettings(NamedTuple):
-    """The broker configs that the share coordinator obeys; times in ms."""
+    """Broker configs of the share coordinator; times in ms."""
 
     updates_per_snapshot: int = 500
     cold_snapshot_ms: Millis = 300_000
@@ -48,7 +48,7 @@ class ShareCoordinatorSettings(NamedTuple):
 
     @classmethod
     def of(cls, values: BrokerValues) -> "ShareCoordinatorSettings":
-        """From the configs under Kafka's names."""
+        """Return the settings in a broker's configs."""
         return cls(
             updates_per_snapshot=values.integer("share.coordinator.snapshot.update.records.per.snapshot"),
             cold_snapshot_ms=values.integer("share.coordinator.cold.partition.snapshot.interval.ms"),
@@ -56,11 +56,11 @@ class ShareCoordinatorSettings(NamedTuple):
         )
 
 
-# Requests and answers.
+# Requests and responses.
 
 
 class InitializeState(NamedTuple):
-    """The group starts at `start_offset` (inclusive); -1 to apply share.auto.offset.reset."""
+    """Request to begin a state at `start_offset` (inclusive); -1 to apply share.auto.offset.reset."""
 
     group_id: str
     topic_id: bytes
@@ -70,7 +70,7 @@ class InitializeState(NamedTuple):
 
 
 class ReadState(NamedTuple):
-    """Read the state, for the leader of a data partition."""
+    """Request of the leader of a data partition for the state."""
 
     group_id: str
     topic_id: bytes
@@ -79,7 +79,7 @@ class ReadState(NamedTuple):
 
 
 class WriteState(NamedTuple):
-    """Write changes; `start_offset` and `delivery_complete_count` are -1 when unchanged."""
+    """Request to write changes; `start_offset` and `delivery_complete_count` are -1 if unchanged."""
 
     group_id: str
     topic_id: bytes
@@ -92,7 +92,7 @@ class WriteState(NamedTuple):
 
 
 class DeleteState(NamedTuple):
-    """Delete the state: the group, or the topic, is gone."""
+    """Request to delete the state after its group or topic was deleted."""
 
     group_id: str
     topic_id: bytes
@@ -100,7 +100,7 @@ class DeleteState(NamedTuple):
 
 
 class SummarizeState(NamedTuple):
-    """Read the group's position in a partition."""
+    """Request for the group's position in a partition."""
 
     group_id: str
     topic_id: bytes
@@ -115,7 +115,7 @@ class StateOutcome(NamedTuple):
 
 
 class StateRead(NamedTuple):
-    """A share partition's state; `start_offset` is inclusive, -1 to apply share.auto.offset.reset."""
+    """State of a share partition; `start_offset` is inclusive, -1 to apply share.auto.offset.reset."""
 
     error_code: int
     error_message: str | None
@@ -126,7 +126,7 @@ class StateRead(NamedTuple):
 
 
 class StateSummary(NamedTuple):
-    """A share partition's state without batches; offset and count are -1 for one that is not initialised."""
+    """State of a share partition without batches; offset and count are -1 if it is not initialised."""
 
     error_code: int
     error_message: str | None
@@ -137,7 +137,7 @@ class StateSummary(NamedTuple):
 
 
 class StateReset(NamedTuple):
-    """A share partition was initialised again or deleted: a message of the runtime for the leader that holds its state."""
+    """Outgoing message of the runtime: the state of a share partition was initialised again or deleted."""
 
     group_id: str
     topic_id: bytes
@@ -145,13 +145,13 @@ class StateReset(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """No record below `offset` (exclusive) of the partition's log is needed any more: a message of the runtime."""
+    """Outgoing message of the runtime: records below `offset` of the partition's log are no longer needed."""
 
     offset: int
 
 
 class TopicIdsDeleted(NamedTuple):
-    """Deleted topics."""
+    """Request to drop the state of deleted topics."""
 
     topic_ids: frozenset[bytes]
 
@@ -160,7 +160,7 @@ class TopicIdsDeleted(NamedTuple):
 
 
 class SharePartitionState:
-    """One share partition: its last snapshot with the updates since."""
+    """State of one share partition: its last snapshot with the updates since then."""
 
     __slots__ = (
         "batches",
@@ -181,7 +181,7 @@ class SharePartitionState:
         self.state_epoch = 0
         self.leader_epoch = 0
         self.fencing_epoch = 0
-        """The highest leader epoch ever: a fresh state begins at 0 again, and old leaders stay fenced."""
+        """The highest leader epoch so far: it fences old leaders even after a new state has begun at epoch 0."""
         self.start_offset = UNKNOWN
         self.delivery_complete_count = UNKNOWN
         self.batches: list[StateBatch] = []
@@ -191,7 +191,7 @@ class SharePartitionState:
         """The offset of the snapshot in the coordinator's log."""
         self.created = 0
         self.written = 0
-        """Time of the state in the snapshot, and time of writing the snapshot: ms since the epoch."""
+        """Time of the last change in the snapshot, and time of writing the snapshot, in ms since the epoch."""
 
     def restore(self, value: ShareSnapshotValue, offset: int) -> None:
         """Replace the state by a snapshot at `offset`."""
@@ -232,7 +232,7 @@ class SharePartitionState:
         self.updates += 1
 
     def moved(self, start_offset: int, delivery_complete_count: int) -> tuple[int, int]:
-        """Start offset and count after a write with these values. The offset never decreases; a count belongs to its offset."""
+        """Return start offset and count after a write of these values; those of an older start offset are ignored."""
         if start_offset > self.start_offset:
             return start_offset, delivery_complete_count
         if start_offset in (UNKNOWN, self.start_offset):
@@ -241,10 +241,10 @@ class SharePartitionState:
 
 
 class ShareStates:
-    """The share partitions of one partition of __share_group_state; `states` is changed by replay alone.
+    """Share partitions of one partition of __share_group_state; only replay changes `states`.
 
-    cluster  metadata, for the topics that exist
-    offset   offset of the record that is replayed next, set by the runtime
+    cluster  metadata, to check that topics exist
+    offset   offset of the next record to replay, set by the runtime
     """
 
     __slots__ = ("offset", "settings", "states", "topology")
@@ -256,7 +256,7 @@ class ShareStates:
         self.states: dict[SharePartitionKey, SharePartitionState] = {}
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in a record."""
+        """Apply a record."""
         key, value = record.key, record.value
         assert isinstance(key, (ShareSnapshotKey, ShareUpdateKey))
         where = key.group_id, key.topic_id, key.partition
@@ -310,7 +310,7 @@ def _refuse_to(verb: str, code: int) -> StateOutcome:
 
 @operation(lambda request, code: _refuse_to("initialize", code))
 def initialize_state(states: ShareStates, request: InitializeState, now: Millis) -> Result:
-    """Reset the state, to a start offset."""
+    """Reset the state to a start offset."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
     refused = _negative(request.partition, state_epoch=request.state_epoch)
@@ -336,7 +336,7 @@ def initialize_state(states: ShareStates, request: InitializeState, now: Millis)
 
 @operation(lambda request, code: StateRead(*_refuse_to("read", code)))
 def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
-    """Return all of a share partition's state. A reader with the highest leader epoch so far is its leader from now on."""
+    """Return all of a share partition's state. A reader with the highest leader epoch so far becomes its leader."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
     refused = _negative(request.partition, leader_epoch=request.leader_epoch)
@@ -364,7 +364,7 @@ def read_state(states: ShareStates, request: ReadState, now: Millis) -> Result:
 
 @operation(lambda request, code: _refuse_to("write", code))
 def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result:
-    """Apply changes. The answer is sent when the log has them. A write changes no epoch, however high its own are."""
+    """Apply changes; the response is sent once they are committed. A write never raises an epoch."""
     where = request.group_id, request.topic_id, request.partition
     state = states.states.get(where)
     refused = _negative(request.partition, leader_epoch=request.leader_epoch, state_epoch=request.state_epoch)
@@ -387,7 +387,7 @@ def write_state(states: ShareStates, request: WriteState, now: Millis) -> Result
 def _record_of(
     states: ShareStates, state: SharePartitionState, written: WriteState, leader_epoch: int, now: Millis
 ) -> CoordinatorRecord:
-    """The record of a write: an update, or a snapshot when there were many updates."""
+    """Return the record of a write: an update, or a snapshot after many updates."""
     where = written.group_id, written.topic_id, written.partition
     start_offset, complete = state.moved(written.start_offset, written.delivery_complete_count)
     if state.updates < states.settings.updates_per_snapshot:
@@ -416,7 +416,7 @@ def _record_of(
 
 @operation(lambda request, code: _refuse_to("delete", code))
 def delete_state(states: ShareStates, request: DeleteState, now: Millis) -> Result:
-    """Delete the state of a share partition; an unknown one is no error."""
+    """Delete the state of a share partition; a missing state is not an error."""
     where = request.group_id, request.topic_id, request.partition
     refused = _negative(request.partition)
     if refused is None and not states.hosts(request.topic_id, request.partition):
@@ -470,7 +470,7 @@ def forget_topic_ids(states: ShareStates, request: TopicIdsDeleted, now: Millis)
 
 
 def snapshot_cold(states: ShareStates, now: Millis) -> Result:
-    """Write snapshots of share partitions whose last one is old, unless all are as quiet: then it would not shorten the log."""
+    """Write snapshots of idle share partitions; not if all are idle, as that would not shorten the log."""
     timer = Timer(snapshot_cold, (), states.settings.cold_snapshot_ms)
     if all(state.created != state.written for state in states.states.values()):
         return Result(timers=[timer])
@@ -493,6 +493,6 @@ def snapshot_cold(states: ShareStates, now: Millis) -> Result:
 
 
 def prune(states: ShareStates, now: Millis) -> Result:
-    """Send Prune for the log below the oldest of the share partitions' newest snapshots."""
+    """Send Prune with the lowest offset of the share partitions' latest snapshots."""
     needed = min((state.snapshot_at for state in states.states.values()), default=states.offset)
     return Result(timers=[Timer(prune, (), states.settings.prune_ms)], outgoing=[Prune(needed)])

@@ -3,11 +3,11 @@
 A list of batches is sorted, no two of them overlap, and neighbours with equal state and count are one:
 
     kept        0........9 2/1        15...20 0/1
-    comes              7.........16 0/2
-    then        0....6 2/1   7...........16 0/2  17..20 0/1      state/count
+    added              7.........16 0/2
+    result      0....6 2/1   7...........16 0/2  17..20 0/1      state/count
 
-Where two batches cover one offset, the higher delivery count wins, and of equal counts the higher state: a record is never
-delivered again because an older write came late (Kafka: PersisterStateBatchCombiner).
+Where two batches cover one offset, the higher delivery count wins, and of equal counts the higher state: a late write of an
+older state never causes another delivery (Kafka: PersisterStateBatchCombiner).
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ class StateBatch(NamedTuple):
     """Offsets `first_offset` to `last_offset`, both inclusive, in one state.
 
     delivery_state  0 available, 2 acknowledged, 3 archiving, 4 archived, as they are persisted
-    delivery_count  how often the records were handed out
+    delivery_count  number of deliveries of the records
     """
 
     first_offset: int
@@ -34,7 +34,7 @@ class StateBatch(NamedTuple):
 
 
 def merge(batches: list[StateBatch], coming: Iterable[StateBatch], start_offset: int) -> None:
-    """Take `coming`, in any order, into the sorted `batches`, and cut what lies below `start_offset`; -1 cuts nothing."""
+    """Merge `coming`, in any order, into the sorted `batches`, and drop offsets below `start_offset` (-1 drops nothing)."""
     for batch in coming:
         if batch.last_offset >= start_offset:
             _take(batches, batch)
@@ -49,7 +49,7 @@ def merged(coming: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
 
 
 def _take(batches: list[StateBatch], batch: StateBatch) -> None:
-    """Put one batch in. Only its neighbours are looked at: a window of thousands of batches costs two searches."""
+    """Insert one batch by two binary searches; only its neighbours are changed."""
     first = bisect_left(batches, batch.first_offset - 1, key=lambda state_batch: state_batch.last_offset)
     end = bisect_left(batches, batch.last_offset + 2, lo=first, key=lambda state_batch: state_batch.first_offset)
     pieces: list[StateBatch] = []
@@ -75,7 +75,7 @@ def _take(batches: list[StateBatch], batch: StateBatch) -> None:
 
 
 def _join(pieces: list[StateBatch], batch: StateBatch) -> None:
-    """Append, merged into the last piece if state and count are equal."""
+    """Append a batch, or merge it into the last piece if state and count are equal."""
     if pieces and pieces[-1].last_offset + 1 == batch.first_offset and pieces[-1].rank == batch.rank:
         pieces[-1] = pieces[-1]._replace(last_offset=batch.last_offset)
     else:
@@ -83,7 +83,7 @@ def _join(pieces: list[StateBatch], batch: StateBatch) -> None:
 
 
 def _cut(batches: list[StateBatch], start_offset: int) -> None:
-    """Drop everything below `start_offset`."""
+    """Drop all offsets below `start_offset`."""
     gone = bisect_left(batches, start_offset, key=lambda state_batch: state_batch.last_offset)
     if gone:
         del batches[:gone]

@@ -8,7 +8,7 @@
     +----------+-----+--------------+- - - -+--------------------+
 
 A `Span` is a run of offsets with one state: usually a whole batch that a member acquired, or parts of one that were
-acknowledged differently. So ten thousand records in flight need as many spans only if each has a state of its own.
+acknowledged differently. Ten thousand records in flight need as many spans only if no two neighbours have the same state.
 Spans are in one list by offset and never overlap; offsets missing in the log (compaction) may lie between them.
 
 A change that is being written to the share coordinator keeps the previous state in the spans, so that it can be reverted.
@@ -27,7 +27,7 @@ ACQUIRED: Final = 1
 ACKNOWLEDGED: Final = 2
 ARCHIVING: Final = 3
 ARCHIVED: Final = 4
-"""States, as a StateBatch numbers them; ACQUIRED is never written."""
+"""States of offsets, with the numbers of StateBatch; ACQUIRED is never written."""
 _FINAL: Final = frozenset((ACKNOWLEDGED, ARCHIVED))
 _FAR: Final = 1 << 63
 _last_of = attrgetter("last")
@@ -43,11 +43,11 @@ class Fate(NamedTuple):
 
 
 class StateChange:
-    """A change on its way to the share coordinator, which is settled once, for all of its spans.
+    """Change that is being written to the share coordinator; it is settled once, for all of its spans.
 
     first, last  range of their offsets, inclusive
-    written      the states that it writes
-    dead         records that go to the dead-letter topic once it is written
+    written      the states to write
+    dead         records that go to the dead-letter topic after the write
     """
 
     __slots__ = ("dead", "first", "last", "written")
@@ -118,12 +118,12 @@ class Span:
 
     @property
     def is_free(self) -> bool:
-        """True if a member may acquire the span."""
+        """True if the span can be acquired."""
         return self.state == AVAILABLE and self.change is None
 
     @property
     def is_over(self) -> bool:
-        """True if the span is in a final state that is written."""
+        """True if the span is in a final state, which is written."""
         return self.state in _FINAL and self.change is None
 
     def __len__(self) -> int:
@@ -134,15 +134,15 @@ class Span:
         return f"<{self.first}-{self.last} state {self.state} count {self.delivery_count} {self.member}{writing}>"
 
     def tail(self, first: int) -> "Span":
-        """Return a span of the offsets from `first` on, with the same state; this one still has them too."""
+        """Return a copy of the span with the offsets from `first` on; the caller then shortens this one."""
         other = Span(first, self.last, self.state, self.delivery_count, self.member, self.deadline, self.batch)
         other.change, other.before = self.change, self.before
         return other
 
 
 class InFlightWindow:
-    """The spans of a share partition. `start_offset` is the first offset that is not done, `end_offset` (exclusive) the first
-    that was never delivered; both are equal when nothing is in flight.
+    """Spans of a share partition. `start_offset` is the first offset that is not done, `end_offset` (exclusive) the first that
+    was never delivered; they are equal if nothing is in flight.
     """
 
     __slots__ = ("_free_from", "done", "end_offset", "spans", "start_offset")
@@ -171,7 +171,7 @@ class InFlightWindow:
         return self.end_offset
 
     def overlapping(self, first: int, last: int) -> Iterator[Span]:
-        """The spans that hold any of the offsets `first` to `last`, in order. The list may be split meanwhile."""
+        """Yield the spans with any of the offsets `first` to `last`, in order; the caller may split spans meanwhile."""
         spans = self.spans
         at = bisect_left(spans, first, key=_last_of)
         while at < len(spans) and spans[at].first <= last:
@@ -204,7 +204,7 @@ class InFlightWindow:
             self._free_from = min(self._free_from, span.first)
 
     def begin(self, span: Span, change: StateChange, state: int, member: str = "", deadline: int = 0) -> None:
-        """Same as `turn`, but pending until `change` is written."""
+        """Set the state of a span as `turn` does, but pending until `change` is written."""
         span.change = change
         change.first, change.last = min(change.first, span.first), max(change.last, span.last)
         span.before = Fate(span.state, span.delivery_count, span.member, span.deadline)

@@ -24,9 +24,9 @@ def transaction_coordinator(
     send: Callable[[int, Any], None],
     alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
 ) -> TransactionCoordinator:
-    """Return a coordinator with a broker's configs and no partition yet; `alarm` as for `Runtime`.
+    """Return a transaction coordinator without partitions, which a broker's configs control; `alarm` is that of `Runtime`.
 
-    version          transaction.version as it is finalized at the time
+    version          returns the finalized level of transaction.version
     new_producer_id  returns a producer id that was never used
     send             called with (partition, Markers) when the end of a transaction is decided; after writing the markers the
                      receiver runs `completed`

@@ -1,12 +1,12 @@
 """End of transactions: EndTxn, the transaction timeout, producer fencing; and the markers that follow.
 
-    1  decided    a Prepare record: the decision. It is committed before it is visible to any client
-    2  Markers    go to every partition; the runtime hands them out when 1 is committed, again after a restart
-    3  completed  a Complete record when all of them have theirs
+    1  decided    a Prepare record, the decision, is written. It is committed before it is visible to any client
+    2  Markers    are written to every partition; the runtime sends them once 1 is committed, and again after a restart
+    3  completed  a Complete record is written when all partitions have their marker
 
-From transaction.version 2 on each transaction ends with a new epoch, which its markers carry: requests of the old epoch still
-under way can reach no partition any more (KIP-890). EndTxn 5 returns it to the client; a client that asks again with the old
-epoch gets the same answer.
+From transaction.version 2 on each transaction ends with a new epoch, which its markers carry: partitions then reject requests
+of the old epoch that are still in flight (KIP-890). EndTxn 5 returns the new epoch to the client; a client that repeats the
+request with the old epoch gets the same response.
 """
 
 from typing import Final
@@ -32,13 +32,13 @@ from ottla.protocol import errors
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 _FIRST_WITH_EPOCH_BUMP: Final = 5
-"""EndTxn of transaction.version 2."""
+"""First version of EndTxn for transaction.version 2."""
 _MOST_AT_ONCE: Final = 500
-"""Records of one batch that a timer writes."""
+"""Maximum number of records in a batch that a timer writes."""
 
 
 def refuse_end(request: EndTxnRequest, code: int) -> EndTxnResponse:  # noqa: ARG001
-    """`request` with the error `code`."""
+    """Return an error response."""
     return EndTxnResponse(error_code=code)
 
 
@@ -48,7 +48,7 @@ def _check_id(request: EndTxnRequest) -> int:
 
 @operation(refuse_end, check=_check_id)
 def end_transaction(state: Transactions, request: EndTxnRequest, now: Millis) -> Result:
-    """Commit or abort. Source: TransactionCoordinator.endTransaction."""
+    """Commit or abort a transaction. Source: TransactionCoordinator.endTransaction."""
     transaction = state.transactions.get(request.transactional_id)
     bumps = request.context.version >= _FIRST_WITH_EPOCH_BUMP
     if transaction is None:
@@ -74,7 +74,7 @@ def end_transaction(state: Transactions, request: EndTxnRequest, now: Millis) ->
 
 
 def _judge(transaction: Transaction, request: EndTxnRequest) -> int | None:
-    """The error code for a client before transaction.version 2; None to go ahead."""
+    """Return the error code for a client before transaction.version 2; None if the transaction may end."""
     if transaction.producer_id != request.producer_id:
         return errors.INVALID_PRODUCER_ID_MAPPING
     if transaction.epoch != request.producer_epoch:
@@ -85,7 +85,7 @@ def _judge(transaction: Transaction, request: EndTxnRequest) -> int | None:
 
 
 def _judge_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | None:
-    """The error code for a client of transaction.version 2; None to go ahead."""
+    """Return the error code for a client of transaction.version 2; None if the transaction may end."""
     if transaction.state in PREPARED:
         return errors.CONCURRENT_TRANSACTIONS
     overflowed = (
@@ -103,12 +103,12 @@ def _judge_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | 
         return errors.PRODUCER_FENCED
     if repeated:
         return _again(transaction, request)
-    # An abort of nothing is fine, and has its epoch like any other; a commit of nothing is a mistake.
+    # Without a transaction an abort succeeds, and raises the epoch as well; a commit is an error.
     return errors.INVALID_TXN_STATE if request.committed else None
 
 
 def _again(transaction: Transaction, request: EndTxnRequest) -> int:
-    """The error code when there is nothing to end: NONE when it did end that way."""
+    """Return the error code without an ongoing transaction: NONE if the last one ended as requested."""
     ended = COMPLETE_COMMIT if request.committed else COMPLETE_ABORT
     ending = PREPARE_COMMIT if request.committed else PREPARE_ABORT
     if transaction.state == ended:
@@ -127,8 +127,8 @@ def decided(
 ) -> Result:
     """Write the decision to end `transaction`.
 
-    bumps   the client speaks transaction.version 2; its version at the end of the transaction counts, not at its start
-    fences  the producer is not notified and must not go on: the epoch is raised whatever the version
+    bumps   True if the client uses transaction.version 2 at the end of the transaction, whatever it used at the start
+    fences  True if the producer did not request the end: the epoch is raised in every version, so that it cannot continue
     """
     version = state.version() if fences else VERSION_WITH_EPOCH_BUMP if bumps else 0
     has_epoch = bumps or (fences and version >= VERSION_WITH_EPOCH_BUMP)
@@ -152,7 +152,7 @@ def decided(
             prepared.last_epoch = epoch
         elif fences:
             prepared.last_epoch = -1
-        prepared.version = version  # records of version 0 cannot say
+        prepared.version = version  # records of version 0 have no such field
         prepared.next_producer_id = next_producer_id
         return Result(outgoing=[markers_of(prepared)])
 
@@ -160,7 +160,7 @@ def decided(
 
 
 def markers_of(transaction: Transaction) -> Markers:
-    """The markers for the partitions of a transaction whose end is decided."""
+    """Return the markers for the partitions of a transaction whose end is decided."""
     return Markers(
         transaction.transactional_id,
         transaction.producer_id,
@@ -181,7 +181,7 @@ def completed(state: Transactions, markers: Markers, now: Millis) -> Result:
     """Complete a transaction whose partitions all have their marker. The answer is an error code."""
     transaction = state.transactions.get(markers.transactional_id)
     if transaction is None or transaction.state not in PREPARED or markers_of(transaction) != markers:
-        return Result(answers=[(markers, errors.INVALID_TXN_STATE)])  # completed twice, after a restart
+        return Result(answers=[(markers, errors.INVALID_TXN_STATE)])  # completed before, and sent again by a restart
     rotates = transaction.next_producer_id != NO_PRODUCER_ID
     record = record_of(
         transaction,
@@ -211,7 +211,7 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
 
     records = [record for result in results for record in result.records]
     again = [Timer(abort_timed_out, (), 1 if len(late) > len(results) else state.settings.abort_interval_ms)]
-    # A failed append changes nothing: the same transactions are found again at the next run.
+    # A failed append changes nothing: the next run aborts the same transactions.
     later = [Timer(abort_timed_out, (), state.settings.abort_interval_ms)]
     return Result(records, timers=again, then=tell, refused=lambda state, code, now: Result(timers=later))  # noqa: ARG005
 

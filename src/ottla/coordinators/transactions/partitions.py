@@ -16,9 +16,9 @@ Codes = Mapping[TopicPartition, int]
 
 
 class PartitionsOf(NamedTuple):
-    """A transaction of a producer, and partitions of it.
+    """Request about partitions of a producer's transaction.
 
-    version  transaction.version as the client speaks it
+    version  transaction.version that the client uses
     """
 
     transactional_id: str
@@ -38,7 +38,7 @@ def _check_id(request: PartitionsOf) -> int:
 
 @operation(_refuse, check=_check_id)
 def add_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> Result:
-    """Add partitions to the transaction, which begins if it has not. The answer is a code for each of them.
+    """Add partitions to the transaction, which begins if it has not begun. The answer is an error code for each partition.
     Source: TransactionCoordinator.handleAddPartitionsToTransaction.
     """
     transaction = state.transactions.get(request.transactional_id)

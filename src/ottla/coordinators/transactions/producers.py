@@ -1,12 +1,12 @@
 """InitProducerId with a transactional id: a producer id and an epoch that fence the id's previous producer (KIP-98, KIP-360).
 
-    nothing known            a new producer id, epoch 0
+    a new transactional id   a new producer id, epoch 0
     no transaction open      the next epoch; after the last one a new producer id
     a transaction open       it is aborted under a fencing epoch, and the client must retry: CONCURRENT_TRANSACTIONS
     its end is decided       CONCURRENT_TRANSACTIONS
 
-A client that names the id and epoch it has goes on after an error: the current epoch gets it the next one, the one before is a
-repeated request and gets the current one, any other is PRODUCER_FENCED.
+A client that recovers from an error names its producer id and epoch: with the current epoch it gets the next one; with the
+previous epoch, as in a repeated request, it gets the current one; with any other epoch PRODUCER_FENCED.
 """
 
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ _TWO_PHASE_TIMEOUT_MS: Final = 0x7FFFFFFF
 
 
 class _Next(NamedTuple):
-    """Producer id and epoch for the client, and the last epoch that a repeated request may still name."""
+    """Next producer id and epoch of the client, and the previous epoch, which a repeated request may still name."""
 
     producer_id: int
     epoch: int
@@ -40,13 +40,13 @@ class _Next(NamedTuple):
 
 
 def refuse_init(request: InitProducerIdRequest, code: int) -> InitProducerIdResponse:  # noqa: ARG001
-    """`request` with the error `code`."""
+    """Return an error response."""
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 @operation(refuse_init)
 def init_producer_id(state: Transactions, request: InitProducerIdRequest, now: Millis) -> Result:
-    """Give the transactional id a producer id and an epoch. Source: TransactionCoordinator.handleInitProducerId."""
+    """Assign a producer id and an epoch to the transactional id. Source: TransactionCoordinator.handleInitProducerId."""
     assert request.transactional_id is not None
     code = _check(state, request)
     if code != errors.NONE:
@@ -119,7 +119,7 @@ def _may_go_on(transaction: Transaction, request: InitProducerIdRequest) -> bool
 
 
 def _next(state: Transactions, transaction: Transaction, request: InitProducerIdRequest) -> _Next | None:
-    """The next producer id and epoch; None to fence the client."""
+    """Return the next producer id and epoch; None to fence the client."""
     named = request.producer_epoch if request.producer_id != NO_PRODUCER_ID else None
     current = transaction.epoch
     if transaction.is_exhausted and (named is None or named == current):

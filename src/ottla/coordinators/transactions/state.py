@@ -22,7 +22,7 @@ class TransactionSettings(NamedTuple):
 
     @classmethod
     def of(cls, values: BrokerValues) -> "TransactionSettings":
-        """From the configs under Kafka's names."""
+        """Return the settings in a broker's configs."""
         return cls(
             max_timeout_ms=values.integer("transaction.max.timeout.ms"),
             abort_interval_ms=values.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
@@ -34,9 +34,9 @@ class TransactionSettings(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """Markers for the partitions of a transaction whose end is decided: the runtime's outgoing message.
+    """Outgoing message of the runtime: markers for the partitions of a transaction whose end is decided.
 
-    new_epoch   the markers have an epoch of their own: transaction.version 2
+    new_epoch   True if the markers have an epoch of their own (transaction.version 2)
     started_ms  start of the transaction, which distinguishes it from another one of the same epoch
     """
 
@@ -50,11 +50,11 @@ class Markers(NamedTuple):
 
 
 class Transactions:
-    """The transactional ids of one partition; `transactions` is changed by replay alone.
+    """Transactional ids of one partition of __transaction_state; only replay changes `transactions`.
 
-    version          transaction.version as it is finalized now
+    version          returns the finalized level of transaction.version
     new_producer_id  returns a producer id that was never used
-    ongoing          the ids whose transaction is open, by replay too
+    ongoing          the ids whose transaction is open, changed by replay only
     """
 
     __slots__ = ("new_producer_id", "ongoing", "settings", "transactions", "version")
@@ -74,7 +74,7 @@ class Transactions:
         return min(1, self.version())
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in a record."""
+        """Apply a record."""
         key, value = record.key, record.value
         assert isinstance(key, TransactionLogKey)
         transaction = self.transactions.get(key.transactional_id)

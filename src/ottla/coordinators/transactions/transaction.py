@@ -6,8 +6,8 @@
       +----------------------+------------------------------------+
         InitProducerId                     the next transaction begins from either Complete
 
-Prepare is the decision: from its record on the transaction will end that way, whatever crashes. Complete says that every
-partition has its marker. What is not in the record is soft: the epoch before the last one, by which a retried request is known.
+Prepare is the decision: once its record is committed the transaction ends that way, even after a crash. Complete means that
+every partition has its marker. `last_epoch`, by which a retried request is recognized, is in memory only.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ STATES: Final = (
     "Dead",
     "PrepareEpochFence",
 )
-"""Kafka's names; the last two are never in a record."""
+"""Names of the states in Kafka; the last two are never in a record."""
 PREPARED: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -48,8 +48,8 @@ class Transaction:
     """Coordinator state of one transactional id.
 
     previous_producer_id  the producer id that `producer_id` took over from when epochs ran out, -1 for none
-    next_producer_id      the one that takes over when the transaction is complete, -1 for none
-    last_epoch            the epoch before, as its client may still name it; -1 when it is not known
+    next_producer_id      the producer id that takes over when the transaction is complete, -1 for none
+    last_epoch            the previous epoch, which the client may still name; -1 if it is not known
     started_ms            start of the transaction, -1 before the first one
     version               transaction.version that the client uses
     """
@@ -105,9 +105,9 @@ def record_of(
 ) -> CoordinatorRecord:
     """Return the record of the next state of `transaction`.
 
-    version     of the value: 1 when transaction.version is at least 1
-    partitions  its next partitions, None for the present ones
-    changes     fields of TransactionLogValue
+    version     version of the value: 1 if transaction.version is at least 1
+    partitions  the next partitions, None for the current ones
+    changes     changed fields of TransactionLogValue
     """
     fields: dict[str, int] = {
         "producer_id": transaction.producer_id,
@@ -136,5 +136,5 @@ def record_of(
 
 
 def tombstone_of(transactional_id: str) -> CoordinatorRecord:
-    """The end of a transactional id."""
+    """Return the tombstone of a transactional id."""
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)

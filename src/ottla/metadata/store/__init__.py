@@ -1,6 +1,6 @@
 """The metadata store: keys, values and revisions, embedded (SQLite) or shared by a cluster.
 
-A change is asynchronous: a store that has to flush it to disk answers when that is done and blocks no other request until then.
+A change is asynchronous: a store that flushes it to disk answers when the flush is done, and blocks no other request meanwhile.
 A store without a flush answers at once. Changes take effect in the order in which they were made.
 """
 
@@ -14,7 +14,7 @@ _NOTHING: Final[Mapping[str, "Entry | None"]] = MappingProxyType({})
 
 
 class Entry(NamedTuple):
-    """A key's value and the store's revision at which it was last written."""
+    """Value of a key, and the revision of the store at which it was last written."""
 
     key: str
     value: bytes
@@ -24,9 +24,9 @@ class Entry(NamedTuple):
 class ChangeOutcome(NamedTuple):
     """Outcome of a change.
 
-    revision   revision of the change; 0 when it was not made
-    conflicts  the compared keys that differ, as they are in the store (None: absent); empty unless a compare failed
-    error      reason why the store could not write, in one line; None when it could
+    revision   revision of the change; 0 if it was not made
+    conflicts  the stored entries of compared keys that differ (None: absent); empty unless the comparison failed
+    error      reason of a failed write, in one line; None without such an error
     """
 
     revision: int
@@ -35,12 +35,12 @@ class ChangeOutcome(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """Keys sorted by name; every change gets the next revision. A change that was answered survives a crash."""
+    """Store of sorted keys. Every change gets the next revision; an answered change survives a crash."""
 
     def load(self) -> tuple[Sequence[Entry], int]:
         """Return all entries by key, and the revision of the newest change, 0 for an empty store.
 
-        Before the first change only.
+        This may be called only before the first change.
         """
 
     def change(
@@ -50,10 +50,10 @@ class MetadataStore(Protocol):
         put: Mapping[str, bytes] | None = None,
         delete: Sequence[str] = (),
     ) -> Answer[ChangeOutcome]:
-        """Apply all or nothing.
+        """Put and delete keys, all or none, if `expect` holds.
 
-        expect  key -> the revision at which it must have been written last, 0 for "must not exist"
+        expect  key -> the revision at which it must have been written last, 0 if it must not exist
         """
 
     def close(self) -> None:
-        """Finish the changes that were begun, then close."""
+        """Complete the changes that have begun, then close the store."""

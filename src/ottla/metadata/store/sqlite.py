@@ -1,11 +1,11 @@
 """The embedded metadata store: one SQLite file in the data directory, for a single broker.
 
-Each change is one transaction, flushed before it is answered (synchronous=FULL): a topic that was created is there after a
-power cut. The revision is a row of its own, so that it never goes back even when keys are deleted.
+Each change is one transaction, flushed before it is answered (synchronous=FULL): a created topic survives a power cut. The
+revision is a row of its own, so that it never decreases, even when keys are deleted.
 
 The flush may take long on a busy disk, so a broker gives the store a background thread; the connection then belongs to that
-thread, and nothing else may use it until the store is closed. The lock is exclusive: with it SQLite keeps the index of its
-write-ahead log in memory instead of a mapped file, whose loss would end the process with SIGBUS.
+thread, and no other thread may use it until the store is closed. The lock is exclusive: this makes SQLite keep the index of its
+write-ahead log in memory, and not in a mapped file, whose loss would end the process with SIGBUS.
 """
 
 import sqlite3
@@ -35,13 +35,13 @@ _BUGS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.Interf
 
 
 class DamagedStore(Exception):
-    """The file is not a metadata store; the message names it."""
+    """File that is not a metadata store; the message names it."""
 
 
 class SqliteStore:
-    """`MetadataStore` in one file.
+    """Implementation of `MetadataStore` in one SQLite file.
 
-    background  makes changes on another thread; without it a change is made, and answered, at once
+    background  thread that makes the changes; None to make and answer each change at once
 
     Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
     """
@@ -70,8 +70,9 @@ class SqliteStore:
     def initialize(
         self, cluster_id: str, features: Mapping[str, int] | None = None, min_insync_replicas: int = 1
     ) -> None:
-        """Give a new store its cluster id, the levels of features if some are chosen, and the default of min.insync.replicas,
-        which is an altered config from the start, as in Kafka; a store that has an id stays as it is. Raises OSError.
+        """Write the cluster id, chosen feature levels and min.insync.replicas to a new store; an initialized one is unchanged.
+
+        As in Kafka, min.insync.replicas counts as an altered config from the start. Raises OSError.
         """
         put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
         put[keys.BROKER_DEFAULTS] = keys.compact({keys.MIN_ISR: str(min_insync_replicas)})
@@ -89,12 +90,12 @@ class SqliteStore:
         return self.range(""), self.revision
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a key; not while a change is under way in the background."""
+        """Return the entry of a key; not allowed while a background change is running."""
         row = self._db.execute("SELECT key, value, revision FROM entries WHERE key = ?", (key,)).fetchone()
         return Entry(*row) if row else None
 
     def range(self, prefix: str) -> Sequence[Entry]:
-        """Every entry whose key begins with `prefix`, by key; not while a change is under way in the background."""
+        """Return the entries whose keys begin with `prefix`, by key; not allowed while a background change is running."""
         query = "SELECT key, value, revision FROM entries WHERE key >= ? AND key < ? ORDER BY key"
         return [Entry(*row) for row in self._db.execute(query, (prefix, prefix + "\U0010ffff"))]
 
@@ -119,7 +120,7 @@ class SqliteStore:
         put: Mapping[str, bytes] | None = None,
         delete: Sequence[str] = (),
     ) -> ChangeOutcome:
-        """Make a change on this thread; see `change`."""
+        """Make a change on the calling thread; see `change`."""
         revision = self.revision + 1
         db = self._db
         try:

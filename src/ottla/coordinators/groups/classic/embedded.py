@@ -1,8 +1,8 @@
-"""The protocol that consumers speak inside the classic one: subscriptions and assignments as bytes (ConsumerProtocol*).
+"""Consumer protocol embedded in the classic protocol: subscriptions and assignments as bytes (ConsumerProtocol*).
 
     version int16 | fields of that version, versions 0 to 3
 
-A newer version only appends fields, so that it is read as the newest one known.
+A newer version only appends fields, so that its messages are decoded as the newest known version.
 """
 
 from ottla.protocol.codec import decode, encode

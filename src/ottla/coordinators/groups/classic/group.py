@@ -7,9 +7,9 @@
                                            |                                              | in the log
                                            +--------- a member changed ---- Stable <------+
 
-The log holds a snapshot of the group at Empty, at Stable and when a static member is replaced; `replay` puts it in force.
-Between two snapshots the rebalance is in memory only: a restart falls back to the last one and the members get
-ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, as in Kafka.
+The log holds a snapshot of the group at Empty, at Stable and when a static member is replaced; `replay` applies it. Between two
+snapshots the rebalance is in memory only: a restart falls back to the last snapshot, and the members get ILLEGAL_GENERATION or
+UNKNOWN_MEMBER_ID, as in Kafka.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class State(Enum):
 
 
 class ClassicGroup:
-    """The group and its members. Everything here is a fact or a question about facts; decisions are in classic.py."""
+    """State of a classic group and its members; decisions about requests are in membership.py."""
 
     __slots__ = (
         "generation",
@@ -65,13 +65,13 @@ class ClassicGroup:
         self.state_timestamp = -1
         """Start of the logged state, in ms since the epoch; -1 unknown."""
         self.members: dict[str, Member] = {}
-        """By member id, in the order of joining."""
+        """Members by id, in the order of joining."""
         self.subscribed_topics: frozenset[str] | None = None
         """Topics that the members of a "consumer" group read; None when that is not known."""
 
         # In memory only.
         self.pending_members: set[str] = set()
-        """Member ids handed out with MEMBER_ID_REQUIRED and not used yet."""
+        """Member ids that were assigned with MEMBER_ID_REQUIRED and are not used yet."""
         self.pending_sync: set[str] = set()
         """Members that have not sent SyncGroup in this generation."""
         self.initial_rebalance = False
@@ -83,8 +83,10 @@ class ClassicGroup:
     # Replay.
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Put the snapshot of a record in force. Members that are known keep what only memory has of them, as far as it
-        agrees with the record: while loading, a member may be known from an older one."""
+        """Apply the snapshot of a record. A member that is known, and agrees with the record, keeps its state in memory.
+
+        While loading, a member may be known from an older record that differs: it is built from the newer one.
+        """
         known = self.members
         self.protocol_type = value.protocol_type or None
         self.generation = value.generation
@@ -103,7 +105,7 @@ class ClassicGroup:
         self.pending_sync &= self.members.keys()
         self.subscribed_topics = self._subscriptions()
 
-    # Questions.
+    # Queries.
 
     @property
     def is_empty(self) -> bool:
@@ -116,12 +118,12 @@ class ClassicGroup:
 
     @property
     def joining(self) -> int:
-        """Number of members with a parked JoinGroup."""
+        """The number of members with a parked JoinGroup."""
         return sum(1 for member in self.members.values() if member.join is not None)
 
     @property
     def all_joined(self) -> bool:
-        """True if no member is missing: every member rejoined and no member id is handed out but unused."""
+        """True if every member has rejoined and every assigned member id has been used."""
         return not self.pending_members and all(member.join is not None for member in self.members.values())
 
     def static_member(self, instance_id: str) -> Member | None:
@@ -129,7 +131,7 @@ class ClassicGroup:
         return next((member for member in self.members.values() if member.instance_id == instance_id), None)
 
     def check_member(self, member_id: str, instance_id: str | None) -> int:
-        """Return NONE, or the error of a sender that is not the member it names: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if the ids are not those of a member; else NONE."""
         if instance_id is not None:
             owner = self.static_member(instance_id)
             if owner is None:
@@ -157,7 +159,7 @@ class ClassicGroup:
         return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether the members read `topic`; a consumer group with unreadable subscriptions counts as reading all."""
+        """Return whether the members read `topic`; assumed for a consumer group with undecodable subscriptions."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER
@@ -180,7 +182,7 @@ class ClassicGroup:
     # Steps of a rebalance, in memory.
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add a member; the first one sets the group's protocol type and leads."""
+        """Add a member; the first one sets the group's protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -189,7 +191,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member; if it led, the next one leads."""
+        """Remove a member; if it was the leader, the next member becomes the leader."""
         self.pending_members.discard(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -198,7 +200,7 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new_id: str) -> Member:
-        """Replace a static member that rejoins under another member id: its other state stays, with position and lead."""
+        """Replace the id of a static member that rejoins; it keeps its other state, its position and the leadership."""
         new = Member(
             new_id,
             old.instance_id,
@@ -242,7 +244,7 @@ class ClassicGroup:
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:
-    """The topics of a consumer's subscription; None when it is not one."""
+    """Return the topics of a consumer's subscription; None if `metadata` is not a subscription."""
     try:
         return set(decode_subscription(metadata).topics)
     except PeerError:

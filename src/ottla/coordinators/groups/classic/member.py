@@ -11,7 +11,7 @@ class Member:
     protocols   (name, metadata) in the member's order of preference; a member loaded from the log has only the one chosen
     assignment  assigned by the leader in this generation
     join, sync  its parked request, while it waits for the others or for the leader
-    is_new      it never finished a rebalance: its session counts although its JoinGroup is parked
+    is_new      True until its first rebalance completes: its session can expire although its JoinGroup is parked
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class Member:
 
     @classmethod
     def joining(cls, member_id: str, request: JoinGroupRequest) -> "Member":
-        """A member as its JoinGroup describes it. Version 0 has no rebalance timeout: the session's is taken."""
+        """Return a new member as its JoinGroup describes it. In version 0 the rebalance timeout is the session timeout."""
         return cls(
             member_id,
             request.group_instance_id,
@@ -66,7 +66,7 @@ class Member:
 
     @classmethod
     def stored(cls, record: MemberMetadata, protocol: str) -> "Member":
-        """A member as the log has it."""
+        """Return the member of a logged record."""
         timeout = record.rebalance_timeout if record.rebalance_timeout >= 0 else record.session_timeout
         return cls(
             record.member_id,
@@ -90,7 +90,7 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that is among `candidates`, which all members support."""
+        """Return the member's first protocol among `candidates`, the protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def update(self, request: JoinGroupRequest) -> None:

@@ -1,17 +1,17 @@
 """Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and their timeouts.
 
-The rebalance, in the words of group.py's drawing:
+The steps of a rebalance; its states are drawn in group.py:
 
     join       parks the member until all others rejoined (or the longest rebalance timeout of a member is over; out of
                Empty: group.initial.rebalance.delay.ms, prolonged while members keep coming), then every member gets the
                new generation, and the leader gets the list of members
     sync       parks the member until the leader's assignments are in the log, then every member gets its own
     heartbeat  returns REBALANCE_IN_PROGRESS when the member must rejoin
-    leave      removes members; so does a session that is not renewed
+    leave      removes members, as does the end of a session
 
 State in memory changes at once (joining and parked members); generation, protocol, leader and assignments change by replay of
-a record. Where a decision needs a record first, its consequences are in the result's `then`: if the append fails, the group
-is unchanged.
+a record. If a decision needs a record first, its consequences are in the result's `then`, so that a failed append leaves the
+group unchanged.
 
 One file, because each step of a rebalance is called from several of the others.
 """
@@ -39,7 +39,7 @@ _RETRY_MS: Final = 1_000
 
 
 class _Draft:
-    """A result under construction."""
+    """Result of an operation under construction, to which answers and timers are added step by step."""
 
     __slots__ = ("answers", "timers")
 
@@ -104,7 +104,7 @@ def hand_over(group: ClassicGroup) -> Result:
 
 
 def shrink(groups: Groups, group_id: str, now: Millis) -> Result:
-    """Rebalance a group that is larger than group.max.size now, and admit only as many members as it allows."""
+    """Begin a rebalance of a group that exceeds group.max.size after loading; it admits only as many members as allowed."""
     group = groups.get(group_id)
     if group is None or group.state is not State.STABLE:
         return NOTHING
@@ -129,7 +129,7 @@ def _refuse_join(request: JoinGroupRequest, code: int) -> JoinGroupResponse:
 
 
 def _not_joined(request: JoinGroupRequest, code: int, member_id: str) -> JoinGroupResponse:
-    """A response without a generation; its protocol name is null where the version allows it."""
+    """Return an error response; its protocol name is null if the version allows that."""
     name = None if request.context.version >= 7 else ""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
@@ -143,7 +143,7 @@ def join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
 def join_in_place(
     groups: Groups, request: JoinGroupRequest, instead_of: Sequence[CoordinatorRecord], now: Millis
 ) -> Result:
-    """Same as `join`; when it creates a group, `instead_of` (the tombstones of an empty consumer group) is appended first."""
+    """Handle JoinGroup like `join`; `instead_of`, the tombstones of an empty consumer group, is appended before a new group."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return rejected(request, errors.INVALID_SESSION_TIMEOUT)
@@ -159,7 +159,7 @@ def join_in_place(
 
 
 def rejected(request: JoinGroupRequest, code: int, member_id: str | None = None) -> Result:
-    """Refuse a JoinGroup; the answer repeats the request's member id unless another is given."""
+    """Reject a JoinGroup; the response has the request's member id unless `member_id` is set."""
     response = _not_joined(request, code, request.member_id if member_id is None else member_id)
     return Result(answers=((request, response),))
 
@@ -213,10 +213,10 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 
 def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, draft: _Draft) -> None:
-    """JoinGroup of a member that has its id: a pending member, or one that rejoins."""
+    """Handle JoinGroup of a pending member, or of a member that rejoins."""
     if request.member_id in group.pending_members:
         if request.group_instance_id is not None:
-            # Only dynamic members are given an id to come back with: Kafka takes this for a bug too.
+            # Only dynamic members are assigned pending ids; a static one here is a bug, in Kafka too.
             draft.answer(request, _refuse_join(request, errors.UNKNOWN_SERVER_ERROR))
             return
         _add(groups, group, request.member_id, request, draft)
@@ -229,7 +229,7 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
     unchanged = member.protocols == protocols_of(request)
     is_leader = group.leader == member.member_id
     if unchanged and group.state is State.COMPLETING_REBALANCE:
-        draft.answer(request, _joined(group, member, with_members=is_leader))  # the answer was lost: repeat it
+        draft.answer(request, _joined(group, member, with_members=is_leader))  # its response was lost: send it again
     elif unchanged and group.state is State.STABLE and not is_leader:
         draft.answer(request, _joined(group, member, with_members=False))
     else:
@@ -252,7 +252,7 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, request: JoinGroup
 
 
 def _park_join(member: Member, request: JoinGroupRequest, draft: _Draft) -> None:
-    """Keep the request until the rebalance is over. An older one of the same member is answered with REBALANCE_IN_PROGRESS."""
+    """Park the request until the rebalance ends. An older one of the same member is answered with REBALANCE_IN_PROGRESS."""
     if member.join is not None:
         draft.answer(member.join, _refuse_join(member.join, errors.REBALANCE_IN_PROGRESS))
     member.join = request
@@ -295,14 +295,14 @@ def _replace_static(
 
 
 def _protocol_with(group: ClassicGroup, others: list[Member], newcomer: Member) -> str:
-    """The protocol that the group would choose with `newcomer` beside `others`."""
+    """Return the protocol that the group would choose with the members `others` and `newcomer`."""
     imagined = ClassicGroup(group.group_id)
     imagined.members = {member.member_id: member for member in [*others, newcomer]}
     return imagined.choose_protocol()
 
 
 def _fence(old: Member, draft: _Draft) -> None:
-    """Answer the parked requests of an instance whose group.instance.id another one took over."""
+    """Answer the parked requests of a static member with FENCED_INSTANCE_ID after another one took over its instance id."""
     if old.join is not None:
         draft.answer(old.join, _not_joined(old.join, errors.FENCED_INSTANCE_ID, old.member_id))
     if old.sync is not None:
@@ -313,10 +313,10 @@ def _fence(old: Member, draft: _Draft) -> None:
 def _static_replaced(
     request: JoinGroupRequest, new_id: str, old_id: str, leader_before: str, groups: Groups, now: Millis
 ) -> Result:
-    """Answer with the current generation; the log has the new member id.
+    """Answer a rejoined static member with the current generation, after its new member id is in the log.
 
-    From version 9 on (KIP-814) a leader is notified that it leads and need not assign; before that it gets the previous
-    leader's id, so that it acts as a follower.
+    From version 9 on (KIP-814) a leader learns that it leads and must not assign again. Before, its response names the
+    previous member id as leader, so that it acts as a follower.
     """
     group = groups.groups[request.group_id]
     member = group.members[new_id]
@@ -372,7 +372,7 @@ def _rebalance_or_complete(groups: Groups, group: ClassicGroup, draft: _Draft) -
 
 
 def _prepare_rebalance(groups: Groups, group: ClassicGroup, draft: _Draft) -> None:
-    """Begin a rebalance: all members must rejoin. There is at least one."""
+    """Begin a rebalance of a group with members: all of them must rejoin."""
     if group.state is State.COMPLETING_REBALANCE:
         _reset_assignments(group, errors.REBALANCE_IN_PROGRESS, draft)
     draft.timers.append(Timer(expire_sync, (group.group_id,), None))
@@ -424,11 +424,11 @@ def end_join(groups: Groups, group_id: str, now: Millis) -> Result:
 
 
 def _complete_join(group: ClassicGroup, draft: _Draft) -> None:
-    """Begin a new generation: all of its members have joined. The leader is asked for assignments."""
+    """Begin a new generation after all of its members have joined; the leader is asked for assignments."""
     join_over = (group.group_id,)
     draft.timers.append(Timer(end_join, join_over, None))
     if not group.elect_joined_leader():
-        # Only static members are left and none of them rejoined: their sessions decide.
+        # Only static members are left, and none of them rejoined: wait until they do, or their sessions end.
         draft.timers.append(Timer(end_join, join_over, group.rebalance_timeout_ms))
         return
     group.begin_generation()
@@ -457,7 +457,7 @@ def _check_sync(request: SyncGroupRequest) -> int:
 
 @operation(_refuse_sync, _check_sync)
 def sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
-    """Handle SyncGroup: return the member's assignment; the leader's request brings all assignments."""
+    """Handle SyncGroup: return the member's assignment; the leader's request contains all assignments."""
     group = groups.get(request.group_id)
     code = _sync_error(group, request)
     if code != errors.NONE or group is None:
@@ -573,7 +573,7 @@ def heartbeat(groups: Groups, request: HeartbeatRequest, now: Millis) -> Result:
 
 
 def expire_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """Remove a member that was silent for its session timeout, or that never used the member id it got."""
+    """Remove a member without a heartbeat in its session timeout, or with a member id that was never used."""
     group = groups.get(group_id)
     if group is None:
         return NOTHING
@@ -590,7 +590,7 @@ def expire_session(groups: Groups, group_id: str, member_id: str, now: Millis) -
 
 
 def leaving_members(request: LeaveGroupRequest) -> list[MemberIdentity]:
-    """The members that leave; before version 3 it is one member, without a list."""
+    """Return the members that leave; before version 3 the request names a single one."""
     return request.members if request.context.version >= 3 else [MemberIdentity(member_id=request.member_id)]
 
 
@@ -601,7 +601,7 @@ def _refuse_leave(request: LeaveGroupRequest, code: int) -> LeaveGroupResponse:
 
 
 def left(request: LeaveGroupRequest, codes: list[int]) -> LeaveGroupResponse:
-    """The response with the error of each member; before version 3 the one error is the request's."""
+    """Return the response with the error of each member; before version 3 it has a single error."""
     if request.context.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(
@@ -627,7 +627,7 @@ def leave(groups: Groups, request: LeaveGroupRequest, now: Millis) -> Result:
             member_id = static.member_id
         code = errors.NONE
         if member_id in leaving or (static is not None and static.member_id in leaving):
-            code = errors.UNKNOWN_MEMBER_ID  # named twice: the second time it is gone
+            code = errors.UNKNOWN_MEMBER_ID  # a member that is named twice is removed already
         elif member_id not in group.pending_members:
             code = group.check_member(member_id, who.group_instance_id)
         if code == errors.NONE:
@@ -651,7 +651,7 @@ def _depart(
 ) -> Result:
     """Remove members (or unused member ids) and let the others rebalance. When no member is left, the record is written first.
 
-    draft  answers and timers for when it has happened
+    draft  answers and timers for after the removal
     retry  timer to set when the append fails
     """
     gone = [member_id for member_id in leaving if member_id in group.members]
@@ -684,7 +684,7 @@ def _dismiss(member: Member, draft: _Draft) -> None:
 
 
 def _empty(group: ClassicGroup, draft: _Draft, now: Millis, retry: Timer | None = None) -> Result:
-    """Begin a generation without members; the last one has gone. Replaying the record empties the group."""
+    """Begin a generation without members after the last one left. Replay of the record empties the group."""
     gone = list(group.members.values())
 
     def emptied(groups: Groups, now: Millis) -> Result:

@@ -2,9 +2,9 @@
 
     uniform   all partitions of all topics assigned evenly; a member keeps its partitions while that is even (the default)
     range     topic by topic, contiguous shares in the order of the members: topics of the same size are divided alike, so
-              that a join finds the same keys with the same member
+              that one member reads equal keys of all topics (for joins)
 
-Both put balance before stickiness. Neither looks at racks, as in Kafka 4.4: a change of racks only makes a new target.
+Both put balance before stickiness. Racks are ignored, as in Kafka 4.4: a change of racks only causes a new assignment.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from ottla.coordinators.groups.consumer.member import Target
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it: the ids of its topics, which all exist, and its last target."""
+    """Input of an assignor for one member: the ids of its topics, all of which exist, and its last target."""
 
     topics: frozenset[bytes]
     target: Target
@@ -24,7 +24,7 @@ class Subscriber(NamedTuple):
 
 Subscribers = Mapping[str, Subscriber]
 Assignor = Callable[[Subscribers, Mapping[bytes, int]], dict[str, Target]]
-"""(members by id, number of partitions by topic id) -> target by member id."""
+"""Function (members by id, number of partitions by topic id) -> target by member id."""
 
 _Shares = dict[str, dict[bytes, set[int]]]
 
@@ -37,7 +37,7 @@ def _frozen(shares: _Shares) -> dict[str, Target]:
 
 
 def assign_ranges(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
-    """`range`: static members first, by instance id, then the others by member id; the first ones get one more."""
+    """Assign contiguous ranges: static members first, by instance id, then the others by id; the first ones get one more."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -60,7 +60,7 @@ def assign_ranges(members: Subscribers, partitions: Mapping[bytes, int]) -> dict
 
 
 def assign_uniformly(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
-    """`uniform`: member counts differ by one at most, wherever the subscriptions allow it."""
+    """Assign evenly: the members' partition counts differ by one at most, if the subscriptions allow it."""
     if not members:
         return {}
     first = next(iter(members.values())).topics
@@ -92,7 +92,7 @@ def _size(share: Mapping[bytes, set[int]]) -> int:
 
 
 def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapping[bytes, int]) -> dict[str, Target]:
-    """Assign when all members read the same topics: an even quota each; the remainder goes to the members with most."""
+    """Assign topics that all members read: each gets an even quota; the remainder goes to the members with most partitions."""
     shares, taken = _kept(members, partitions)
     quotient, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     free = [
@@ -148,10 +148,10 @@ def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int])
 
 
 def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, Sequence[str]]) -> bool:
-    """Level out along a chain: from a member with many, over members that swap topics, to one that has at least two fewer.
+    """Move one partition along a chain: from a member with many, over others, to one that has at least two fewer.
 
-    Without chains a member could keep too many, because one with few reads none of its topics, although a third reads both.
-    Returns whether anything moved; each move lowers the sum of squares of the sizes, so that it ends.
+    Chains are needed when the members with few partitions read none of the topics of those with many, but a third member
+    reads both. Returns whether anything moved. Each move lowers the sum of squares of the sizes, so that the moves end.
     """
     fewest = min(sizes.values())
     settled: set[str] = set()
@@ -163,7 +163,7 @@ def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, 
         came_by = _reach(giver, shares, readers)
         taker = min(came_by, key=lambda member_id: (sizes[member_id], member_id))
         if sizes[taker] + 1 >= sizes[giver]:
-            settled |= came_by.keys()  # they have no more than the giver, and reach only members that it reaches too
+            settled |= came_by.keys()  # none has more than the giver, or reaches members that the giver does not
             continue
         sizes[giver] -= 1
         sizes[taker] += 1
@@ -178,7 +178,7 @@ def _move_along(shares: _Shares, sizes: dict[str, int], readers: Mapping[bytes, 
 
 
 def _reach(giver: str, shares: _Shares, readers: Mapping[bytes, Sequence[str]]) -> dict[str, tuple[str, bytes]]:
-    """Members that can receive a partition from `giver`, directly or over others: member -> (its source, the topic moved)."""
+    """Find the members that can receive a partition from `giver`, directly or over others: member -> (source, topic)."""
     came_by: dict[str, tuple[str, bytes]] = {giver: ("", b"")}
     queue = [giver]
     passed: set[bytes] = set()
@@ -195,4 +195,4 @@ def _reach(giver: str, shares: _Shares, readers: Mapping[bytes, Sequence[str]]) 
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-"""By the name in the members' requests; group.consumer.assignors selects those that a broker offers."""
+"""Assignors by the name in requests; group.consumer.assignors selects those that a broker offers."""

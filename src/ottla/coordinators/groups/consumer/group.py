@@ -6,8 +6,8 @@ Three epochs follow one another:
     assignment epoch   the group epoch whose target was computed last; behind it the group is Assigning
     member epochs      each member follows after giving back its revoked partitions; until all have, the group is Reconciling
 
-Everything here is a fact or a question about facts; all facts come by `replay`, one record at a time, in operation as after a
-restart. State in memory only is marked as such.
+This module has state and queries only. The state changes by `replay`, one record at a time, both in operation and after a
+restart. State that is in memory only is marked as such.
 """
 
 from collections import Counter
@@ -60,11 +60,11 @@ KEYS: Final = (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupRegularExpressionKey,
 )
-"""The keys of a consumer group's records."""
+"""Key classes of the records of a consumer group."""
 
 
 class Resolved(NamedTuple):
-    """The topics of a regular expression, as of a revision of the metadata and a time in ms since the epoch."""
+    """Topics that match a regular expression, at a revision of the metadata and a time in ms since the epoch."""
 
     topics: frozenset[str]
     revision: int
@@ -72,7 +72,7 @@ class Resolved(NamedTuple):
 
 
 class ConsumerGroup:
-    """The group and its members."""
+    """State of a consumer group and its members."""
 
     __slots__ = (
         "_regexes",
@@ -99,28 +99,28 @@ class ConsumerGroup:
         self.target_timestamp = 0
         """Time of the last computation of the targets, in ms since the epoch; 0: never."""
         self.members: dict[str, ConsumerMember] = {}
-        """By member id, in the order of joining."""
+        """Members by id, in the order of joining."""
         self.static: dict[str, str] = {}
         """Instance id -> member id (KIP-345)."""
         self.targets: dict[str, Target] = {}
-        """By member id."""
+        """Targets by member id."""
         self.owners: dict[bytes, dict[int, str]] = {}
-        """Topic id -> partition -> the member that has it, or has not given it back."""
+        """Topic id -> partition -> id of the member that owns the partition, or has not given it back yet."""
         self.resolved: dict[str, Resolved] = {}
-        """By regular expression."""
+        """Topics by regular expression."""
         self._subscribed: frozenset[str] | None = None
         self._regexes: Counter[str] | None = None
 
         # In memory only.
         self.is_stale = True
-        """The topics may differ from those hashed in `metadata_hash`; True after a restart too, where that is unknown."""
+        """True if the topics may differ from those hashed in `metadata_hash`, as after a restart."""
         self.awaiting_join: set[str] = set()
-        """Classic members that were asked to rejoin, and whose time to do so runs."""
+        """Classic members that must rejoin, and whose rejoin timeout is running."""
 
     # Replay.
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in one record of this group."""
+        """Apply one record of this group."""
         key, value = record.key, record.value
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             stored = Current.stored(value) if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue) else None
@@ -179,7 +179,7 @@ class ConsumerGroup:
         if member is None:
             if current is None:
                 return
-            # Compaction keeps the newest of each record: the assignment may come before the description.
+            # Compaction keeps the newest record of each key: the assignment may come before the description.
             member = self.members[member_id] = ConsumerMember(member_id)
         self._disown(member_id, member.current)
         member.current = Current() if current is None else current
@@ -201,7 +201,7 @@ class ConsumerGroup:
                 if not owners:
                     del self.owners[topic_id]
 
-    # Questions.
+    # Queries.
 
     @property
     def is_empty(self) -> bool:
@@ -209,7 +209,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> str:
-        """State of the group, by Kafka's name."""
+        """The state of the group, as Kafka names it."""
         if not self.members:
             return EMPTY
         if self.epoch > self.target_epoch:
@@ -225,7 +225,7 @@ class ConsumerGroup:
         return None if instance_id is None else self.members.get(self.static.get(instance_id, ""))
 
     def target_of(self, member_id: str, instance_id: str | None) -> Target:
-        """The target of a member; a member that takes over an instance inherits that instance's."""
+        """Return the target of a member; a member that takes over an instance id inherits that of the previous member."""
         target = self.targets.get(member_id)
         if target is None and instance_id is not None:
             target = self.targets.get(self.static.get(instance_id, ""))
@@ -240,7 +240,7 @@ class ConsumerGroup:
 
     @property
     def regexes(self) -> Mapping[str, int]:
-        """The regular expressions that members subscribe to, and how many do."""
+        """The regular expressions that members subscribe to, each with its number of members."""
         if self._regexes is None:
             regexes = (member.description.regex for member in self.members.values())
             self._regexes = Counter(regex for regex in regexes if regex)
@@ -272,19 +272,19 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self, default: str, descriptions: Mapping[str, Description]) -> str:
-        """The assignor that most members name, of those that name one."""
+        """Return the assignor that most members name; `default` if no member names any."""
         votes = Counter(
             description.assignor for description in descriptions.values() if description.assignor is not None
         )
         return votes.most_common(1)[0][0] or default if votes else default
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """The records that end the group."""
+        """The records that delete the group."""
         return group_tombstones(self.group_id, list(self.members), list(self.resolved))
 
 
 def subscriptions(descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved]) -> Iterator[str]:
-    """The names of all topics that members read; a regular expression that is not resolved yet adds none."""
+    """Yield the names of all topics that members read; a regular expression that is not resolved yet adds no topics."""
     for description in descriptions.values():
         yield from description.topics
         if description.regex in resolved:

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (KIP-848): the one request of the consumer protocol. A member joins, stays, changes and leaves by it.
+"""ConsumerGroupHeartbeat (KIP-848): the request by which a member joins, stays in, changes and leaves a consumer group.
 
-Most heartbeats change nothing: they cost one check of the group and one moved timer (`_is_quiet`).
+Most heartbeats change nothing: they cost one check of the group and one timer (`_is_quiet`).
 """
 
 from functools import partial
@@ -39,12 +39,12 @@ def refuse(
     code: int,
     message: str | None = None,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The response with an error only."""
+    """Return an error response."""
     return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def malformed(request: ConsumerGroupHeartbeatRequest) -> str | None:
-    """Return why a heartbeat is INVALID_REQUEST whatever the group; None when it may be valid."""
+    """Return the message of an INVALID_REQUEST that does not depend on the group; None if there is no such error."""
     epoch = request.member_epoch
     # From version 1 on members generate their ids (KIP-1082).
     if not request.member_id.strip() and (request.context.version >= 1 or epoch > 0 or epoch == LEAVING):
@@ -97,7 +97,7 @@ def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Milli
 def _is_quiet(
     groups: Groups, group: ConsumerGroup, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, now: Millis
 ) -> bool:
-    """Return whether the heartbeat changes nothing: nothing new, target reached, and no pending work that it would start."""
+    """Return whether the heartbeat changes nothing: same description, target reached, and no pending work to start."""
     current, description, context = member.current, member.description, request.context
     return (
         request.member_epoch == current.epoch == group.target_epoch == group.epoch
@@ -157,7 +157,7 @@ def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis)
 
 
 def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[ConsumerGroup, Upgrade | None]:
-    """Return the group, or create it for a joining member: a new one, or a consumer group from a classic one."""
+    """Return the group; a joining member creates a missing group, and converts a classic one."""
     group = groups.consumer_groups.get(group_id)
     if group is not None:
         return group, None
@@ -183,8 +183,10 @@ def _after_upgrade(upgrade: Upgrade, groups: Groups, now: Millis) -> Result:  # 
 
 
 def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
-    """Raises Refused (FENCED_MEMBER_EPOCH), unless the epoch is the member's, or the one before it because an answer was lost:
-    then the member has only partitions that it was assigned (`is_behind`)."""
+    """Raise Refused (FENCED_MEMBER_EPOCH) for an invalid member epoch.
+
+    Valid is the member's current epoch; also the previous one if a response was lost, provided that the member owns only
+    partitions that it was assigned (`is_behind`)."""
     if epoch in (JOINING, current.epoch):
         return
     if epoch > current.epoch:
@@ -201,7 +203,7 @@ def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
 
 
 def _description(before: Description, request: ConsumerGroupHeartbeatRequest) -> Description:
-    """The member's description after the request; fields that the request leaves out stay."""
+    """Return the member's description after the request; fields that the request leaves out are unchanged."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     timeout = request.rebalance_timeout_ms
@@ -238,7 +240,7 @@ def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) 
     if request.instance_id is not None:
         member = check_instance(group, member_id, request.instance_id)
         if epoch == LEAVING_FOR_A_WHILE:
-            # Epoch 0 for its partitions: they are its own under any epoch that it returns with.
+            # Its partitions get epoch 0, so that they are valid with any epoch that it returns with.
             kept = {topic_id: dict.fromkeys(parts, 0) for topic_id, parts in member.current.assigned.items()}
             away = member.current._replace(epoch=epoch, assigned=kept, revoking={})
             return Result((member_current(group_id, member_id, away),), ((request, answer),))

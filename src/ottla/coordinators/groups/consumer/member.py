@@ -1,7 +1,7 @@
 """A member of a consumer group (KIP-848): its description of itself, and its progress towards its target.
 
-The two halves are two records of the log, and two tuples here: a decision makes a new tuple, and if it equals the old one
-nothing is written.
+The two halves are two records in the log, and two tuples in memory. A decision creates a new tuple; a record is written only if
+that differs from the old one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from ottla.protocol.messages.consumer_group_member_metadata_record import Consum
 Target = Mapping[bytes, frozenset[int]]
 """Topic id -> partitions: the target of a member."""
 Owned = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> the epoch in which the member got it."""
+"""Topic id -> partition -> the member epoch in which the partition was assigned."""
 
 JOINING: Final = 0
 LEAVING: Final = -1
@@ -46,7 +46,7 @@ class ClassicMember(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A member's description of itself."""
+    """Properties that a member has declared in its requests: instance id, rack, client, subscription and assignor."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -54,14 +54,14 @@ class Description(NamedTuple):
     client_host: str = ""
     topics: frozenset[str] = frozenset()
     regex: str = ""
-    """The regular expression it subscribes to; empty for none."""
+    """The regular expression that the member subscribes to; "" without one."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMember | None = None
 
     @classmethod
     def stored(cls, value: ConsumerGroupMemberMetadataValue) -> "Description":
-        """As the log has it."""
+        """Return the description of a logged record."""
         classic = value.classic_member_metadata
         return cls(
             value.instance_id,
@@ -87,10 +87,10 @@ class Description(NamedTuple):
 class Current(NamedTuple):
     """The current assignment of a member.
 
-    epoch           of the assignment it works on; it commits and fetches offsets under it
-    previous_epoch  the one before, which it may still send when a response was lost
-    assigned        partitions that it may read
-    revoking        partitions that it must give back first
+    epoch           the member epoch, under which it commits and fetches offsets
+    previous_epoch  the epoch before, which the member may still send when a response was lost
+    assigned        partitions that the member may read
+    revoking        partitions that the member must give back first
     """
 
     epoch: int = 0
@@ -101,7 +101,7 @@ class Current(NamedTuple):
 
     @classmethod
     def stored(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> "Current":
-        """As the log has it."""
+        """Return the assignment of a logged record."""
         try:
             state = MemberState(value.state)
         except ValueError:
@@ -115,17 +115,17 @@ class Current(NamedTuple):
         )
 
     def at(self, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> "Current":
-        """The next step, in `epoch`."""
+        """Return the next assignment of the member, in `epoch`."""
         return Current(epoch, self.epoch, state, assigned, revoking)
 
     def owns(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which the member got a partition that it has, or must give back; None if it has neither."""
+        """Return the epoch in which a partition was assigned or is being revoked; None if the member does not own it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
 
 def _owned(topics: Iterable[OwnedPartitions], otherwise: int) -> Owned:
-    """Partitions with their epochs; records before 4.1 have none, and the member's epoch is used for all."""
+    """Return partitions with their epochs; records before Kafka 4.1 have no epochs, and get the member's (`otherwise`)."""
     return {
         topic.topic_id: dict(
             zip(topic.partitions, topic.assignment_epochs or [otherwise] * len(topic.partitions), strict=True)
@@ -135,7 +135,7 @@ def _owned(topics: Iterable[OwnedPartitions], otherwise: int) -> Owned:
 
 
 class ConsumerMember:
-    """One member; both halves are replaced by replay."""
+    """Member of a consumer group; replay replaces both halves."""
 
     __slots__ = ("current", "description", "member_id")
 

@@ -7,7 +7,7 @@
         +-----------------> UnrevokedPartitions --------------------------+
                             stays in its epoch until its heartbeat no longer names what it must give back
 
-A partition has one owner at any time: a member gets only unowned partitions, and owns those that it has not given back.
+A partition has one owner at any time: a member is assigned only unowned partitions, and owns them until it gives them back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,14 +36,14 @@ def is_within(owned: Reported | None, assigned: Owned) -> bool:
 
 
 def _still_has(owned: Reported | None, revoking: Owned) -> bool:
-    """Return whether a member owns any of `revoking`; a heartbeat that does not report partitions gives nothing back."""
+    """Return whether a member owns any of `revoking`; assumed without reported partitions."""
     if owned is None:
         return True
     return any(not partitions.isdisjoint(revoking.get(topic_id, {})) for topic_id, partitions in owned.items())
 
 
 class Goal:
-    """Target of a member.
+    """Target of a member, and the data needed to move towards it.
 
     epoch, target  target partitions, and the epoch they were computed for
     topics         ids of the topics that it subscribes to now; the target may be older
@@ -71,7 +71,7 @@ def next_step(current: Current, goal: Goal, owned: Reported | None, *, resubscri
     """Return the member's state after its heartbeat; `current` itself if nothing changes.
 
     owned         partitions reported by the heartbeat; None when it does not report them
-    resubscribed  its subscription changed: it loses at once the topics that it does not read any more
+    resubscribed  True if its subscription changed: topics that it no longer reads are taken away at once
 
     Raises Refused (FENCED_MEMBER_EPOCH) for a member in a state that only a newer release knows.
     """
@@ -92,7 +92,7 @@ def next_step(current: Current, goal: Goal, owned: Reported | None, *, resubscri
 
 
 def _without_unsubscribed(current: Current, goal: Goal, owned: Reported | None) -> Current:
-    """Take away the topics that the member does not read any more, before there is a new target."""
+    """Take away the topics that the member no longer reads, before a new target is computed."""
     lost = {topic_id: parts for topic_id, parts in current.assigned.items() if topic_id not in goal.topics}
     if not lost:
         return current
@@ -122,7 +122,7 @@ def _towards(current: Current, goal: Goal, owned: Reported | None) -> Current:
         owners = goal.owners.get(topic_id, {})
         given_back = current.revoking.get(topic_id, {})
         for partition in sorted(target - keeps.keys()):
-            # Partitions that it gave back are free, although `owners` still has them: it was their only owner.
+            # The partitions that it gave back are free, although `owners` still has them: the member was their only owner.
             if partition in owners and partition not in given_back:
                 waits = True
             else:

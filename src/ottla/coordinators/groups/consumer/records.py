@@ -1,7 +1,7 @@
-"""The records that consumer groups write, in Kafka's types: 3, 5, 6, 7, 8 and 16.
+"""Records that consumer groups write to __consumer_offsets, in Kafka's types: 3, 5, 6, 7, 8 and 16.
 
-Type 4 (the topics that a group knew) was written until 4.0; a hash in type 3 is in its place. Only its tombstone is still
-written, when a group ends, so that nothing is left of a group that an older Kafka created.
+Type 4 (a group's topics) was written until Kafka 4.0; a hash in type 3 has replaced it. Only its tombstone is still written,
+when a group ends, to delete the records of a group that an older Kafka created.
 """
 
 from typing import Final
@@ -55,13 +55,13 @@ MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """The new epoch of a group, whose target must be computed again."""
+    """Return the record of a group's new epoch, which requires new targets."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def member_description(group_id: str, member_id: str, description: Description) -> CoordinatorRecord:
-    """The description of a member."""
+    """Return the record of a member's description."""
     classic = description.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=description.instance_id,
@@ -83,13 +83,13 @@ def member_description(group_id: str, member_id: str, description: Description) 
 
 
 def target_epoch(group_id: str, epoch: int, now: int) -> CoordinatorRecord:
-    """The epoch of the targets; computed at `now`, in ms since the epoch (0: not computed)."""
+    """Return the record of the targets' epoch; `now` is the time of the computation in ms since the epoch, 0 without one."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now)
     return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
-    """The target of a member."""
+    """Return the record of a member's target."""
     topics = [
         TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
     ]
@@ -98,7 +98,7 @@ def member_target(group_id: str, member_id: str, target: Target) -> CoordinatorR
 
 
 def member_current(group_id: str, member_id: str, current: Current) -> CoordinatorRecord:
-    """The current assignment of a member."""
+    """Return the record of a member's current assignment."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=current.epoch,
         previous_member_epoch=current.previous_epoch,
@@ -117,18 +117,18 @@ def _topics(owned: Owned) -> list[TopicPartitions]:
 
 
 def resolved_regex(group_id: str, regex: str, topics: frozenset[str], revision: int, now: int) -> CoordinatorRecord:
-    """The topics that a regular expression stands for, at a revision of the metadata."""
+    """Return the record of the topics that match a regular expression at a revision of the metadata."""
     value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=revision, timestamp=now)
     return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Remove a regular expression that no member subscribes to any more."""
+    """Return the tombstone of a regular expression without subscribed members."""
     return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """The end of a member. What it owned goes first, so that a reader never sees partitions of an unknown member."""
+    """Return the tombstones of a member; its partitions come first, so that replay never sees those of an unknown member."""
     return [
         CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -137,7 +137,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, members: list[str], regexes: list[str]) -> list[CoordinatorRecord]:
-    """The end of a consumer group."""
+    """Return the tombstones of a consumer group."""
     return [
         *(record for member_id in members for record in member_tombstones(group_id, member_id)),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),

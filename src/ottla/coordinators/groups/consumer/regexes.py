@@ -1,7 +1,7 @@
 """Regular expressions that the broker resolves for consumers (KIP-848): RE2 syntax, matched against whole topic names.
 
-RE2 takes time linear in the text whatever the expression, which is why Kafka accepts them from any client. Kafka's library is a
-port of RE2 to Java; here it is RE2 itself. It is imported when the first expression comes.
+RE2 takes time linear in the text for every expression, so that expressions of any client can be accepted. Kafka's library is a
+port of RE2 to Java; Ottla uses RE2 itself, imported at the first expression.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class InvalidRegex(ValueError):
-    """Not an expression of RE2; the text says why."""
+    """Invalid RE2 expression; the message has the reason."""
 
 
 def _compiled(regex: str) -> Any:
@@ -26,12 +26,12 @@ def _compiled(regex: str) -> Any:
 
 
 def check_regex(regex: str) -> None:
-    """Raises InvalidRegex."""
+    """Raise InvalidRegex unless `regex` is a valid RE2 expression."""
     _compiled(regex)
 
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """Those of `names` that the expression matches as a whole; none when it is no expression."""
+    """Return the `names` that the expression matches as a whole; empty for an invalid expression."""
     try:
         pattern = _compiled(regex)
     except InvalidRegex:

@@ -16,7 +16,7 @@ _REGEX_REFRESH_MIN_MS: Final = 10_000
 def subscribed_ids(
     descriptions: Mapping[str, Description], resolved: Mapping[str, Resolved], topology: Topology
 ) -> dict[str, frozenset[bytes]]:
-    """Member id -> the ids of the topics it reads, as far as they exist. Members with one subscription share the set."""
+    """Return the ids of existing topics that each member reads, by member id. Members with equal subscriptions share a set."""
     known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     ids_by_member = {}
     for member_id, description in descriptions.items():
@@ -32,7 +32,7 @@ def subscribed_ids(
 
 
 def refresh_is_due(group: ConsumerGroup, regexes: Collection[str], groups: Groups, now: Millis) -> bool:
-    """Return whether the regular expressions must be resolved (again): new ones, new topics, or the interval is over."""
+    """Return whether the regular expressions must be resolved: new expressions, new topics, or the interval has elapsed."""
     if not regexes:
         return False
     resolved = group.resolved

@@ -1,12 +1,12 @@
 """Timeouts of consumer groups, and the removal of members.
 
-    end_session     a member was silent for its session timeout
-    end_revocation  a member did not give back in its rebalance timeout what it must
-    end_join        a classic member was asked to rejoin, and did not in its rebalance timeout
-    end_sync        a classic member joined, and did not fetch its assignment in its rebalance timeout
+    end_session     a member sent no heartbeat in its session timeout
+    end_revocation  a member did not give back its revoked partitions in its rebalance timeout
+    end_join        a classic member did not rejoin in its rebalance timeout
+    end_sync        a classic member joined, but did not fetch its assignment in its rebalance timeout
 
 Each of them fences the member: it is removed, the group has a new epoch, and the member joins again when its next request
-fails. When the last member with the consumer protocol goes, the group becomes a classic one again, if the policy allows it.
+fails. When the last member with the consumer protocol leaves, the group becomes a classic one if the policy allows it.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,7 +31,7 @@ _RETRY_MS: Final = 1_000
 
 
 def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:
-    """Fence a member that was silent for its session timeout."""
+    """Fence a member that sent no heartbeat in its session timeout."""
     return _end(groups, group_id, member_id, now, Timer(end_session, (group_id, member_id), _RETRY_MS))
 
 
@@ -41,7 +41,7 @@ def end_revocation(groups: Groups, group_id: str, member_id: str, now: Millis) -
     member = None if group is None else group.members.get(member_id)
     if member is None or member.current.state is not MemberState.UNREVOKED_PARTITIONS:
         return NOTHING
-    if member.current.epoch == LEAVING_FOR_A_WHILE:  # its session decides
+    if member.current.epoch == LEAVING_FOR_A_WHILE:  # it left temporarily, and is removed at the end of its session
         return NOTHING
     return _end(groups, group_id, member_id, now, Timer(end_revocation, (group_id, member_id), _RETRY_MS))
 
@@ -65,7 +65,7 @@ def _end(groups: Groups, group_id: str, member_id: str, now: Millis, retry: Time
 
 
 def no_timers(group_id: str, member_id: str) -> list[Timer]:
-    """Cancel all timers of a member."""
+    """Return timers that cancel all of a member's."""
     return [
         Timer(operation, (group_id, member_id), None) for operation in (end_session, end_revocation, end_join, end_sync)
     ]
@@ -78,7 +78,7 @@ def fence(
     now: Millis,
     answers: Sequence[tuple[Any, Any]] = (),
 ) -> Result:
-    """Remove members, voluntarily or not; `answers` are sent when they are gone."""
+    """Remove members that leave or are fenced; `answers` are sent after the removal."""
     if not leaving:
         return Result(answers=answers)
     timers = [timer for member_id in leaving for timer in no_timers(group.group_id, member_id)]
@@ -100,13 +100,13 @@ def fence(
     resolved = {regex: resolution for regex, resolution in group.resolved.items() if regex in regexes}
     metadata_hash = groups.topology.metadata_hash(set(subscriptions(stays, resolved)))
     records.append(group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    if not stays:  # an empty group waits for no targets, nor does its next member
+    if not stays:  # an empty group has no targets to compute, and its next member need not wait for the interval
         records.append(target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, timers)
 
 
 def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
-    """Resolve the regular expressions of a group; if their topics changed, there is a new epoch."""
+    """Resolve the regular expressions of a group; a change of their topics begins a new epoch."""
     group = groups.consumer_groups.get(group_id)
     if group is None:
         return NOTHING

@@ -1,12 +1,12 @@
-"""One member of a consumer group joins or changes: all consequences, up to its own next step.
+"""Update of a consumer group for one member that joins or changes, in four steps:
 
-    1 enrol       identify it: a new member, a known one, or a static one that takes the place of another
-    2 describe    its description of itself; a new subscription makes a new group epoch, so does a change of its topics
-    3 retarget    a group epoch without targets gets them, not more often than group.consumer.assignment.interval.ms
-    4 reconcile   the member goes on towards its target
+    1 enrol       identify the member: a new one, a known one, or a static one that replaces another
+    2 describe    apply its description; a change of the subscription, or of the topics in it, begins a new group epoch
+    3 retarget    compute targets for a new group epoch, not more often than group.consumer.assignment.interval.ms
+    4 reconcile   move the member towards its target
 
-Nothing changes here: all of it is records, which replay puts in force once the log has them. Both protocols use this module;
-their requests and responses are in consumer_heartbeat.py and consumer_classic.py.
+The update changes no state: it collects records, which replay applies once they are in the log. Both protocols use this module;
+their requests and responses are in heartbeat.py and migration/classic_members.py.
 """
 
 from collections.abc import Collection
@@ -40,13 +40,14 @@ from ottla.protocol import errors
 
 
 class Update:
-    """An update of a member under construction.
+    """Update of a member under construction.
 
-    group        as it was, or as an upgrade would make it
-    before       the member before; a blank one if it is new
-    description  its description of itself now
-    current      its current assignment; `reconcile` moves it on
-    records, timers  to append, and to set then
+    group        the group before the update, or as converted from a classic one
+    before       the member before the update; a blank one if it is new
+    description  the member's description after the update
+    current      the member's current assignment; `reconcile` replaces it
+    records      records to append
+    timers       timers to set after the append
     """
 
     __slots__ = (
@@ -85,7 +86,7 @@ class Update:
     # 1
 
     def take_over(self, old: ConsumerMember) -> None:
-        """Take over the state of a static member that rejoins under another member id: all but the epochs."""
+        """Take over the state, except for epochs, of a static member that rejoins under another member id."""
         group_id = self.group.group_id
         self.replaced = old.member_id
         self.before = ConsumerMember(self.member_id)
@@ -99,7 +100,7 @@ class Update:
         self.records.append(member_current(group_id, self.member_id, self.current))
 
     def _members(self) -> dict[str, Description]:
-        """The descriptions of all members, with the member's new one."""
+        """Return the descriptions of all members, with the updated one of this member."""
         subscribers = {
             member_id: member.description
             for member_id, member in self.group.members.items()
@@ -140,7 +141,7 @@ class Update:
     def _follow_regex(self, old: str, new: str) -> tuple[bool, bool]:
         """Return whether the member's regular expression changed, and whether its topics are resolved.
 
-        An expression that is new in the group is only checked here; its topics follow shortly after, with a new epoch.
+        A new expression is only checked here; a timer resolves its topics shortly after, which begins a new epoch.
         """
         group = self.group
         if old != new:
@@ -160,15 +161,17 @@ class Update:
         return True, new in group.resolved or not new
 
     def _refresh(self, regexes: Collection[str]) -> None:
-        """Have the regular expressions resolved when a refresh is due."""
+        """Set the timer that resolves the regular expressions, if a refresh is due."""
         if refresh_is_due(self.group, regexes, self.groups, self.now):
             self.timers.append(Timer(refresh_regexes, (self.group.group_id,), 0))
 
     # 3
 
     def retarget(self) -> None:
-        """Compute the targets of a new epoch. Within the interval since the last time the old ones stay in force, and a
-        later heartbeat comes here again (KIP-1263)."""
+        """Compute the targets of a new epoch, unless the interval since the last computation is still running.
+
+        In that case the old targets stay in force, and a later heartbeat computes the new ones (KIP-1263).
+        """
         group, groups = self.group, self.groups
         self.target = group.target_of(self.member_id, self.description.instance_id)
         if self.epoch <= group.target_epoch or not groups.may_assign(group, self.now):
@@ -203,14 +206,14 @@ class Update:
     # 4
 
     def reconcile(self, owned: Reported | None) -> None:
-        """Move the member towards its target; `owned` is what it reports. Raises Refused (FENCED_MEMBER_EPOCH)."""
+        """Move the member towards its target; `owned` are the partitions it reports. Raises Refused (FENCED_MEMBER_EPOCH)."""
         group_id, member_id = self.group.group_id, self.member_id
         settled = self.current.state is MemberState.STABLE and self.current.epoch == self.target_epoch
         if settled and not self.resubscribed:
             return
         topics = subscribed_ids({member_id: self.description}, self.group.resolved, self.groups.topology)[member_id]
         owners = self.group.owners
-        if self.replaced is not None:  # what the old one had is the new one's
+        if self.replaced is not None:  # the new member owns the partitions of the old one
             owners = {
                 topic_id: {
                     partition: member_id if owner == self.replaced else owner for partition, owner in parts.items()
@@ -223,14 +226,14 @@ class Update:
             return
         self.current = step
         self.records.append(member_current(group_id, member_id, step))
-        if self.description.classic is None:  # classic members have a time to rejoin in its place
+        if self.description.classic is None:  # classic members have a rejoin timeout instead
             waits = step.state is MemberState.UNREVOKED_PARTITIONS
             patience = self.description.rebalance_timeout_ms if waits else None
             self.timers.append(Timer(end_revocation, (group_id, member_id), patience))
 
 
 def check_room(groups: Groups, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-    """Raises Refused (GROUP_MAX_SIZE_REACHED) for a newcomer to a full group."""
+    """Raise Refused (GROUP_MAX_SIZE_REACHED) for a new member of a full group."""
     size = groups.settings.consumer.max_size
     if group.static_member(instance_id) is None and len(group.members) >= size and member_id not in group.members:
         raise Refused(
@@ -240,7 +243,7 @@ def check_room(groups: Groups, group: ConsumerGroup, member_id: str, instance_id
 
 
 def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The static member with that instance id, which must be the sender. Raises Refused."""
+    """Return the static member with `instance_id`. Raises Refused unless its member id is `member_id`."""
     member = group.static_member(instance_id)
     if member is None:
         raise Refused(errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -253,7 +256,7 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> Co
 
 
 def check_released(old: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raises Refused (UNRELEASED_INSTANCE_ID) while the instance's member has not left."""
+    """Raise Refused (UNRELEASED_INSTANCE_ID) if the instance's current member has not left."""
     if old.current.epoch != LEAVING_FOR_A_WHILE:
         raise Refused(
             errors.UNRELEASED_INSTANCE_ID,

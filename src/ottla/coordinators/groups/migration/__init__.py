@@ -1,1 +1,1 @@
-"""Groups that change their protocol while they have members (KIP-848, migration)."""
+"""Migration of groups with members from one protocol to the other (KIP-848)."""

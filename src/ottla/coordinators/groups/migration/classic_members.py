@@ -41,7 +41,7 @@ from ottla.protocol.wire import PeerError
 
 
 def join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: Millis) -> Result:
-    """Handle JoinGroup of a classic member, new or again. An error of the group itself names no member, as in Kafka."""
+    """Handle JoinGroup of a new or known classic member. Responses for errors of the group have no member id, as in Kafka."""
     settings = groups.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return Result(answers=((request, classic.join.refuse(request, errors.INVALID_SESSION_TIMEOUT)),))
@@ -102,7 +102,7 @@ def _reconcile(update: Update, subscription: ConsumerProtocolSubscription) -> No
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """The subscription in the member's first protocol. Raises Refused."""
+    """Return the subscription in the member's first protocol. Raises Refused."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except PeerError:
@@ -137,7 +137,7 @@ def _joined(update: Update, request: JoinGroupRequest) -> JoinGroupResponse:
 def _join_and_downgrade(
     update: Update, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, now: Millis
 ) -> Result:
-    """A static member rejoins with the classic protocol, and was the last one with the consumer protocol."""
+    """Handle a static member, the last one with the consumer protocol, that rejoins with the classic protocol."""
     group, groups = update.group, update.groups
     resubscribed = update.epoch != group.epoch
     if not resubscribed:
@@ -164,7 +164,7 @@ def _join_and_downgrade(
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """The sending member. Raises Refused."""
+    """Return the sender of a request. Raises Refused."""
     if instance_id is not None:
         member: ConsumerMember | None = check_instance(group, member_id, instance_id)
     else:
@@ -206,7 +206,7 @@ def sync(groups: Groups, group: ConsumerGroup, request: SyncGroupRequest, now: M
 
 
 def heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, now: Millis) -> Result:
-    """Handle Heartbeat of a classic member; it must rejoin for a new target, and to give back or get partitions."""
+    """Handle Heartbeat of a classic member, which must rejoin for a new target, or to give back or receive partitions."""
     try:
         member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     except Refused as refused:
@@ -226,7 +226,7 @@ def heartbeat(groups: Groups, group: ConsumerGroup, request: HeartbeatRequest, n
 
 
 def _rejoin_timers(group: ConsumerGroup, member: ConsumerMember) -> list[Timer]:
-    """Return the timer of the member's time to rejoin; it starts with the first request to rejoin only."""
+    """Return the timer of the member's rejoin timeout; it starts only when the member is first asked to rejoin."""
     member_id = member.member_id
     if member_id in group.awaiting_join:
         return []

@@ -1,6 +1,6 @@
-"""A consumer group becomes a classic one: the last member with the consumer protocol left (KIP-848, migration).
+"""Downgrade of a consumer group to a classic one after its last consumer-protocol member left (KIP-848, migration).
 
-The classic members stay, with their last assignments; they are asked to rejoin, and one of them leads from now on.
+The classic members keep their last assignments; they are asked to rejoin, and one of them becomes the leader.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ def may_downgrade(groups: Groups, group: ConsumerGroup, leaving: Collection[str]
 
 
 def may_replace_and_downgrade(groups: Groups, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-    """Return whether the group may become a classic one once a classic member takes the place of `replaced`."""
+    """Return whether the group may become a classic one after a classic member has replaced `replaced`."""
     return (
         groups.settings.consumer.may_downgrade
         and len(group.members) <= groups.settings.max_size
@@ -42,8 +42,10 @@ def may_replace_and_downgrade(groups: Groups, group: ConsumerGroup, replaced: Co
 def classic_records(
     groups: Groups, group_id: str, epoch: int, members: dict[str, tuple[Description, Current]], now: Millis
 ) -> tuple[CoordinatorRecord, dict[str, list[tuple[str, bytes]]]]:
-    """The snapshot of the classic group of these members, in generation `epoch`; and all protocols of each, of which the
-    log keeps only the one that was chosen."""
+    """Return the snapshot of a classic group of these members in generation `epoch`, and all protocols of each member.
+
+    The protocols are returned because the snapshot has the chosen one only.
+    """
     group = ClassicGroup(group_id)
     assignments = {}
     for member_id, (description, current) in members.items():
@@ -81,7 +83,7 @@ def downgrade(
     answers: Sequence[tuple[Any, Any]],
     timers: Sequence[Timer],
 ) -> Result:
-    """End the consumer group, begin the classic one, ask its members to rejoin."""
+    """Replace the consumer group by a classic one, and ask its members to rejoin."""
     stay = {
         member_id: (member.description, member.current)
         for member_id, member in group.members.items()

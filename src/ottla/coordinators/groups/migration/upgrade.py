@@ -1,7 +1,7 @@
-"""A classic group becomes a consumer group: a member joins with the consumer protocol (KIP-848, migration).
+"""Upgrade of a classic group to a consumer group when a member joins with the consumer protocol (KIP-848, migration).
 
-The classic members keep their assignments, as members of the new group; consumer_classic.py serves their requests. Members
-parked in a rebalance are asked to rejoin.
+The classic members keep their assignments as members of the new group; classic_members.py serves their requests. Members parked
+in a rebalance are asked to rejoin.
 """
 
 from ottla.coordinators.groups.classic import membership as classic
@@ -31,7 +31,7 @@ class Upgrade:
     __slots__ = ("classic", "group", "records")
 
     def __init__(self, groups: Groups, old: ClassicGroup) -> None:
-        """Raises Refused (GROUP_ID_NOT_FOUND) when the group must stay what it is."""
+        """Convert the group `old`. Raises Refused (GROUP_ID_NOT_FOUND) if it must stay a classic group."""
         self.classic = old
         self.group = ConsumerGroup(old.group_id)
         self.records = [group_tombstone(old.group_id)]
@@ -43,7 +43,7 @@ class Upgrade:
             self.records += made
 
     def follows(self) -> Result:
-        """Answers and timers for when the log has the records."""
+        """Return the answers and timers for after the records are in the log."""
         return classic.hand_over(self.classic)
 
 
@@ -90,7 +90,7 @@ def _records(groups: Groups, group: ClassicGroup) -> list[CoordinatorRecord]:
 def _converted(
     groups: Groups, group: ClassicGroup, member: Member, protocol: str | None
 ) -> tuple[Description, Current]:
-    """A member of the consumer group, in the classic group's generation. Raises PeerError, Refused."""
+    """Convert a classic member to a consumer group member in the classic group's generation. Raises PeerError, Refused."""
     metadata = member.metadata(protocol) if protocol is not None else member.protocols[0][1]
     subscription = decode_subscription(metadata)
     assigned: dict[bytes, dict[int, int]] = {}

@@ -3,9 +3,9 @@
     partitions >= members    every partition to one member, member counts differ by one at most
     members > partitions     every partition to the same number of members (rounded up), members to one or two partitions
 
-A member keeps its partitions while that is balanced. Members that all read the same topics are balanced over all of
-them together; else every topic is balanced by itself, among those who read it. As in Kafka 4.4 racks are not looked at; which
-of equal members gets what follows the order of joining here, and the order of a hash table there.
+A member keeps its partitions while the assignment is balanced. If all members read the same topics, the partitions of all
+topics are balanced together; else every topic is balanced by itself, among its readers. Racks are ignored, as in Kafka 4.4.
+Ties between members are resolved by the order of joining (in Kafka: by the order of a hash table).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ _Shares = Mapping[str, set[_Place]]
 
 
 def assign_simply(members: Subscribers, partitions: Mapping[bytes, Iterable[int]]) -> dict[str, Target]:
-    """Targets by member id; `partitions` are those that may be assigned, by topic id."""
+    """Return targets by member id; `partitions` are those that may be assigned, by topic id."""
     shares: dict[str, set[_Place]] = {member_id: set() for member_id in members}
     for member_id, member in members.items():
         for topic_id, numbers in member.target.items():
@@ -54,10 +54,10 @@ def _target(share: set[_Place]) -> Target:
 
 
 def _balance(shares: _Shares, places: Sequence[_Place]) -> None:
-    """Take from members that have too much, and from partitions that too many have; deal out what is missing.
+    """Revoke partitions from members with too many, and from too many members of one partition; then assign what is missing.
 
-    Every partition is to have `sharing` members. That makes len(places) * sharing pieces, and each member's quota is its even
-    part of them: the sums of quotas are rounded, not the quotas, so that the pieces come out even.
+    Every partition gets `sharing` members, which makes len(places) * sharing pieces. Each member's quota is an even part of
+    them; the running sums of quotas are rounded, not the quotas, so that they add up to the number of pieces.
     """
     if not places or not shares:
         return
@@ -80,7 +80,7 @@ def _balance(shares: _Shares, places: Sequence[_Place]) -> None:
 
 
 def _deal(place: _Place, pieces: int, shares: _Shares, quotas: Mapping[str, int], unfilled: list[str]) -> None:
-    """Give `place` to as many as `pieces` of the unfilled members that do not have it; members that got one go to the end."""
+    """Assign `place` to up to `pieces` unfilled members that do not have it yet; these move to the end of the list."""
     for member_id in [candidate for candidate in unfilled if place not in shares[candidate]][:pieces]:
         shares[member_id].add(place)
         unfilled.remove(member_id)

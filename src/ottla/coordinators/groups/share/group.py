@@ -1,14 +1,14 @@
 """A share group (KIP-932): members that fetch from partitions together, and the partitions whose state is kept for them.
 
-A partition goes through these before a member may have it:
+A partition goes through these states before it is assigned to members:
 
                      heartbeat                      the share coordinator succeeds
     (subscribed) ---------------> initializing ---------------------------------> initialized ---> assigned
                                        |  it fails                                     |
                                        +-----> (subscribed)                            +--> deleting --> (gone)
 
-Logged state changes by `replay` only. There is no reconciliation as in a consumer group: partitions are shared, and a member
-has its target with the next heartbeat.
+Logged state changes by `replay` only. There is no reconciliation as in a consumer group: partitions are shared, and the next
+heartbeat of a member assigns its whole target.
 """
 
 from collections.abc import Mapping
@@ -47,9 +47,10 @@ STABLE: Final = "Stable"
 
 
 class ShareMember:
-    """One member; everything is replaced by replay.
+    """Member of a share group; replay replaces all fields.
 
-    epoch, previous_epoch  of the assignment it has, and the one before, which it may still send when an answer was lost
+    epoch           the member epoch
+    previous_epoch  the epoch before, which the member may still send when a response was lost
     """
 
     __slots__ = ("assigned", "description", "epoch", "member_id", "previous_epoch")
@@ -63,8 +64,8 @@ class ShareMember:
 
 
 class StatePartitions(NamedTuple):
-    """Partitions by the state that the share coordinator keeps of them: it has one (initialized), may have one soon
-    (initializing), or has one that must be deleted (deleting: whole topics).
+    """Partitions by their state at the share coordinator, which exists (initialized), is being created (initializing), or is
+    being deleted (deleting: whole topics).
     """
 
     initializing: NamedPartitions = {}  # noqa: RUF012 - never modified
@@ -73,7 +74,7 @@ class StatePartitions(NamedTuple):
 
     @classmethod
     def stored(cls, value: ShareGroupStatePartitionMetadataValue) -> "StatePartitions":
-        """As the log has it."""
+        """Return the partitions of a logged record."""
         return cls(
             _named(value.initializing_topics),
             _named(value.initialized_topics),
@@ -90,7 +91,7 @@ def _named(topics: list[TopicPartitionsInfo]) -> NamedPartitions:
 
 
 def joined(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
-    """All partitions of both."""
+    """Return the union of two sets of partitions."""
     result = dict(one)
     for topic_id, (name, partitions) in other.items():
         result[topic_id] = name, partitions | (result[topic_id][1] if topic_id in result else frozenset())
@@ -98,7 +99,7 @@ def joined(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
 
 
 def without(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
-    """The partitions of `one` that are not in `other`; topics left without partitions go."""
+    """Return the partitions of `one` that are not in `other`; topics without remaining partitions are left out."""
     result = {}
     for topic_id, (name, partitions) in one.items():
         left = partitions - (other[topic_id][1] if topic_id in other else frozenset())
@@ -108,7 +109,7 @@ def without(one: NamedPartitions, other: NamedPartitions) -> NamedPartitions:
 
 
 class ShareGroup:
-    """The group, its members, and its state partitions."""
+    """State of a share group: its members, and the partitions that have a state at the share coordinator."""
 
     __slots__ = (
         "asked_at",
@@ -131,21 +132,21 @@ class ShareGroup:
         self.target_timestamp = 0
         """Time of the last computation of the targets, in ms since the epoch; 0: never."""
         self.members: dict[str, ShareMember] = {}
-        """By member id, in the order of joining."""
+        """Members by id, in the order of joining."""
         self.targets: dict[str, Target] = {}
-        """By member id."""
+        """Targets by member id."""
         self.partitions = StatePartitions()
 
         # In memory only.
         self.is_stale = True
-        """Something changed that a heartbeat may have to act upon: topics, targets, state partitions."""
+        """True after a change of topics, targets or state partitions, on which the next heartbeat may have to act."""
         self.asked_at: dict[bytes, Millis] = {}
         """Time of the last request to the share coordinator to initialise a topic's partitions; limits repetition."""
 
     # Replay.
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take in one record of this group."""
+        """Apply one record of this group."""
         key, value = record.key, record.value
         self.is_stale = True
         if isinstance(key, ShareGroupCurrentMemberAssignmentKey):
@@ -184,7 +185,7 @@ class ShareGroup:
 
     def _set_current(self, member_id: str, value: Message | None) -> None:
         if isinstance(value, ShareGroupCurrentMemberAssignmentValue):
-            # Compaction keeps the newest of each record: the assignment may come before the description.
+            # Compaction keeps the newest record of each key: the assignment may come before the description.
             member = self._member(member_id)
             member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
             member.assigned = {
@@ -195,7 +196,7 @@ class ShareGroup:
             member = self.members[member_id]
             member.epoch, member.previous_epoch, member.assigned = 0, 0, {}
 
-    # Questions.
+    # Queries.
 
     @property
     def is_empty(self) -> bool:
@@ -203,7 +204,7 @@ class ShareGroup:
 
     @property
     def state(self) -> str:
-        """State of the group, by Kafka's name."""
+        """The state of the group, as Kafka names it."""
         return STABLE if self.members else EMPTY
 
     def is_subscribed(self, topic: str) -> bool:

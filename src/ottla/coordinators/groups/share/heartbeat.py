@@ -1,13 +1,13 @@
-"""ShareGroupHeartbeat (KIP-932): a member of a share group joins, stays, changes and leaves by it.
+"""ShareGroupHeartbeat (KIP-932): the request by which a member joins, stays in, changes and leaves a share group.
 
-    1 describe      the member's description of itself; a new subscription makes a new group epoch, so does a change of its
-                    topics, and so do partitions that became ready to be assigned
-    2 retarget      a group epoch without targets gets them, not more often than share.assignment.interval.ms
-    3 follow        the member has its target at once
-    4 initialise    partitions that the share coordinator does not know yet: it is asked to begin a state for them, and
-                    until it has no member gets them
+    1 describe      apply the member's description; a change of the subscription, or of the topics in it, begins a new group
+                    epoch, and so do partitions that became ready to be assigned
+    2 retarget      compute targets for a new group epoch, not more often than share.assignment.interval.ms
+    3 follow        assign the member its target at once
+    4 initialise    request a state for partitions that are new to the share coordinator; they are not assigned before
+                    they have one
 
-Nothing changes here: all of it is records, which replay puts in force. Most heartbeats change nothing (`_is_quiet`).
+A heartbeat changes no state: it collects records, which replay applies. Most heartbeats change nothing (`_is_quiet`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +38,7 @@ _FROM_THE_START: Final = 0
 
 
 class InitializeShares(NamedTuple):
-    """Initialise the state of these partitions: an outgoing message of the runtime. Its receiver then runs `initialized`.
+    """Outgoing message of the runtime: initialise the state of these partitions. Its receiver then runs `initialized`.
 
     start_offsets  topic id -> partition -> first offset of the group, -1 to apply share.auto.offset.reset
     """
@@ -53,12 +53,12 @@ def refuse(
     code: int,
     message: str | None = None,
 ) -> ShareGroupHeartbeatResponse:
-    """The response with an error only."""
+    """Return an error response."""
     return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
 
 
 def malformed(request: ShareGroupHeartbeatRequest) -> str | None:
-    """Return why a heartbeat is INVALID_REQUEST whatever the group; None when it may be valid."""
+    """Return the message of an INVALID_REQUEST that does not depend on the group; None if there is no such error."""
     for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
             return f"{name} can't be empty."
@@ -87,7 +87,7 @@ def heartbeat(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) 
 
 
 def _is_quiet(group: ShareGroup, member: ShareMember, request: ShareGroupHeartbeatRequest) -> bool:
-    """Return whether the heartbeat changes nothing: nothing new, target reached, and no pending work that it would start."""
+    """Return whether the heartbeat changes nothing: same description, target reached, and no pending work to start."""
     description, context = member.description, request.context
     return (
         request.member_epoch == member.epoch == group.target_epoch == group.epoch
@@ -112,7 +112,7 @@ def _session(groups: Groups, group_id: str, member_id: str) -> Timer:
 
 
 def share_group_of(groups: Groups, group_id: str, missing: str = "Group {} not found.") -> ShareGroup:
-    """The share group. Raises Refused (GROUP_ID_NOT_FOUND) for none, and for a group of another type."""
+    """Return the share group. Raises Refused (GROUP_ID_NOT_FOUND) if it is missing or has another type."""
     group = groups.share_groups.get(group_id)
     if group is None:
         is_other = group_id in groups.groups or group_id in groups.consumer_groups
@@ -122,7 +122,7 @@ def share_group_of(groups: Groups, group_id: str, missing: str = "Group {} not f
 
 
 def share_group_or_new(groups: Groups, group_id: str) -> ShareGroup:
-    """The share group, or a new one. Raises Refused (GROUP_ID_NOT_FOUND) for a group of another type."""
+    """Return the share group, or a new one. Raises Refused (GROUP_ID_NOT_FOUND) for a group of another type."""
     if group_id in groups.groups or group_id in groups.consumer_groups:
         raise Refused(errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     return groups.share_groups.get(group_id) or ShareGroup(group_id)
@@ -162,7 +162,7 @@ def _update(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) ->
 
 
 def asked(group_id: str, topic_ids: frozenset[bytes], groups: Groups, now: Millis) -> Result:
-    """Note the time of the request to the share coordinator; it is repeated only if no answer comes in time."""
+    """Record the time of the request to the share coordinator; it is repeated only if no answer comes in time."""
     groups.share_groups[group_id].asked_at.update(dict.fromkeys(topic_ids, now))
     return NOTHING
 
@@ -175,8 +175,7 @@ def _check_room(groups: Groups, group: ShareGroup, member: ShareMember | None) -
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """Raises Refused (FENCED_MEMBER_EPOCH), unless the epoch is the member's, or the one before it because an answer was
-    lost."""
+    """Raise Refused (FENCED_MEMBER_EPOCH) unless the epoch is the member's, or the previous one because a response was lost."""
     if epoch in (JOINING, member.epoch) or (epoch < member.epoch and epoch == member.previous_epoch):
         return
     how, more = "greater", ""
@@ -190,13 +189,14 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 class _Step:
-    """A heartbeat under construction that may change something.
+    """Result of a heartbeat under construction.
 
-    member       as it was; a blank one if it is new
-    description  its description of itself now
-    epoch        of the group from now on
-    assigned, member_epoch  of the member from now on
-    records      to append
+    member        the member before the heartbeat; a blank one if it is new
+    description   the member's description after the heartbeat
+    epoch         the group epoch after the heartbeat
+    assigned      the member's assignment after the heartbeat
+    member_epoch  the member epoch after the heartbeat
+    records       records to append
     """
 
     __slots__ = (
@@ -270,8 +270,9 @@ class _Step:
     # 2
 
     def retarget(self) -> None:
-        """Compute the targets of a new epoch. Within the interval since the last time the old ones stay in force, and a later
-        heartbeat comes here again (KIP-1263)."""
+        """Compute the targets of a new epoch, unless the interval since the last computation is still running.
+
+        In that case the old targets stay in force, and a later heartbeat computes the new ones (KIP-1263)."""
         group, groups = self.group, self.groups
         if self.epoch <= group.target_epoch or not groups.may_assign_shares(group, self.now):
             return
@@ -291,9 +292,9 @@ class _Step:
     # 3
 
     def follow(self) -> None:
-        """Give the member its target, without topics that it no longer reads or that were deleted.
+        """Assign the member its target, without topics that it no longer reads or that were deleted.
 
-        Deleted ones go at once, even if the next target has to wait for the interval.
+        Deleted topics are left out at once, even if the next target has to wait for the interval.
         """
         member = self.member
         topics = self.groups.topology.topic_ids(self.description.topics)
@@ -312,7 +313,7 @@ class _Step:
     # 4
 
     def initialize(self) -> Sequence[InitializeShares]:
-        """Ask for a state of the partitions that have none."""
+        """Return the requests to initialise partitions that have no state at the share coordinator."""
         group, retry_ms = self.group, self.groups.settings.share.initialize_retry_ms
         topics = self.groups.topology.image.topics_by_id
         offsets: dict[bytes, dict[int, int]] = {}
@@ -351,18 +352,18 @@ def _leave(groups: Groups, request: ShareGroupHeartbeatRequest) -> Result:
 def _fence(
     groups: Groups, group: ShareGroup, leaving: Collection[str], answers: Sequence[tuple[Any, Any]] = ()
 ) -> Result:
-    """Remove members, voluntarily or not; `answers` are sent when they are gone."""
+    """Remove members that leave or are fenced; `answers` are sent after the removal."""
     stays = [member.description for member in group.members.values() if member.member_id not in leaving]
     records = [record for member_id in leaving for record in share_records.member_tombstones(group.group_id, member_id)]
     names: set[str] = set().union(*(stay.topics for stay in stays))
     records.append(share_records.group_epoch(group.group_id, group.epoch + 1, groups.topology.metadata_hash(names)))
-    if not stays:  # an empty group waits for no targets, nor does its next member
+    if not stays:  # an empty group has no targets to compute, and its next member need not wait for the interval
         records.append(share_records.target_epoch(group.group_id, group.epoch + 1, 0))
     return Result(records, answers, [Timer(end_session, (group.group_id, member_id), None) for member_id in leaving])
 
 
 def end_session(groups: Groups, group_id: str, member_id: str, now: Millis) -> Result:  # noqa: ARG001
-    """Fence a member that was silent for its session timeout."""
+    """Fence a member that sent no heartbeat in its session timeout."""
     group = groups.share_groups.get(group_id)
     if group is None or member_id not in group.members:
         return NOTHING
@@ -380,7 +381,7 @@ def after_loading(groups: Groups, group: ShareGroup) -> list[Timer]:
 
 
 class Initialized(NamedTuple):
-    """Outcome of `InitializeShares`: partitions that have a state now, and those that failed."""
+    """Outcome of `InitializeShares`: the initialised partitions, and those that failed."""
 
     group_id: str
     done: NamedPartitions
@@ -389,7 +390,7 @@ class Initialized(NamedTuple):
 
 @operation(lambda request, code: code)  # noqa: ARG005
 def initialized(groups: Groups, request: Initialized, now: Millis) -> Result:  # noqa: ARG001
-    """Record the initialised partitions, which may be assigned now; a later heartbeat asks for the failed ones again."""
+    """Record the initialised partitions, which may be assigned now; a later heartbeat retries the failed ones."""
     group = groups.share_groups.get(request.group_id)
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))

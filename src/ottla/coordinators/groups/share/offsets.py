@@ -1,8 +1,8 @@
-"""Offsets of share groups, as an operator reads and changes them: the group coordinator's part of each step.
+"""Administration of share group offsets: the part of the group coordinator.
 
-The state itself is the share coordinator's. A change has three steps: `begin_*` here writes the intention, the broker calls the
-share coordinator, `initialized` or `deleted` here writes the outcome. If a broker fails in between, partitions stay
-initializing or deleting: a later heartbeat asks for them again, or another deletion includes them.
+The share coordinator keeps the state itself. A change has three steps: `begin_*` in this module records the intention, the
+broker calls the share coordinator, and `initialized` or `deleted` records the outcome. If a broker fails in between, partitions
+stay initializing or deleting: a later heartbeat initialises them again, or another deletion includes them.
 """
 # ruff: noqa: ARG001, ARG005 - operations and refusals have one signature each, whatever they need of it
 
@@ -25,13 +25,13 @@ NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 
 
 class ShareGroupName(NamedTuple):
-    """A question about one share group."""
+    """Query about one share group."""
 
     group_id: str
 
 
 class KnownPartitions(NamedTuple):
-    """The partitions that have a state, by topic id; empty if the group does not exist."""
+    """Partitions that have a state, by topic id; empty if the group does not exist."""
 
     error_code: int
     is_share_group: bool = False
@@ -86,7 +86,7 @@ def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> 
         return Result(answers=answers)
     before = group.partitions
     initializing = joined(before.initializing, request.partitions)
-    # This record alone makes the group; it has its first epoch by being there.
+    # This record alone creates the group, in its first epoch.
     record = share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
     return Result([record], answers, then=partial(asked, request.group_id, frozenset(request.partitions)))
 
@@ -95,7 +95,7 @@ def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> 
 
 
 class Deletion(NamedTuple):
-    """Delete the group's offsets in these topics (id -> name); None for all topics, before the group itself is deleted."""
+    """Deletion of the group's offsets in these topics (id -> name); None for all topics, before the group itself is deleted."""
 
     group_id: str
     topics: Mapping[bytes, str] | None
@@ -128,7 +128,7 @@ def begin_deletion(groups: Groups, request: Deletion, now: Millis) -> Result:
     partitions: dict[bytes, frozenset[int]] = {}
     for topic_id in deleting:
         if topic_id in topics:
-            # The partitions of an unfinished deletion are not known any more.
+            # An unfinished deletion has recorded topics only: all of their partitions are deleted.
             everything = frozenset(range(len(topics[topic_id].partitions)))
             partitions[topic_id] = everything if topic_id in before.deleting else stated[topic_id][1]
     if not deleting:
@@ -161,11 +161,11 @@ def deleted(groups: Groups, request: Deleted, now: Millis) -> Result:
     return Result([record], ((request, errors.NONE),))
 
 
-# Topics that go
+# Deleted topics
 
 
 class ShareTopicsDeleted(NamedTuple):
-    """Topics that are gone, by id."""
+    """Deleted topics, by id."""
 
     topic_ids: frozenset[bytes]
 

@@ -1,4 +1,4 @@
-"""The records that share groups write to __consumer_offsets, in Kafka's types: 10 to 15 (KIP-932)."""
+"""Records that share groups write to __consumer_offsets, in Kafka's types: 10 to 15 (KIP-932)."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -40,7 +40,7 @@ KEYS: Final = (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupStatePartitionMetadataKey,
 )
-"""The keys of the records that a share group is made of."""
+"""Key classes of the records of a share group."""
 
 MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     key.API: (key, value)
@@ -60,7 +60,7 @@ NamedPartitions = Mapping[bytes, tuple[str, frozenset[int]]]
 
 
 class ShareDescription(NamedTuple):
-    """A member's description of itself."""
+    """Properties that a member has declared in its heartbeats: rack, client and subscription."""
 
     rack_id: str | None = None
     client_id: str = ""
@@ -69,13 +69,13 @@ class ShareDescription(NamedTuple):
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """The new epoch of a group, whose target must be computed again."""
+    """Return the record of a group's new epoch, which requires new targets."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return CoordinatorRecord(ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def member_description(group_id: str, member_id: str, description: ShareDescription) -> CoordinatorRecord:
-    """The description of a member."""
+    """Return the record of a member's description."""
     value = ShareGroupMemberMetadataValue(
         rack_id=description.rack_id,
         client_id=description.client_id,
@@ -86,13 +86,13 @@ def member_description(group_id: str, member_id: str, description: ShareDescript
 
 
 def target_epoch(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
-    """The targets of all members are those of `epoch`, computed at `timestamp` (ms since the epoch)."""
+    """Return the record of the targets' epoch; `timestamp` is the time of the computation in ms since the epoch."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp)
     return CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
-    """The target of a member."""
+    """Return the record of a member's target."""
     partitions = [TopicPartition(topic_id=topic_id, partitions=sorted(parts)) for topic_id, parts in target.items()]
     value = ShareGroupTargetAssignmentMemberValue(topic_partitions=partitions)
     return CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
@@ -101,7 +101,7 @@ def member_target(group_id: str, member_id: str, target: Target) -> CoordinatorR
 def member_current(
     group_id: str, member_id: str, epoch: int, previous_epoch: int, assigned: Target
 ) -> CoordinatorRecord:
-    """The current assignment of a member, and its epochs."""
+    """Return the record of a member's current assignment and its epochs."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=epoch,
         previous_member_epoch=previous_epoch,
@@ -116,7 +116,7 @@ def member_current(
 def state_partitions(
     group_id: str, initializing: NamedPartitions, initialized: NamedPartitions, deleting: Mapping[bytes, str]
 ) -> CoordinatorRecord:
-    """The partitions with a state at the share coordinator, and those about to get or to lose one."""
+    """Return the record of the partitions whose state at the share coordinator exists, is being created or being deleted."""
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_infos(initializing),
         initialized_topics=_infos(initialized),
@@ -133,7 +133,7 @@ def _infos(topics: NamedPartitions) -> list[TopicPartitionsInfo]:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """The end of a member."""
+    """Return the tombstones of a member."""
     return [
         CoordinatorRecord(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         CoordinatorRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -142,7 +142,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
-    """The end of a share group without members."""
+    """Return the tombstones of a share group without members."""
     return [
         CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         CoordinatorRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
