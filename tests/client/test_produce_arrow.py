@@ -309,4 +309,4 @@ def test_asyncio(bootstrap_servers: str, topic: str, read: Read) -> None:
 def test_without_pyarrow() -> None:
     code = "import sys; sys.modules['pyarrow'] = None; import ottla.client.producer.tables"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ended.stderr.splitlines()[-1] == "ImportError: Arrow tables want pyarrow: pip install 'ottla[arrow]'"
+    assert ended.stderr.splitlines()[-1] == "ImportError: Arrow tables need pyarrow: pip install 'ottla[arrow]'"

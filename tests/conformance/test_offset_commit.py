@@ -177,6 +177,8 @@ def test_the_empty_group_id_may_commit(broker: Wire, topic: Topic) -> None:
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v > 0])
 def test_a_member_of_a_consumer_group_commits_from_version_9_on(broker: Wire, topic: Topic, version: int) -> None:
+    if version == 1 and broker.is_kafka:
+        pytest.skip("Apache Kafka 3, which serves version 1, has no consumer groups by default")
     member = Consumer(broker, new_group(broker))
     member.join(topic.name)
     request = commit(member.group_id, topic, version, member_id=member.member_id, generation=member.epoch)

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 if find_spec("pyarrow") is None:
-    raise ImportError("Arrow tables want pyarrow: pip install 'ottla[arrow]'")
+    raise ImportError("Arrow tables need pyarrow: pip install 'ottla[arrow]'")
 
 import pyarrow as pa
 import pyarrow.compute as pc

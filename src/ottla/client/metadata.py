@@ -142,7 +142,7 @@ class Metadata:
 
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
         """Return the error of a call that timed out; it names every unreachable address."""
-        reasons = list(self.network.troubles.values())
+        reasons = list(self.network.failures.values())
         if isinstance(last, BrokersUnreachable) or (isinstance(last, ConnectionLost | None) and self._all_fail()):
             met = "; ".join(reasons) or str(last)
             return BrokersUnreachable(f"{about}: no broker answered within {limit} ms: {met}")
@@ -152,8 +152,8 @@ class Metadata:
 
     def _all_fail(self) -> bool:
         """Return True if every known address has failed since its last response."""
-        troubles = self.network.troubles
-        return bool(troubles) and all(address in troubles for address, _ in self._addresses())
+        failures = self.network.failures
+        return bool(failures) and all(address in failures for address, _ in self._addresses())
 
     # -- asking --
 
@@ -190,7 +190,7 @@ class Metadata:
         if not await self.scheduler.within(attempt, timeout_ms):
             attempt.cancel()
             self.network.give_up(address)
-            met = self.network.troubles.get(address, f"{address[0]}:{address[1]}: no connection in time")
+            met = self.network.failures.get(address, f"{address[0]}:{address[1]}: connection timed out")
             raise ConnectionLost(met)
         return attempt.result()
 

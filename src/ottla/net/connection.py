@@ -186,7 +186,7 @@ class Link:
             for frame in frames:
                 self._answered(frame)
         except PeerError as error:
-            self.lost(f"it sent nonsense: {error}")
+            self.lost(f"malformed response: {error}")
 
     def _answered(self, frame: bytes) -> None:
         if self.lost_because is not None:
@@ -205,7 +205,7 @@ class Link:
     # -- timeouts --
 
     def _late(self) -> None:
-        self._end(ConnectionLost(f"{self}: no connection in time"))
+        self._end(ConnectionLost(f"{self}: connection timed out"))
 
     def _watch(self) -> None:
         """Set the alarm to the deadline of the oldest open request."""

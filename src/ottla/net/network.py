@@ -53,7 +53,7 @@ class Network:
         self.changed = Signal()
         self.rooms = Rooms()
         self.opened_total = 0
-        self.troubles: dict[Address, str] = {}
+        self.failures: dict[Address, str] = {}
         """Last error of each unreachable address."""
         self._random = random
         self._links: dict[tuple[Address, str], Link] = {}
@@ -111,7 +111,7 @@ class Network:
 
     def reasons(self) -> str:
         """Reasons for unreachable brokers, as the end of an error message; empty without any."""
-        return f": {'; '.join(self.troubles.values())}" if self.troubles else ""
+        return f": {'; '.join(self.failures.values())}" if self.failures else ""
 
     # -- callbacks of connections --
 
@@ -126,7 +126,7 @@ class Network:
         """Record that a connection is ready, and reset the backoff of its address."""
         self.opened_total += 1
         self._failures.pop(link.address, None)
-        self.troubles.pop(link.address, None)
+        self.failures.pop(link.address, None)
         self._not_before.pop(link.address, None)
         outage = self._outages.pop(link.address, None)
         if outage is not None and outage.warned_ms is not None:
@@ -142,7 +142,7 @@ class Network:
         if failed:
             if not link.ready.done:
                 self._warn(link)
-            self.troubles[link.address] = str(link.lost_because)
+            self.failures[link.address] = str(link.lost_because)
             failures = self._failures[link.address] = self._failures.get(link.address, 0) + 1
             settings = self.settings
             base = settings.reconnect_backoff_ms << min(failures - 1, 20)
@@ -180,7 +180,7 @@ class Network:
         """Cancel a connection attempt that takes longer than its caller's timeout."""
         link = self._links.get((address, purpose))
         if link is not None and not link.ready.done:
-            link.lost("no connection in time")
+            link.lost("connection timed out")
 
     def close(self) -> None:
         """Close every connection."""

@@ -450,8 +450,8 @@ class Sender:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
                 queue.failed(batch)
-                troubles = "; ".join(self._core.network.troubles.values())
-                why = f": {troubles}" if troubles else ""
+                reasons = "; ".join(self._core.network.failures.values())
+                why = f": {reasons}" if reasons else ""
                 self._fail(batch, RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{why}"))
             if not queue.waiting:
                 self._waiting.pop(partition, None)
