@@ -17,7 +17,7 @@ from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs, OffsetCheckpo
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.log import Log, OffsetOutOfRange, StorageError
+from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.log.producers import DamagedSnapshot, ProducerStates
 from ottla.protocol import codec
 from ottla.protocol.connection import open_envelope
@@ -238,7 +238,7 @@ def _used(opened: Log) -> None:
         opened.offset_at(NOW)
         opened.offset_of_newest()
         list(opened.batches())
-    except (StorageError, OffsetOutOfRange):
+    except (StorageError, OffsetNotInLog):
         pass
     batch = build([Record(0, NOW, b"k", b"v")])
     if opened.end_offset < 2**62:

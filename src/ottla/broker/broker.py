@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
-from ottla.broker.listeners import Listeners
+from ottla.broker.listeners import BoundListeners
 from ottla.broker.moving import Moves
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
@@ -71,7 +71,7 @@ class Broker:
         self.moves = moves
         self.sessions = sessions
         self.resolve = resolve
-        self.listeners = Listeners(lambda: self.config.advertised_listeners)
+        self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(controller, replicas, lambda: self.config)
         self.producer_ids = ProducerIds(controller.producer_id_block)
         self.throttling: Throttling | None = None

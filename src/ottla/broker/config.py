@@ -200,7 +200,7 @@ class BrokerConfig(BrokerValues):
                 return value
         return 1
 
-    def numbered(self) -> "BrokerConfig":
+    def with_node_id(self) -> "BrokerConfig":
         """Return these configs with node.id set: Kafka requires it, so a broker that was started without one reports it too."""
         if "node.id" in self.static:
             return self

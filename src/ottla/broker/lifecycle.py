@@ -68,7 +68,7 @@ class BrokerServer:
     sockets: SocketServer
 
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
-        self._config = config.numbered()
+        self._config = config.with_node_id()
         self._environment = environment
         workers = environment.workers
         self._background = workers.start("ottla-background")

@@ -6,7 +6,7 @@ from ottla.broker.config import Listener
 from ottla.environment import Address
 
 
-class Listeners:
+class BoundListeners:
     """Listeners that are bound, with their addresses.
 
     advertised  returns advertised.listeners; empty means the addresses that clients connect to

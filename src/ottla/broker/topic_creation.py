@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import internal_topic
-from ottla.metadata.controller import Controller, NewTopic
+from ottla.metadata.controller import Controller, RequestedTopic
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, after
@@ -26,7 +26,7 @@ class TopicCreation:
         self._replicas = replicas
         self._config = config
 
-    def create(self, topic: NewTopic, requester: str = "the broker") -> Answer[ChangeResult]:
+    def create(self, topic: RequestedTopic, requester: str = "the broker") -> Answer[ChangeResult]:
         """Create a topic without a CreateTopics request: usually on first use."""
         controller = self._controller
 
@@ -63,7 +63,7 @@ class TopicCreation:
         """Create an internal topic, with at most as many replicas as there are brokers."""
         partitions, factor, configs = internal_topic(name, self._config())
         brokers = len(self._controller.image.brokers)
-        return self.create(NewTopic(name, partitions, min(factor, brokers), {}, configs))
+        return self.create(RequestedTopic(name, partitions, min(factor, brokers), {}, configs))
 
     def provide_internal(self, name: str) -> Answer[bool]:
         """Create a coordinator's internal topic unless it exists; the answer is False if the creation fails."""

@@ -92,7 +92,7 @@ class AppendResult:
         self.unfinished: Unfinished | None = None
 
 
-class OffsetOutOfRange(Exception):
+class OffsetNotInLog(Exception):
     """The offset is below the log start offset or beyond the limit of the reader."""
 
     code = OFFSET_OUT_OF_RANGE
@@ -461,14 +461,14 @@ class Log:
         limit_offset  upper limit of the reader (exclusive): high watermark, last stable offset or log end
         whole_first   whether the first batch is returned even if it is larger than `max_bytes` (KIP-74)
 
-        A read ends at the end of a segment, as in Kafka. Raises OffsetOutOfRange, and StorageError for damaged bytes.
+        A read ends at the end of a segment, as in Kafka. Raises OffsetNotInLog, and StorageError for damaged bytes.
         """
         if offset >= limit_offset:
             if offset > self.end_offset:
-                raise OffsetOutOfRange(f"offset {offset} is beyond the log end offset {self.end_offset} of {self.name}")
+                raise OffsetNotInLog(f"offset {offset} is beyond the log end offset {self.end_offset} of {self.name}")
             return None
         if offset < self.start_offset:
-            raise OffsetOutOfRange(f"offset {offset} is below the log start offset {self.start_offset} of {self.name}")
+            raise OffsetNotInLog(f"offset {offset} is below the log start offset {self.start_offset} of {self.name}")
         try:
             segment = self._active
             at = len(self._segments) - 1
@@ -624,11 +624,11 @@ class Log:
     def delete_records(self, offset: int) -> int:
         """Delete the records below `offset` (-1: the high watermark). Returns the log start offset.
 
-        Segments below it are removed by the next `retain`. Raises OffsetOutOfRange. Source: KIP-107.
+        Segments below it are removed by the next `retain`. Raises OffsetNotInLog. Source: KIP-107.
         """
         start_offset = self.high_watermark if offset == -1 else offset
         if not 0 <= start_offset <= self.high_watermark:
-            raise OffsetOutOfRange(f"offset {offset} is not in {self.name}, which ends at {self.high_watermark}")
+            raise OffsetNotInLog(f"offset {offset} is not in {self.name}, which ends at {self.high_watermark}")
         if start_offset > self.start_offset:
             self._set_start_offset(start_offset)
         return self.start_offset
@@ -914,7 +914,7 @@ __all__ = [
     "READ_UNCOMMITTED",
     "AppendResult",
     "Log",
-    "OffsetOutOfRange",
+    "OffsetNotInLog",
     "StorageError",
     "Unfinished",
 ]

@@ -48,7 +48,7 @@ class DamagedSnapshot(Exception):
     """Malformed snapshot file."""
 
 
-class SequencedBatch(NamedTuple):
+class ProducerBatch(NamedTuple):
     """Sequences, last offset and newest timestamp (ms) of a batch; offsets and sequences are inclusive."""
 
     first_sequence: int
@@ -86,7 +86,7 @@ class _ProducerEntry:
         self.timestamp = timestamp
         self.coordinator_epoch = -1
         self.transaction_start = -1
-        self.batches: list[SequencedBatch] = []
+        self.batches: list[ProducerBatch] = []
         """The last five batches, oldest first: a list, since most producers have few, and a deque is ten times as large."""
 
     def take_epoch(self, epoch: int) -> None:
@@ -109,7 +109,7 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> tuple[int, SequencedBatch | None]:
+    def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> tuple[int, ProducerBatch | None]:
         """Check if a batch of an idempotent producer may be appended. Return an error code, and the batch it repeats if any.
 
         begins_at_zero  whether an unknown producer must begin with sequence 0: transactions of version 2
@@ -172,7 +172,7 @@ class ProducerStates:
         if len(batches) == _REMEMBERED:
             del batches[0]
         batches.append(
-            SequencedBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
+            ProducerBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
         )
         if header.is_transactional and producer.transaction_start < 0:
             producer.transaction_start = self._open[pid] = base_offset
@@ -248,7 +248,7 @@ class ProducerStates:
         """Encode the content of a .snapshot file: the last batch of every producer."""
         entries = []
         for producer_id, producer in self._producers.items():
-            last = producer.batches[-1] if producer.batches else SequencedBatch(-1, -1, 0, -1, producer.timestamp)
+            last = producer.batches[-1] if producer.batches else ProducerBatch(-1, -1, 0, -1, producer.timestamp)
             entry = ProducerEntry(
                 producer_id=producer_id,
                 epoch=producer.epoch,
@@ -284,7 +284,7 @@ class ProducerStates:
                 first = _after(entry.last_sequence, -entry.offset_delta)
                 first_offset = entry.last_offset - entry.offset_delta
                 producer.batches.append(
-                    SequencedBatch(first, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp)
+                    ProducerBatch(first, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp)
                 )
         open_now = (
             (producer.transaction_start, pid)

@@ -49,7 +49,7 @@ R = TypeVar("R")
 Listener = Callable[[Delta], Steps | None]
 
 
-class NewTopic(NamedTuple):
+class RequestedTopic(NamedTuple):
     """Topic to create; -1 means the broker's default; `assignments` maps partition numbers to node ids."""
 
     name: str
@@ -169,7 +169,7 @@ class Controller:
 
         return self._turns.take(decided)
 
-    def plan(self, topic: NewTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
+    def plan(self, topic: RequestedTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
         """Return the topic that CreateTopics would create. Raises Refused.
 
         taken  topics that the same request creates, by name
@@ -192,7 +192,7 @@ class Controller:
                 if other.replace(".", "_") == plain:
                     raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
-    def _placed(self, topic: NewTopic) -> list[PartitionImage]:
+    def _placed(self, topic: RequestedTopic) -> list[PartitionImage]:
         brokers = sorted(self.image.brokers)
         if topic.assignments:
             return self._assigned(topic, brokers)
@@ -216,7 +216,7 @@ class Controller:
         return placement.place(count, factor, brokers, self._random.below(len(brokers)))
 
     @staticmethod
-    def _assigned(topic: NewTopic, brokers: Sequence[int]) -> list[PartitionImage]:
+    def _assigned(topic: RequestedTopic, brokers: Sequence[int]) -> list[PartitionImage]:
         if topic.replication_factor != -1:
             text = "A manual partition assignment was specified, but replication factor was not set to -1."
             raise Refused(INVALID_REQUEST, text)
@@ -297,7 +297,7 @@ class Controller:
                     "were specified."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            assigned = NewTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
+            assigned = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
             placed = self._assigned(assigned, brokers)
         return topic._replace(partitions=(*topic.partitions, *placed))
 

@@ -57,7 +57,7 @@ class Network:
         """Last error of each unreachable address."""
         self._random = random
         self._links: dict[tuple[Address, str], Link] = {}
-        self._failures: dict[Address, int] = {}
+        self._failed_attempts: dict[Address, int] = {}
         self._outages: dict[Address, _Outage] = {}
         self._not_before: dict[Address, int] = {}
         self._shared = bytearray(_RECEIVE)
@@ -83,7 +83,7 @@ class Network:
         """Wait for a ready connection to a node and return it. Raises ConnectionLost."""
         address = self.brokers.get(node)
         if address is None:
-            raise ConnectionLost(f"node {node} is in no metadata")
+            raise ConnectionLost(f"node {node} is missing from the metadata")
         return await self.ready_at(address, purpose, node)
 
     async def ready_at(self, address: Address, purpose: str = "", node: int = -1) -> Link:
@@ -104,8 +104,8 @@ class Network:
         """Return the ready connections, the one with the fewest requests in flight first."""
         links = [
             link
-            for (_, its), link in self._links.items()
-            if its == purpose and link.usable and link.ready.done and link.ready.error is None
+            for (_, link_purpose), link in self._links.items()
+            if link_purpose == purpose and link.usable and link.ready.done and link.ready.error is None
         ]
         return sorted(links, key=lambda link: link.in_flight)
 
@@ -118,14 +118,14 @@ class Network:
     def setup_timeout_ms(self, address: Address) -> int:
         """Return the time in ms that a connection attempt may take: longer after failures (KIP-601), within ±20 %."""
         settings = self.settings
-        base = settings.setup_timeout_ms << min(self._failures.get(address, 0), 10)
+        base = settings.setup_timeout_ms << min(self._failed_attempts.get(address, 0), 10)
         ceiling = max(settings.setup_timeout_max_ms, settings.setup_timeout_ms)
-        return self._jittered(min(base, ceiling)) if self._failures.get(address) else int(min(base, ceiling))
+        return self._jittered(min(base, ceiling)) if self._failed_attempts.get(address) else int(min(base, ceiling))
 
     def opened(self, link: Link) -> None:
         """Record that a connection is ready, and reset the backoff of its address."""
         self.opened_total += 1
-        self._failures.pop(link.address, None)
+        self._failed_attempts.pop(link.address, None)
         self.failures.pop(link.address, None)
         self._not_before.pop(link.address, None)
         outage = self._outages.pop(link.address, None)
@@ -143,7 +143,7 @@ class Network:
             if not link.ready.done:
                 self._warn(link)
             self.failures[link.address] = str(link.lost_because)
-            failures = self._failures[link.address] = self._failures.get(link.address, 0) + 1
+            failures = self._failed_attempts[link.address] = self._failed_attempts.get(link.address, 0) + 1
             settings = self.settings
             base = settings.reconnect_backoff_ms << min(failures - 1, 20)
             wait = min(base, max(settings.reconnect_backoff_max_ms, settings.reconnect_backoff_ms))

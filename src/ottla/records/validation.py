@@ -223,7 +223,7 @@ def prepare(
     code = _walk_records(section, begin, stop, header, header.count, rules, now_ms, codec, target, partition, walk)
     if code != NONE:
         return result.refuse(code)
-    return _judge(result, walk, section, begin, stop, rules, now_ms, codec, target)
+    return _complete(result, walk, section, begin, stop, rules, now_ms, codec, target)
 
 
 def _in_sections(
@@ -260,10 +260,10 @@ def _in_sections(
         result.refuse(UNKNOWN_SERVER_ERROR)
         return
     whole = b"".join(parts)
-    _judge(result, walk, whole, 0, len(whole), rules, now_ms, codec, target)
+    _complete(result, walk, whole, 0, len(whole), rules, now_ms, codec, target)
 
 
-def _judge(
+def _complete(
     result: Prepared,
     walk: _Walk,
     section: bytes,

@@ -28,7 +28,7 @@ _PARTITIONS_A_STEP: Final = 16
 _TOPICS_A_STEP: Final = 50
 
 
-class Seen(NamedTuple):
+class PartitionView(NamedTuple):
     """Leader, ISR and offline replicas of a partition, as reported to clients; `leader` is -1 when its log is offline."""
 
     error_code: int
@@ -381,12 +381,12 @@ class Replicas:
         """Return True if a partition of this broker is in a failed directory, or its log could not be opened."""
         return (topic, index) in self._failed
 
-    def seen(self, topic: TopicImage, index: int) -> Seen:
+    def view(self, topic: TopicImage, index: int) -> PartitionView:
         """Return the state of a partition as reported to clients."""
         placed = topic.partitions[index]
         if (topic.name, index) in self._failed:
-            return Seen(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
-        return Seen(NONE, placed.leader, list(placed.isr), [])
+            return PartitionView(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
+        return PartitionView(NONE, placed.leader, list(placed.isr), [])
 
     def all(self) -> list[Partition]:
         """Return all open partitions; a directory failure during the iteration does not change the list."""

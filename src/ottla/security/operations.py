@@ -9,7 +9,7 @@ NOT_REQUESTED: Final = -(2**31)
 """Value in place of the authorized operations, if they were not requested."""
 
 
-class ResourceType(IntEnum):
+class AclResourceType(IntEnum):
     """Kinds of resources that have permissions."""
 
     TOPIC = 2
@@ -20,7 +20,7 @@ class ResourceType(IntEnum):
     USER = 7
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """Operations; each is one bit of the authorized operations in a response."""
 
     READ = 3
@@ -40,31 +40,31 @@ class Operation(IntEnum):
 CLUSTER_NAME: Final = "kafka-cluster"
 """Name of the one resource of type CLUSTER."""
 _OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+    AclResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
     ),
 }
 _UNRESTRICTED: Final = {
@@ -72,7 +72,7 @@ _UNRESTRICTED: Final = {
 }
 
 
-def authorized_operations(context: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+def authorized_operations(context: RequestContext, resource_type: AclResourceType, name: str = CLUSTER_NAME) -> int:
     """Bits of the operations that the sender of a request may do on a resource: bit n is the operation with code n."""
     if context.authorizer is None:
         return _UNRESTRICTED[resource_type]

@@ -21,7 +21,7 @@ from ottla.coordinators.runtime import Operation, Result
 from ottla.environment.process import process_environment
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
-from ottla.metadata.controller import NewTopic
+from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, after
@@ -79,7 +79,7 @@ class Kafka(EmbeddedBroker):
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Create a topic; names of configs may have `_` instead of `.`. Raises KafkaError as Kafka would."""
-        topic = NewTopic(name, partitions, -1, {}, dict(_texts(configs)))
+        topic = RequestedTopic(name, partitions, -1, {}, dict(_texts(configs)))
         change = self._ask(lambda: self.broker.topics.create(topic))
         if change.error_code != NONE:
             raise KafkaError(change.error_message or error_row(change.error_code).message, change.error_code)

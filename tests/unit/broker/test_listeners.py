@@ -1,7 +1,7 @@
 """The address that clients learn for a broker, and the context of their requests."""
 
 from ottla.broker.config import Listener
-from ottla.broker.listeners import Listeners
+from ottla.broker.listeners import BoundListeners
 from ottla.broker.session import Session
 from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -10,8 +10,8 @@ INSIDE = Listener("INSIDE", "", 9092, "PLAINTEXT")
 OUTSIDE = Listener("OUTSIDE", "", 9093, "PLAINTEXT")
 
 
-def listeners(*advertised: Listener) -> Listeners:
-    made = Listeners(lambda: advertised)
+def listeners(*advertised: Listener) -> BoundListeners:
+    made = BoundListeners(lambda: advertised)
     made.bound = [(INSIDE, ("0.0.0.0", 9092)), (OUTSIDE, ("0.0.0.0", 9093))]
     return made
 

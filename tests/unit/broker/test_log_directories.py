@@ -15,7 +15,7 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log.faulty_store import FaultyStore
-from ottla.metadata.controller import NewTopic
+from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.connection import ClientConnection, open_envelope
@@ -123,7 +123,7 @@ class Machine:
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         texts: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
-        self.result(lambda: self.broker.topics.create(NewTopic(name, partitions, 1, {}, texts)))
+        self.result(lambda: self.broker.topics.create(RequestedTopic(name, partitions, 1, {}, texts)))
 
     def delete(self, name: str) -> None:
         controller = self.broker.controller

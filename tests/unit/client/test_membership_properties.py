@@ -87,7 +87,7 @@ class Reader:
         except Cancelled:
             raise
         except BaseException as error:
-            self.crowd.trouble.append(error)
+            self.crowd.failure.append(error)
             raise
 
     async def _commit(self) -> None:
@@ -96,7 +96,7 @@ class Reader:
         except KafkaError as error:
             # In a rebalance the generation may be another one before the member knows; it is never taken for a stranger.
             if isinstance(error, FencedError) or error.code in (FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID):
-                self.crowd.trouble.append(error)
+                self.crowd.failure.append(error)
 
     def die(self) -> None:
         """Its process is killed: nobody is told."""
@@ -122,7 +122,7 @@ class Crowd:
         self.protocol: dict[str, Any] = protocol
         self.owners: dict[TopicPartition, Reader] = {}
         self.members: list[Reader] = []
-        self.trouble: list[BaseException] = []
+        self.failure: list[BaseException] = []
         self.count = 0
         self.written = 0
         self.read: set[tuple[TopicPartition, int]] = set()
@@ -166,8 +166,8 @@ class Crowd:
 
     def advance(self, milliseconds: int) -> None:
         self.world.advance(milliseconds)
-        if self.trouble:
-            raise self.trouble[0]
+        if self.failure:
+            raise self.failure[0]
 
     def settle(self) -> None:
         """In the end every partition has one owner, and the owners are alive."""

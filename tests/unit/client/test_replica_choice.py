@@ -48,12 +48,12 @@ class Pair:
     def _fetch(self, broker: Broker) -> Callable[[FetchRequest, int], FetchResponse | Later | str]:
         def answer(request: FetchRequest, version: int) -> FetchResponse | Later | str:
             row = PartitionData(partition_index=0, high_watermark=self.end, last_stable_offset=self.end)
-            trouble = self.answers.pop(0) if broker is self.follower and self.answers else None
-            if trouble == LOST:
+            failure = self.answers.pop(0) if broker is self.follower and self.answers else None
+            if failure == LOST:
                 return LOST
             offset = request.topics[0].partitions[0].fetch_offset if request.topics else self.end
-            if isinstance(trouble, int):
-                row.error_code = trouble
+            if isinstance(failure, int):
+                row.error_code = failure
             elif broker is self.leader and request.rack_id == "b" and self.following:
                 row.preferred_read_replica = 2
             elif offset < self.end:
@@ -93,9 +93,9 @@ def test_the_leader_names_a_replica_once(pair: Pair) -> None:
     assert follower >= 3
 
 
-@pytest.mark.parametrize("trouble", [OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, LOST])
-def test_a_replica_that_cannot_serve_sends_back_to_the_leader(pair: Pair, trouble: int | str) -> None:
-    pair.answers = [trouble]
+@pytest.mark.parametrize("failure", [OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, LOST])
+def test_a_replica_that_cannot_serve_sends_back_to_the_leader(pair: Pair, failure: int | str) -> None:
+    pair.answers = [failure]
     assert pair.read() == b"0"
     assert pair.fetches()[0] >= 2  # the leader was asked again, and sent us back
 

@@ -12,7 +12,7 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.client.topics import TopicPartition
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
-from ottla.metadata.controller import NewTopic
+from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.image import OFFSETS_TOPIC, Image
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
@@ -71,7 +71,7 @@ class WholeBroker(Broker):
 
     def create_topic(self, name: str, partitions: int) -> None:
         controller = self._broker.controller
-        controller.create([controller.plan(NewTopic(name, partitions, 1, {}, {}), {})])
+        controller.create([controller.plan(RequestedTopic(name, partitions, 1, {}, {}), {})])
 
     def delete_topic(self, name: str) -> None:
         self._broker.controller.delete([self._broker.image.topics[name]])

@@ -123,7 +123,7 @@ class World:
             while self.held and self.mode != "hold":
                 self.settle(*self.held.pop(0))
         elif who == "begins":
-            self.partition.nothing_below(int(words[0]))
+            self.partition.skip_below(int(words[0]))
         elif who == "restart":
             self.held.clear()
             self.partition = SharePartition(self.start, self.written)

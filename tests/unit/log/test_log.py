@@ -10,7 +10,7 @@ import pytest
 from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
-from ottla.log.log import Log, OffsetOutOfRange, StorageError
+from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.protocol.errors import INVALID_RECORD, NONE, RECORD_LIST_TOO_LARGE
 from ottla.records.batch import build
 from ottla.records.legacy import for_old_client
@@ -100,9 +100,9 @@ def test_the_ends(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, 3)
     log.start_offset = 2
-    with pytest.raises(OffsetOutOfRange, match="offset 1 is below the log start offset 2 of t-0"):
+    with pytest.raises(OffsetNotInLog, match="offset 1 is below the log start offset 2 of t-0"):
         log.read(1, 100, 3, whole_first=True)
-    with pytest.raises(OffsetOutOfRange, match="offset 4 is beyond the log end offset 3 of t-0"):
+    with pytest.raises(OffsetNotInLog, match="offset 4 is beyond the log end offset 3 of t-0"):
         log.read(4, 100, 3, whole_first=True)
     assert log.read(3, 100, 3, whole_first=True) is None
     log.close()

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
-from ottla.log.log import Log, OffsetOutOfRange
+from ottla.log.log import Log, OffsetNotInLog
 from ottla.protocol.errors import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
 from ottla.records.batch import build, read_header, records_of
 from ottla.records.record import Record
@@ -127,7 +127,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule(beyond=st.integers(1, 3))
     def beyond_the_end_there_is_nothing(self, beyond: int) -> None:
         assert self.log.read(self.end, 1000, self.end, whole_first=True) is None
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetNotInLog):
             self.log.read(self.end + beyond, 1000, self.end, whole_first=True)
 
     @rule()

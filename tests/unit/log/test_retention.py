@@ -9,7 +9,7 @@ import pytest
 from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
-from ottla.log.log import Log, OffsetOutOfRange, StorageError
+from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.log.retention import Candidate, Retention, expired
 from ottla.records.batch import build, records_of
 from ottla.records.record import Record
@@ -85,7 +85,7 @@ def test_a_log_lets_go_of_old_segments_and_readers_go_on(tmp_path: Path) -> None
     assert [segment.base_offset for segment in gone] == [0]
     assert (log.start_offset, log.end_offset) == (2, 5)
     assert [record.offset for record in records_of(reading.read())] == [0, 1]
-    with pytest.raises(OffsetOutOfRange):
+    with pytest.raises(OffsetNotInLog):
         log.read(1, 100, log.end_offset, whole_first=True)
     names = sorted(path.name for path in log.directory.iterdir())
     assert f"{0:020d}.log.deleted" in names
@@ -116,7 +116,7 @@ def test_a_log_stays_readable_when_one_of_its_segments_cannot_be_renamed(tmp_pat
     if not is_missing:
         assert [segment.base_offset for segment in gone] == [0, 2]
         assert (log.start_offset, offsets_from(log, 4), offsets_from(log, 8)) == (4, [4, 5], [8])
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetNotInLog):
             log.read(3, 100, log.end_offset, whole_first=True)
         with pytest.raises(StorageError, match=failing.name):
             log.retain(NOW)
@@ -183,7 +183,7 @@ def test_deleted_records_take_their_segments_with_them(tmp_path: Path) -> None:
     assert (log.start_offset, log.delete_records(1), log.delete_records(-1)) == (3, 3, 6)
     assert [segment.base_offset for segment in log.retain(NOW)] == [2]
     for offset in (7, -2):
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetNotInLog):
             log.delete_records(offset)
     log.close()
 

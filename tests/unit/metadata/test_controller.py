@@ -8,7 +8,7 @@ import pytest
 from ottla.metadata.controller import (
     PRODUCER_ID_BLOCK,
     Controller,
-    NewTopic,
+    RequestedTopic,
     check_name,
 )
 from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
@@ -53,8 +53,8 @@ def controller_of(store: SqliteStore) -> Controller:
     return Controller(store, Counting(), BrokerImage(1, "", -1, None), lambda: 3, lambda: 1)
 
 
-def wanted(name: str = "t", partitions: int = -1, factor: int = -1, **rest: object) -> NewTopic:
-    return NewTopic(name, partitions, factor, rest.get("assignments", {}), rest.get("configs", {}))  # type: ignore[arg-type]
+def wanted(name: str = "t", partitions: int = -1, factor: int = -1, **rest: object) -> RequestedTopic:
+    return RequestedTopic(name, partitions, factor, rest.get("assignments", {}), rest.get("configs", {}))  # type: ignore[arg-type]
 
 
 def test_a_cluster_keeps_its_first_id(store: SqliteStore) -> None:
@@ -153,7 +153,7 @@ def test_a_slower_controller_is_refused(store: SqliteStore) -> None:
         (wanted(configs={"no.such": "1"}), INVALID_CONFIG),
     ],
 )
-def test_what_is_refused(store: SqliteStore, topic: NewTopic, code: int) -> None:
+def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
     controller = controller_of(store)
     controller.create([controller.plan(wanted("old"), {}), controller.plan(wanted("a_b"), {})])
     revision = store.revision

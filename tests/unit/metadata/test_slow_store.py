@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordination.producer_ids import ProducerIds
-from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, NewTopic
+from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, RequestedTopic
 from ottla.metadata.image import BrokerImage
 from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.metadata.store.sqlite import SqliteStore
@@ -60,7 +60,7 @@ def controller(store: SqliteStore) -> Controller:
 
 def create(controller: Controller, name: str) -> list[ChangeResult]:
     """Ask for a topic; the result is put into the list when it comes."""
-    answer = controller.decide(lambda: controller.create([controller.plan(NewTopic(name, 1, 1, {}, {}), {})]))
+    answer = controller.decide(lambda: controller.create([controller.plan(RequestedTopic(name, 1, 1, {}, {}), {})]))
     heard: list[ChangeResult] = []
     if isinstance(answer, Pending):
         answer.listen(heard.append)

@@ -1,7 +1,7 @@
 """Authorized operations of a response (KIP-430)."""
 
 from ottla.protocol.context import RequestContext
-from ottla.security.operations import Operation, ResourceType, authorized_operations
+from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
 
 
 class ReadOnly:
@@ -10,23 +10,23 @@ class ReadOnly:
     def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
         assert context.principal == "User:reader"
         return (operation, resource_type, name) in {
-            (Operation.READ, ResourceType.TOPIC, "t"),
-            (Operation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"),
+            (AclOperation.READ, AclResourceType.TOPIC, "t"),
+            (AclOperation.DESCRIBE, AclResourceType.CLUSTER, "kafka-cluster"),
         }
 
 
 def test_without_an_authorizer_everything_is_allowed() -> None:
     context = RequestContext()
-    assert authorized_operations(context, ResourceType.TOPIC, "t") == 0b1101_1111_1000
-    assert authorized_operations(context, ResourceType.GROUP, "g") == 0b1101_0100_1000
-    assert authorized_operations(context, ResourceType.CLUSTER) == 0b1_1111_1010_0000
-    assert context.allowed(Operation.DELETE, ResourceType.TOPIC, "t")
+    assert authorized_operations(context, AclResourceType.TOPIC, "t") == 0b1101_1111_1000
+    assert authorized_operations(context, AclResourceType.GROUP, "g") == 0b1101_0100_1000
+    assert authorized_operations(context, AclResourceType.CLUSTER) == 0b1_1111_1010_0000
+    assert context.allowed(AclOperation.DELETE, AclResourceType.TOPIC, "t")
 
 
 def test_an_authorizer_decides_for_each_operation_and_resource() -> None:
     context = RequestContext(principal="User:reader", authorizer=ReadOnly())
-    assert authorized_operations(context, ResourceType.TOPIC, "t") == 1 << Operation.READ
-    assert authorized_operations(context, ResourceType.TOPIC, "u") == 0
-    assert authorized_operations(context, ResourceType.CLUSTER) == 1 << Operation.DESCRIBE
-    assert context.allowed(Operation.READ, ResourceType.TOPIC, "t")
-    assert not context.allowed(Operation.WRITE, ResourceType.TOPIC, "t")
+    assert authorized_operations(context, AclResourceType.TOPIC, "t") == 1 << AclOperation.READ
+    assert authorized_operations(context, AclResourceType.TOPIC, "u") == 0
+    assert authorized_operations(context, AclResourceType.CLUSTER) == 1 << AclOperation.DESCRIBE
+    assert context.allowed(AclOperation.READ, AclResourceType.TOPIC, "t")
+    assert not context.allowed(AclOperation.WRITE, AclResourceType.TOPIC, "t")

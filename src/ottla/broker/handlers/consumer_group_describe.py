@@ -22,7 +22,7 @@ from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from ottla.security.operations import ResourceType, authorized_operations
+from ottla.security.operations import AclResourceType, authorized_operations
 
 
 @handles(ConsumerGroupDescribeRequest)
@@ -41,7 +41,9 @@ def consumer_group_describe(
     def shaped(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
         for group in groups:
             if group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = authorized_operations(request.context, ResourceType.GROUP, group.group_id)
+                group.authorized_operations = authorized_operations(
+                    request.context, AclResourceType.GROUP, group.group_id
+                )
         return ConsumerGroupDescribeResponse(groups=groups)
 
     return gather([described(group_id) for group_id in request.group_ids], shaped)

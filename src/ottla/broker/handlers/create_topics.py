@@ -22,7 +22,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
 from ottla.metadata.configs import describe_resource, topic_configs
-from ottla.metadata.controller import NewTopic
+from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
@@ -74,8 +74,8 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
     return after(broker.topics.create_planned(list(planned.values()), request.context.requester), response)
 
 
-def _new_topic(requested: CreatableTopic) -> NewTopic:
-    return NewTopic(
+def _new_topic(requested: CreatableTopic) -> RequestedTopic:
+    return RequestedTopic(
         requested.name,
         requested.num_partitions,
         requested.replication_factor,

@@ -17,7 +17,7 @@ import logging
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.log.log import OffsetOutOfRange, StorageError
+from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
@@ -61,7 +61,7 @@ def _deleted(topic: str, index: int, offset: int, broker: Broker) -> DeleteRecor
         try:
             low = partition.log.delete_records(offset)
             partition.wake()  # fetch sessions return the new log start offset
-        except OffsetOutOfRange:
+        except OffsetNotInLog:
             code = OFFSET_OUT_OF_RANGE
         except (StorageError, OSError) as error:
             _logger.error("%s", error)

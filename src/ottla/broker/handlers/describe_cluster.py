@@ -20,7 +20,7 @@ from ottla.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ottla.security.operations import NOT_REQUESTED, ResourceType, authorized_operations
+from ottla.security.operations import NOT_REQUESTED, AclResourceType, authorized_operations
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -49,7 +49,7 @@ def describe_cluster(request: DescribeClusterRequest, broker: Broker) -> Answer[
             )
             for node in image.brokers.values()
         ],
-        cluster_authorized_operations=authorized_operations(request.context, ResourceType.CLUSTER)
+        cluster_authorized_operations=authorized_operations(request.context, AclResourceType.CLUSTER)
         if request.include_cluster_authorized_operations
         else NOT_REQUESTED,
     )

@@ -19,7 +19,7 @@ from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.security.operations import ResourceType, authorized_operations
+from ottla.security.operations import AclResourceType, authorized_operations
 
 _FIRST_WITH_NOT_FOUND: Final = 6
 
@@ -31,7 +31,9 @@ def describe_groups(request: DescribeGroupsRequest, broker: Broker) -> Answer[De
             if group.error_code == GROUP_ID_NOT_FOUND and request.context.version < _FIRST_WITH_NOT_FOUND:
                 group.error_code, group.error_message = NONE, None
             elif group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = authorized_operations(request.context, ResourceType.GROUP, group.group_id)
+                group.authorized_operations = authorized_operations(
+                    request.context, AclResourceType.GROUP, group.group_id
+                )
         return DescribeGroupsResponse(groups=groups)
 
     asked = [listing.GroupName(group_id) for group_id in request.groups]

@@ -24,7 +24,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from ottla.security.operations import ResourceType, authorized_operations
+from ottla.security.operations import AclResourceType, authorized_operations
 
 
 @handles(DescribeTopicPartitionsRequest)
@@ -71,7 +71,7 @@ def _unknown(name: str, context: RequestContext) -> DescribeTopicPartitionsRespo
         check_name(name)
     except Refused:
         code = INVALID_TOPIC_EXCEPTION
-    operations = authorized_operations(context, ResourceType.TOPIC, name)
+    operations = authorized_operations(context, AclResourceType.TOPIC, name)
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
 
@@ -80,18 +80,18 @@ def _page(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in range(first, end):
-        placed, seen = topic.partitions[index], broker.replicas.seen(topic, index)
+        placed, view = topic.partitions[index], broker.replicas.view(topic, index)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=seen.error_code,
+                error_code=view.error_code,
                 partition_index=index,
-                leader_id=seen.leader,
+                leader_id=view.leader,
                 leader_epoch=placed.leader_epoch,
                 replica_nodes=list(placed.replicas),
-                isr_nodes=seen.isr,
+                isr_nodes=view.isr,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=seen.offline,
+                offline_replicas=view.offline,
             )
         )
     return DescribeTopicPartitionsResponseTopic(
@@ -99,5 +99,5 @@ def _page(
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
+        topic_authorized_operations=authorized_operations(context, AclResourceType.TOPIC, topic.name),
     )

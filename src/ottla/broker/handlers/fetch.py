@@ -38,7 +38,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedAnswer, Watched
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
-from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
+from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
@@ -256,7 +256,7 @@ class _FetchAttempt:
         try:
             region = log.read(requested.fetch_offset, max_bytes, limit, whole_first=whole_first)
             aborted = None if not committed else _aborted(log, region, requested.fetch_offset)
-        except OffsetOutOfRange:
+        except OffsetNotInLog:
             return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
@@ -297,7 +297,7 @@ class _FetchAttempt:
             )
         except NotForOldClients as error:
             _fail(data, error.code)
-        except OffsetOutOfRange as error:
+        except OffsetNotInLog as error:
             _fail(data, error.code)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
@@ -316,11 +316,11 @@ class _FetchAttempt:
         moved = []
         for requested, data in answers:
             if session is not None:
-                news = _is_news(requested, data)
+                has_changed = _has_changed(requested, data)
                 if data.error_code == NONE and requested.fetch_offset >= self._limit(data):
                     session.settle(requested)
                 if self._incremental:
-                    if not news:
+                    if not has_changed:
                         continue
                     if data.records is not None:
                         moved.append(requested)
@@ -347,9 +347,9 @@ def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTr
     ]
 
 
-def _is_news(requested: RequestedPartition, data: PartitionData) -> bool:
+def _has_changed(requested: RequestedPartition, data: PartitionData) -> bool:
     """Return whether a response within a session must hold this partition, and store the values returned."""
-    news = (
+    has_changed = (
         data.records is not None
         or data.error_code != NONE
         or data.high_watermark != requested.last_high_watermark
@@ -361,7 +361,7 @@ def _is_news(requested: RequestedPartition, data: PartitionData) -> bool:
     requested.last_high_watermark = -1 if failed else data.high_watermark
     requested.last_stable_offset = data.last_stable_offset
     requested.last_start_offset = data.log_start_offset
-    return news
+    return has_changed
 
 
 def _fail(data: PartitionData, code: int) -> None:

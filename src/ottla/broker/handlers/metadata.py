@@ -27,7 +27,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import NewTopic, check_name
+from ottla.metadata.controller import RequestedTopic, check_name
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, Pending, after, gather
@@ -48,7 +48,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.schema import ZERO_UUID
-from ottla.security.operations import NOT_REQUESTED, ResourceType, authorized_operations
+from ottla.security.operations import NOT_REQUESTED, AclResourceType, authorized_operations
 
 _logger = logging.getLogger("ottla.broker")
 _PARTITIONS_A_STEP: Final = 1_000
@@ -69,7 +69,7 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     if asked:
         by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
         if not by_id and any(requested.name is None for requested in asked):
-            return _senseless(asked)
+            return _invalid(asked)
         if by_id:  # names, zero ids and repeated ids are ignored
             asked = list(
                 {requested.topic_id: requested for requested in asked if requested.topic_id != ZERO_UUID}.values()
@@ -99,7 +99,7 @@ def _response(
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == NONE:
-                operations = authorized_operations(request.context, ResourceType.TOPIC, topic.name or "")
+                operations = authorized_operations(request.context, AclResourceType.TOPIC, topic.name or "")
                 topic.topic_authorized_operations = operations
             else:
                 topic.topic_authorized_operations = NOT_REQUESTED
@@ -114,7 +114,7 @@ def _response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=authorized_operations(request.context, ResourceType.CLUSTER)
+        cluster_authorized_operations=authorized_operations(request.context, AclResourceType.CLUSTER)
         if request.include_cluster_authorized_operations
         else NOT_REQUESTED,
     )
@@ -123,7 +123,7 @@ def _response(
     return gather([_created(name, broker, request.context.requester) for name in missing], lambda changes: response)  # noqa: ARG005
 
 
-def _senseless(asked: list[MetadataRequestTopic]) -> MetadataResponse:
+def _invalid(asked: list[MetadataRequestTopic]) -> MetadataResponse:
     """Return the response to a request for a topic without a name or an id."""
     code = UNKNOWN_SERVER_ERROR
     topics = [
@@ -164,7 +164,7 @@ def _created(name: str, broker: Broker, requester: str) -> Answer[ChangeResult]:
     if name in INTERNAL_TOPICS:
         answer = broker.topics.create_internal(name)
     else:
-        answer = broker.topics.create(NewTopic(name, -1, -1, {}, {}), requester)
+        answer = broker.topics.create(RequestedTopic(name, -1, -1, {}, {}), requester)
 
     def logged(change: ChangeResult) -> ChangeResult:
         if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
@@ -177,16 +177,16 @@ def _created(name: str, broker: Broker, requester: str) -> Answer[ChangeResult]:
 def _described(topic: TopicImage, broker: Broker) -> MetadataResponseTopic:
     partitions = []
     for index, partition in enumerate(topic.partitions):
-        seen = broker.replicas.seen(topic, index)
+        view = broker.replicas.view(topic, index)
         partitions.append(
             MetadataResponsePartition(
-                error_code=seen.error_code,
+                error_code=view.error_code,
                 partition_index=index,
-                leader_id=seen.leader,
+                leader_id=view.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
-                isr_nodes=seen.isr,
-                offline_replicas=seen.offline,
+                isr_nodes=view.isr,
+                offline_replicas=view.offline,
             )
         )
     return MetadataResponseTopic(

@@ -228,8 +228,8 @@ class _ShareFetchAttempt:
                     region = shared.readable(group, most, whole_first=not has_some)
                     if region is None:
                         break
-                    acquisition = shared.give(self._member_id, *region, wish, group)
-                    if acquisition is not None or not shared.went_on(region[0]):
+                    acquisition = shared.acquire(self._member_id, *region, wish, group)
+                    if acquisition is not None or not shared.has_moved(region[0]):
                         break
             except (StorageError, OSError) as cause:
                 _logger.error("%s", cause)

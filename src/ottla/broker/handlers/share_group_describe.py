@@ -18,7 +18,7 @@ from ottla.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from ottla.security.operations import ResourceType, authorized_operations
+from ottla.security.operations import AclResourceType, authorized_operations
 
 
 @handles(ShareGroupDescribeRequest)
@@ -35,7 +35,9 @@ def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> 
     def shaped(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
         for group in groups:
             if group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = authorized_operations(request.context, ResourceType.GROUP, group.group_id)
+                group.authorized_operations = authorized_operations(
+                    request.context, AclResourceType.GROUP, group.group_id
+                )
         return ShareGroupDescribeResponse(groups=groups)
 
     return gather([described(group_id) for group_id in request.group_ids], shaped)

@@ -24,10 +24,10 @@ from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.retrying import repeat_while
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock, Timers
-from ottla.log.log import OffsetOutOfRange, StorageError
+from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
-from ottla.metadata.controller import Controller, NewTopic
+from ottla.metadata.controller import Controller, RequestedTopic
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
@@ -68,7 +68,7 @@ class _Letters(NamedTuple):
     letters: DeadLetters
 
 
-class _Outcome(NamedTuple):
+class _WriteResult(NamedTuple):
     """Result of an attempt to write dead letters.
 
     reason    why the letters were not written; None when they are committed
@@ -93,7 +93,7 @@ class DeadLetterWriter:
         timers: Timers,
         controller: Controller,
         replicas: Replicas,
-        create_topic: Callable[[NewTopic], Answer[ChangeResult]],
+        create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -105,7 +105,7 @@ class DeadLetterWriter:
     def write(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
         """Write `letters`, records of `source`, and call `done` when they are committed, or when they cannot be written."""
 
-        def written(outcome: _Outcome) -> None:
+        def written(outcome: _WriteResult) -> None:
             if outcome.reason is not None:
                 _logger.error(
                     "offsets %d to %d of %s have no dead letters in share group %s: %s",
@@ -123,21 +123,21 @@ class DeadLetterWriter:
             written,
         )
 
-    def _attempt(self, letters: _Letters) -> Answer[_Outcome]:
+    def _attempt(self, letters: _Letters) -> Answer[_WriteResult]:
         try:
             target = self._target(letters.group_id, letters.source.index)
-            return _Outcome("its partition is not here") if target is None else self._append(target, letters)
+            return _WriteResult("its partition is not here") if target is None else self._append(target, letters)
         except _Missing as missing:
             return after(self._create(str(missing)), partial(self._created, letters))
         except _Impossible as cause:
-            return _Outcome(str(cause), is_final=True)
+            return _WriteResult(str(cause), is_final=True)
         except (StorageError, OSError) as cause:
-            return _Outcome(str(cause))
+            return _WriteResult(str(cause))
 
-    def _created(self, letters: _Letters, change: ChangeResult) -> Answer[_Outcome]:
+    def _created(self, letters: _Letters, change: ChangeResult) -> Answer[_WriteResult]:
         if change.error_code in (NONE, TOPIC_ALREADY_EXISTS):
             return self._attempt(letters)
-        return _Outcome(change.error_message or name_of(change.error_code), is_final=True)
+        return _WriteResult(change.error_message or name_of(change.error_code), is_final=True)
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
         """Return the target partition for partition `index`, None while it is offline. Raises _Impossible, _Missing."""
@@ -164,9 +164,9 @@ class DeadLetterWriter:
             text = f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
             return ChangeResult(UNKNOWN_TOPIC_OR_PARTITION, text)
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
-        return self._create_topic(NewTopic(name, -1, -1, {}, configs))
+        return self._create_topic(RequestedTopic(name, -1, -1, {}, configs))
 
-    def _append(self, target: "Partition", letters: _Letters) -> Answer[_Outcome]:
+    def _append(self, target: "Partition", letters: _Letters) -> Answer[_WriteResult]:
         """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
         dead = letters.letters
         values = group_configs(self._controller.image.configs_of(GROUP, letters.group_id), self._config())
@@ -182,17 +182,17 @@ class DeadLetterWriter:
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
-        committed: Pending[_Outcome] = Pending()
+        committed: Pending[_WriteResult] = Pending()
 
         def decided(code: int) -> None:
-            committed.complete(_Outcome(None if code == NONE else name_of(code)))
+            committed.complete(_WriteResult(None if code == NONE else name_of(code)))
 
         delayed = DelayedCommit(lambda: None)
         delayed.begin([Uncommitted.last_of(target, decided)], self._timers, _COMMIT_TIMEOUT_MS)
         return committed
 
 
-def _is_temporary(outcome: _Outcome) -> bool:
+def _is_temporary(outcome: _WriteResult) -> bool:
     return outcome.reason is not None and not outcome.is_final
 
 
@@ -216,7 +216,7 @@ def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None,
     while offset <= last:
         try:
             region = log.read(offset, _READ_BYTES, log.high_watermark, whole_first=True)
-        except OffsetOutOfRange:
+        except OffsetNotInLog:
             break
         if region is None:
             break

@@ -19,7 +19,7 @@ from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartit
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
 from ottla.coordinators.share.window import DeadLetters, StateChange
 from ottla.environment.files import Region
-from ottla.log.log import READ_COMMITTED, OffsetOutOfRange, StorageError
+from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -98,7 +98,7 @@ class ShareServices(Protocol):
     def write_dead_letters(self, shared: "LedSharePartition", dead: list[DeadLetters]) -> None: ...
 
 
-class _Watchers(Watchers):
+class _SharePartitionWatchers(Watchers):
     """Watchers of a share partition; the log's partition is watched while there are any."""
 
     def __init__(self, partition: "Partition", wake: Callable[[], None]) -> None:
@@ -143,7 +143,7 @@ class LedSharePartition:
         self.rings_at = NEVER
         self.turn = 0
         """Incremented when the state is loaded again: results of earlier work are ignored."""
-        self.watchers = _Watchers(partition, self._grown)
+        self.watchers = _SharePartitionWatchers(partition, self._grown)
         self._state_epoch = 0
         self._queue: list[tuple[StateChange, Callable[[AcknowledgementResult], None] | None]] = []
         self._writing = False
@@ -230,21 +230,21 @@ class LedSharePartition:
         while (offset := state.next_offset(group.rules)) is not None and offset < limit:
             try:
                 region = log.read(offset, max_bytes, limit, whole_first=whole_first)
-            except OffsetOutOfRange:
+            except OffsetNotInLog:
                 if offset >= log.start_offset:
                     return None
-                state.nothing_below(log.start_offset)
+                state.skip_below(log.start_offset)
                 continue
             if region is not None:
                 return offset, region
             if not whole_first:
                 return None
-            state.nothing_between(offset, limit)  # compaction removed all of its records
+            state.skip_between(offset, limit)  # compaction removed all of its records
             if state.next_offset(group.rules) == offset:
                 return None
         return None
 
-    def give(
+    def acquire(
         self, member: str, offset: int, region: Region, wish: AcquireRequest, group: GroupRules
     ) -> AcquiredRegion | None:
         """Acquire records of `region`, which was read from `offset`, for a member. Raises StorageError."""
@@ -270,7 +270,7 @@ class LedSharePartition:
         end = next(header.end for header in reversed(headers) if header.base_offset <= last)
         return AcquiredRegion(Region(region.file, begin, end - begin), acquired)
 
-    def went_on(self, offset: int) -> bool:
+    def has_moved(self, offset: int) -> bool:
         """Return whether the next offset to acquire has moved beyond `offset`, so that another read makes sense."""
         return self.state is not None and self.state.window.next_free() > offset
 

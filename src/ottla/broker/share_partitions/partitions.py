@@ -37,7 +37,7 @@ from ottla.environment import Clock, Timers
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
-from ottla.metadata.controller import Controller, NewTopic
+from ottla.metadata.controller import Controller, RequestedTopic
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
 from ottla.metadata.refusal import ChangeResult
@@ -99,7 +99,7 @@ class SharePartitions:
         controller: Controller,
         replicas: Replicas,
         coordination: Coordination,
-        create_topic: Callable[[NewTopic], Answer[ChangeResult]],
+        create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
     ) -> None:
         self._config = config
         self._clock = clock

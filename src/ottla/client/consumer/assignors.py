@@ -65,17 +65,17 @@ def _racks_matter(members: Iterable[SubscribedMember], partitions: Iterable[Rack
 class _Range:
     """State of the assignment of one topic by `assign_range`.
 
-    takers  subscribed members, in order, with their racks
+    subscribers  subscribed members, in order, with their racks
     left    partitions that are not assigned yet
     """
 
-    def __init__(self, topic: str, takers: list[tuple[str, str | None]], racks: Sequence[Racks]) -> None:
+    def __init__(self, topic: str, subscribers: list[tuple[str, str | None]], racks: Sequence[Racks]) -> None:
         self.topic = topic
-        self.takers = takers
+        self.subscribers = subscribers
         self.racks = racks
         self.left = list(range(len(racks)))
-        self._each, self._extra = divmod(len(racks), len(takers))
-        self._given = dict.fromkeys((member for member, _ in takers), 0)
+        self._each, self._extra = divmod(len(racks), len(subscribers))
+        self._given = dict.fromkeys((member for member, _ in subscribers), 0)
 
     def room(self, member: str) -> int:
         """Return the number of partitions that may still be assigned to a member."""
@@ -92,9 +92,9 @@ class _Range:
         self.left = [index for index in self.left if index not in set(indexes)]
         assignment[member] += [TopicPartition(self.topic, index) for index in indexes]
 
-    def share_out(self, assignment: Assignment, *, near: bool) -> None:
+    def assign(self, assignment: Assignment, *, near: bool) -> None:
         """Assign contiguous partitions to each member, up to its limit; `near`: only those with a replica in its rack."""
-        for member, rack in self.takers:
+        for member, rack in self.subscribers:
             indexes = [index for index in self.left if not near or self.near(rack, index)][: self.room(member)]
             if indexes:
                 self.give(member, indexes, assignment)
@@ -110,33 +110,33 @@ def assign_range(members: Members, topics: Topics) -> Assignment:
     ordered = _ordered(members)
     ranges = []
     for topic in sorted({topic for member in members.values() for topic in member.topics if topics.get(topic)}):
-        takers = [(member, members[member].rack) for member in ordered if topic in members[member].topics]
-        ranges.append(_Range(topic, takers, topics[topic]))
+        subscribers = [(member, members[member].rack) for member in ordered if topic in members[member].topics]
+        ranges.append(_Range(topic, subscribers, topics[topic]))
     nearby = [
         topic_range
         for topic_range in ranges
-        if _racks_matter([members[member] for member, _ in topic_range.takers], topic_range.racks)
+        if _racks_matter([members[member] for member, _ in topic_range.subscribers], topic_range.racks)
     ]
     if nearby:
         together: dict[tuple[tuple[tuple[str, str | None], ...], int], list[_Range]] = {}
         for topic_range in ranges:
-            together.setdefault((tuple(topic_range.takers), len(topic_range.racks)), []).append(topic_range)
+            together.setdefault((tuple(topic_range.subscribers), len(topic_range.racks)), []).append(topic_range)
         for group in together.values():
             if len(group) > 1:
-                _share_out_together(group, assignment)
+                _assign_together(group, assignment)
             elif group[0] in nearby:
-                group[0].share_out(assignment, near=True)
+                group[0].assign(assignment, near=True)
     for topic_range in ranges:
-        topic_range.share_out(assignment, near=False)
+        topic_range.assign(assignment, near=False)
     return {member: sorted(parts) for member, parts in assignment.items()} if nearby else assignment
 
 
-def _share_out_together(group: list[_Range], assignment: Assignment) -> None:
+def _assign_together(group: list[_Range], assignment: Assignment) -> None:
     """Assign each partition number of co-partitioned topics to the first member whose rack has replicas in all topics."""
-    if not any(rack for _, rack in group[0].takers):
+    if not any(rack for _, rack in group[0].subscribers):
         return
     for index in range(len(group[0].racks)):
-        for member, rack in group[0].takers:
+        for member, rack in group[0].subscribers:
             if all(topic_range.near(rack, index) and topic_range.room(member) for topic_range in group):
                 for topic_range in group:
                     topic_range.give(member, [index], assignment)
@@ -146,13 +146,13 @@ def _share_out_together(group: list[_Range], assignment: Assignment) -> None:
 def assign_roundrobin(members: Members, topics: Topics) -> Assignment:
     """Assign all partitions of all topics in turn to the members that subscribe to the topic."""
     assignment: Assignment = {member: [] for member in members}
-    takers = _ordered(members)
+    subscribers = _ordered(members)
     turn = 0
     for topic in sorted({topic for member in members.values() for topic in member.topics if topic in topics}):
         for index in range(len(topics[topic])):
-            while topic not in members[takers[turn % len(takers)]].topics:
+            while topic not in members[subscribers[turn % len(subscribers)]].topics:
                 turn += 1
-            assignment[takers[turn % len(takers)]].append(TopicPartition(topic, index))
+            assignment[subscribers[turn % len(subscribers)]].append(TopicPartition(topic, index))
             turn += 1
     return assignment
 

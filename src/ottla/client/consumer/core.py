@@ -223,14 +223,14 @@ class ConsumerCore(ChunkReader):
             await self.core.scheduler.within(woken, left, arrived)
 
     def _raise_trouble(self) -> None:
-        trouble: BaseException | None = self._fetcher.trouble
-        self._fetcher.trouble = None
-        if trouble is None and self._membership is not None:
-            trouble = self._membership.error
-        if isinstance(trouble, NoOffset) and not self._positions.lacking():
-            trouble = None  # no position is missing any more
-        if trouble is not None:
-            raise trouble
+        failure: BaseException | None = self._fetcher.failure
+        self._fetcher.failure = None
+        if failure is None and self._membership is not None:
+            failure = self._membership.error
+        if isinstance(failure, NoOffset) and not self._positions.lacking():
+            failure = None  # no position is missing any more
+        if failure is not None:
+            raise failure
 
     def _wake_application(self) -> None:
         self.attention = True
@@ -239,7 +239,7 @@ class ConsumerCore(ChunkReader):
     # -- positions --
 
     def _not_found(self, error: KafkaError) -> None:
-        self._fetcher.trouble = error
+        self._fetcher.failure = error
         self._wake_application()
 
     def _lost(self, state: PartitionState, error: OffsetOutOfRange) -> None:
@@ -247,7 +247,7 @@ class ConsumerCore(ChunkReader):
         try:
             self._search.reset_by_policy(state, error)
         except KafkaError as refused:
-            self._fetcher.trouble = refused
+            self._fetcher.failure = refused
             state.fetch_position = UNKNOWN
         else:
             logger.info("%s: going on by auto.offset.reset", error)
@@ -258,7 +258,7 @@ class ConsumerCore(ChunkReader):
         what = f"topic {state.partition.topic} was deleted and created again"
         if self.core.config["auto.offset.reset"] == "none":
             state.fetch_position = UNKNOWN
-            self._fetcher.trouble = OffsetOutOfRange(f"{state.partition}: {what}: seek to go on", OFFSET_OUT_OF_RANGE)
+            self._fetcher.failure = OffsetOutOfRange(f"{state.partition}: {what}: seek to go on", OFFSET_OUT_OF_RANGE)
             self._wake_application()
             return
         logger.warning("%s: %s: going on at its beginning", state.partition, what)
@@ -291,7 +291,7 @@ class ConsumerCore(ChunkReader):
                 OFFSET_OUT_OF_RANGE,
             )
             error.position, error.diverging = state.position, end.offset if known else -1
-            self._fetcher.trouble = error
+            self._fetcher.failure = error
         elif known:
             logger.warning("%s: the log was truncated to offset %d: going on there", state.partition, end.offset)
             self._moved(state.partition).seek(end.offset, end.epoch)

@@ -15,7 +15,7 @@ After a change of the leader epoch a partition is not fetched until its position
 (validation.py). Each fetch contains the epoch of the last fetched record, so that the leader can detect truncation as well.
 
 Errors of a partition are handled by code: stale leaders are looked up again, an offset out of range is reset, all others are
-raised in the application (`trouble`).
+raised in the application (`failure`).
 """
 
 from collections import deque
@@ -85,8 +85,8 @@ class Fetcher:
     """Fetcher of one consumer.
 
     chunks     fetched chunks, oldest first; the application's thread takes from the left
-    arrived    signals a new chunk, or an error in `trouble`
-    trouble    error to raise in the application
+    arrived    signals a new chunk, or an error in `failure`
+    failure    error to raise in the application
     lost       callback for an offset out of range: (partition, error)
     truncated  callback for a truncated log: (partition, end of the records that remain)
     recreated  callback for a partition whose topic was deleted and recreated
@@ -102,7 +102,7 @@ class Fetcher:
     ) -> None:
         self.chunks: deque[Chunk] = deque()
         self.arrived = Signal()
-        self.trouble: KafkaError | None = None
+        self.failure: KafkaError | None = None
         self.active = True
         self.bytes = self.fetches = 0
         self._core = core
@@ -224,7 +224,7 @@ class Fetcher:
             self._core.metadata.forget(state.partition.topic)
             self._later(state)
         else:
-            self.trouble = error
+            self.failure = error
             state.paused = True
 
     def _node_of(self, state: PartitionState, info: TopicInfo, now: int) -> int:
@@ -288,7 +288,7 @@ class Fetcher:
                     self._begin_again(known)
         except KafkaError as error:
             if not error.retriable:
-                self.trouble = error
+                self.failure = error
             for state, info in states.items():
                 state.preferred = None
                 self._core.metadata.forget(info.name)
@@ -407,7 +407,7 @@ class Fetcher:
         try:
             chunk = chunk_of(state, row, position, self._config)
         except CorruptBatch as damage:
-            self.trouble = damage
+            self.failure = damage
             state.fetch_position = UNKNOWN  # no further fetch until a seek
             return
         if chunk is not None:

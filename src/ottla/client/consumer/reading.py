@@ -65,7 +65,7 @@ class ChunkReader:
             except KafkaError as error:
                 if not records:
                     raise
-                self._fetcher.trouble = error
+                self._fetcher.failure = error
                 self.attention = True
         return records
 

@@ -28,7 +28,7 @@ Listener = Callable[[KafkaError | None, Delivered | None], object]
 """Callback for the outcome of a record: (error, None) or (None, Delivered)."""
 
 
-class Counter(Protocol):
+class DeliveryCounter(Protocol):
     """Interface of a counter for the outcomes of many records."""
 
     def count_outcome(self, partition: TopicPartition, count: int, error: KafkaError | None, base_offset: int) -> None:
@@ -64,7 +64,7 @@ class ClosedBatch(SequencedBatch):
         self.size = batch.size
         self.is_named = batch.is_named
         self.listeners = batch.listeners
-        self.spans: list[tuple[int, int, Counter]] = batch.spans()
+        self.spans: list[tuple[int, int, DeliveryCounter]] = batch.spans()
         self.transactional = transactional
         payload = batch.payload()
         self.payload = compress(compression.codec, payload, compression.level) if compression.codec else payload

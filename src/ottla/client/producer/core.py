@@ -19,10 +19,10 @@ from ottla.client.producer.accumulator import (
     Accumulator,
     TopicBuffers,
 )
-from ottla.client.producer.closed import Counter, Listener
+from ottla.client.producer.closed import DeliveryCounter, Listener
 from ottla.client.producer.partitioners import Partitioner, partitioner
 from ottla.client.producer.sender import Sender
-from ottla.client.producer.transactions import Transactions
+from ottla.client.producer.transactions import ProducerTransactions
 from ottla.client.topics import TopicPartition
 from ottla.net.scheduler import Promise
 from ottla.records.columns import RowEncoder
@@ -53,9 +53,9 @@ class ProducerCore:
             core.clock.now_ms,
         )
         self.sender = Sender(core, self.accumulator)
-        self.transactions: Transactions | None = None
+        self.transactions: ProducerTransactions | None = None
         if config["transactional.id"] is not None:
-            self.transactions = Transactions(core, self.sender, config["transactional.id"])
+            self.transactions = ProducerTransactions(core, self.sender, config["transactional.id"])
         self._wake = wake
         self._clock = core.clock
 
@@ -102,7 +102,7 @@ class ProducerCore:
         begin: int,
         partition: int,
         row_partitions: bytes | None,
-        counter: Counter,
+        counter: DeliveryCounter,
     ) -> tuple[int, int]:
         """Append rows of a table by `Accumulator.append_rows`. Return their number, and UNKNOWN_TOPIC or NO_ROOM if the caller
         has to wait. Any thread.
@@ -187,7 +187,7 @@ class ProducerCore:
 
     # -- transactions --
 
-    def transactional(self) -> Transactions:
+    def transactional(self) -> ProducerTransactions:
         """Return the transactions of the producer. Raises IllegalState without transactional.id."""
         if self.transactions is None:
             raise IllegalState("transactions need the config transactional.id")

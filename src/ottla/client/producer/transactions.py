@@ -63,7 +63,7 @@ _NEWEST_FOR_CLIENTS: Final = 3
 """Newest AddPartitionsToTxn version for clients; later ones are for brokers."""
 
 
-class _State(Enum):
+class _TransactionState(Enum):
     NEW = "init_transactions() comes first"
     READY = "begin_transaction() comes first"
     OPEN = "a transaction is open"
@@ -74,7 +74,7 @@ class _State(Enum):
     FATAL = "another producer with this transactional.id has taken over, or may not write: close this one"
 
 
-class Transactions:
+class ProducerTransactions:
     """Transactions of one producer."""
 
     def __init__(self, core: Core, sender: Sender, transactional_id: str) -> None:
@@ -82,7 +82,7 @@ class Transactions:
         self._sender = sender
         self._id = transactional_id
         self._coordinator = CoordinatorClient(core.metadata, TRANSACTION, transactional_id)
-        self._state = _State.NEW
+        self._state = _TransactionState.NEW
         self._error: KafkaError | None = None
         self._added: set[TopicPartition] = set()
         self._to_add: set[TopicPartition] = set()
@@ -93,27 +93,27 @@ class Transactions:
 
     # -- states --
 
-    def _expect(self, state: _State) -> None:
-        if self._state is _State.FATAL and self._error is not None:
+    def _expect(self, state: _TransactionState) -> None:
+        if self._state is _TransactionState.FATAL and self._error is not None:
             raise self._error
-        if self._state is _State.ABORTABLE and self._error is not None:
+        if self._state is _TransactionState.ABORTABLE and self._error is not None:
             raise IllegalState(f"{self._state.value}; it failed with: {self._error}", self._error.code)
         if self._state is not state:
             raise IllegalState(self._state.value)
 
     def check_open(self) -> None:
         """Raise IllegalState unless a transaction is open for writes."""
-        self._expect(_State.OPEN)
+        self._expect(_TransactionState.OPEN)
 
     def failed(self, error: KafkaError) -> None:
         """Change the state after a batch or request has failed for good."""
         if error.code in _FENCED or isinstance(error, FencedError):
-            self._state, self._error = _State.FATAL, error
-        elif self._state in (_State.OPEN, _State.COMMITTING) or (
-            self._state is _State.ENDING and error.code == table.TRANSACTION_ABORTABLE
+            self._state, self._error = _TransactionState.FATAL, error
+        elif self._state in (_TransactionState.OPEN, _TransactionState.COMMITTING) or (
+            self._state is _TransactionState.ENDING and error.code == table.TRANSACTION_ABORTABLE
         ):
             # During an abort an error does not change the state: the abort continues.
-            self._state, self._error = _State.ABORTABLE, error
+            self._state, self._error = _TransactionState.ABORTABLE, error
         else:
             return
         self._sender.refuse(error)
@@ -137,10 +137,10 @@ class Transactions:
 
     async def init(self, timeout_ms: int | None) -> None:
         """Register as the producer of transactional.id: older producers are fenced, their open transaction is aborted."""
-        if self._state is not _State.NEW:
+        if self._state is not _TransactionState.NEW:
             raise IllegalState("init_transactions() is called once, before anything else")
         await self._init(timeout_ms, -1, -1)
-        self._state = _State.READY
+        self._state = _TransactionState.READY
 
     async def _init(self, timeout_ms: int | None, producer_id: int, epoch: int) -> None:
         about = f"init transactions of {self._id}"
@@ -164,8 +164,8 @@ class Transactions:
 
     def begin(self) -> None:
         """Open a transaction."""
-        self._expect(_State.READY)
-        self._state = _State.OPEN
+        self._expect(_TransactionState.READY)
+        self._state = _TransactionState.OPEN
         self._added.clear()
         self._to_add.clear()
         self._touched = False
@@ -173,7 +173,7 @@ class Transactions:
     def _admit(self, partition: TopicPartition) -> bool:
         """Return True if a batch for the partition may be sent now. Starts to add the partition to the open transaction if
         it is missing there."""
-        if self._state not in (_State.OPEN, _State.COMMITTING):
+        if self._state not in (_TransactionState.OPEN, _TransactionState.COMMITTING):
             return False
         self._touched = True
         if self._sender.transaction_version >= 2 or partition in self._added:
@@ -223,7 +223,7 @@ class Transactions:
         timeout_ms: int | None,
     ) -> None:
         """Add the offsets of a consumer group to the transaction; `timeout_ms` is the limit of both requests together."""
-        self._expect(_State.OPEN)
+        self._expect(_TransactionState.OPEN)
         if not offsets:
             return
         deadline, _ = self._deadline(timeout_ms)
@@ -293,35 +293,35 @@ class Transactions:
         Raises RequestTimedOut: commit again, or abort while records are not acknowledged. Raises IllegalState, with the
         cause, if a record or request of the transaction failed.
         """
-        if self._state not in (_State.COMMITTING, _State.ENDING):
-            self._expect(_State.OPEN)
-            self._state = _State.COMMITTING
+        if self._state not in (_TransactionState.COMMITTING, _TransactionState.ENDING):
+            self._expect(_TransactionState.OPEN)
+            self._state = _TransactionState.COMMITTING
         deadline, limit = self._deadline(timeout_ms)
-        if self._state is _State.COMMITTING:
+        if self._state is _TransactionState.COMMITTING:
             left = await self._sender.drain(deadline)
-            if self._state is _State.COMMITTING and left:
+            if self._state is _TransactionState.COMMITTING and left:
                 raise RequestTimedOut(
                     f"commit transaction {self._id}: {_counted(left)} not acknowledged within {limit} ms"
                     f"{self._core.network.reasons()}: commit again, or abort"
                 )
-            self._expect(_State.COMMITTING)
-            self._state = _State.ENDING
+            self._expect(_TransactionState.COMMITTING)
+            self._state = _TransactionState.ENDING
         await self._end(deadline, commit=True)
 
     async def abort(self, timeout_ms: int | None) -> None:
         """Abort the transaction and discard its records. Raises RequestTimedOut; the call can be repeated."""
-        if self._state not in (_State.ABORTABLE, _State.ABORTING, _State.COMMITTING):
-            self._expect(_State.OPEN)
-        self._state = _State.ABORTING
+        if self._state not in (_TransactionState.ABORTABLE, _TransactionState.ABORTING, _TransactionState.COMMITTING):
+            self._expect(_TransactionState.OPEN)
+        self._state = _TransactionState.ABORTING
         deadline, limit = self._deadline(timeout_ms)
         self._sender.refuse(TransactionAborted("the transaction was aborted before this was acknowledged"))
         left = await self._sender.drain(deadline)
-        if left and self._state is _State.ABORTING:
+        if left and self._state is _TransactionState.ABORTING:
             raise RequestTimedOut(
                 f"abort transaction {self._id}: {_counted(left)} in flight after {limit} ms"
                 f"{self._core.network.reasons()}: abort again"
             )
-        self._expect(_State.ABORTING)
+        self._expect(_TransactionState.ABORTING)
         await self._end(deadline, commit=False)
 
     def _deadline(self, timeout_ms: int | None) -> tuple[int, int]:
@@ -364,7 +364,7 @@ class Transactions:
             await self._init(self._left(deadline), self._sender.producer_id, self._sender.epoch)
             self._sender.forget_batches()
         self._sender.refused = None
-        self._state, self._error = _State.READY, None
+        self._state, self._error = _TransactionState.READY, None
 
 
 def _counted(records: int) -> str:

@@ -45,7 +45,7 @@ class ShareConsumerCore:
         self._sessions: dict[int, NodeShareSession] = {}
         self._acquired: deque[AcquiredBatch] = deque()
         self._delivered: list[DeliveredBatch] = []
-        self._trouble: KafkaError | None = None
+        self._failure: KafkaError | None = None
         self._arrived = Signal()
         self._results: CommitResults | None = None
         self._closed = False
@@ -101,7 +101,7 @@ class ShareConsumerCore:
             self.core.metadata.watch(sorted(self._topics))
             await self._fetch(left)
             left = deadline - clock.now_ms()
-            if not self._acquired and self._trouble is None and left > 0:
+            if not self._acquired and self._failure is None and left > 0:
                 await self.core.scheduler.within(arrived, left, changed)
 
     def _settle_last_poll(self) -> None:
@@ -122,11 +122,11 @@ class ShareConsumerCore:
         self._delivered = [delivered for delivered in self._delivered if not delivered.settled]
 
     def _raise_trouble(self) -> None:
-        trouble, self._trouble = self._trouble, None
-        if trouble is None:
-            trouble = self._member.error
-        if trouble is not None:
-            raise trouble
+        failure, self._failure = self._failure, None
+        if failure is None:
+            failure = self._member.error
+        if failure is not None:
+            raise failure
 
     def _next_records(self) -> list[Record]:
         """Return the acquired records, up to max.poll.records."""
@@ -207,10 +207,10 @@ class ShareConsumerCore:
                 self.core.metadata.forget()
                 await self.core.scheduler.sleep(self.core.metadata.backoff_ms(1))
             else:
-                self._trouble = error
+                self._failure = error
         else:
             self._acquired.extend(fetched.acquired)
-            self._trouble = fetched.trouble or self._trouble
+            self._failure = fetched.failure or self._failure
         self._arrived.happen()
 
     def _acknowledge_to(self, session: NodeShareSession) -> None:

@@ -53,10 +53,10 @@ class FetchLimits(NamedTuple):
 
 
 class FetchedRecords(NamedTuple):
-    """Result of a fetch; `trouble` is an error to raise in the application in addition to the records."""
+    """Result of a fetch; `failure` is an error to raise in the application in addition to the records."""
 
     acquired: list[AcquiredBatch]
-    trouble: KafkaError | None
+    failure: KafkaError | None
 
 
 class NodeShareSession:
@@ -285,7 +285,7 @@ class NodeShareSession:
         """Return the records in the answer, and report the results of the acknowledgements that were sent."""
         codes: dict[TopicIdPartition, tuple[int, str | None]] = {}
         acquired = []
-        trouble: KafkaError | None = None
+        failure: KafkaError | None = None
         for topic in answer.responses:
             for row in topic.partitions:
                 where = (topic.topic_id, row.partition_index)
@@ -296,7 +296,7 @@ class NodeShareSession:
                 if row.error_code != table.NONE:
                     error = error_for(row.error_code, f"share fetch of {partition}", row.error_message)
                     self._core.metadata.forget(partition.topic)
-                    trouble = trouble if error.retriable else error
+                    failure = failure if error.retriable else error
                 elif row.acquired_records:
                     home = Home(self.node, self.number, topic.topic_id, partition)
                     try:
@@ -304,9 +304,9 @@ class NodeShareSession:
                     except CorruptRecords as damage:
                         # No member can process these records: another delivery would fail as well.
                         self.queue(home, [Run(first, last, AcknowledgeType.REJECT) for first, last in _ranges(row)])
-                        trouble = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
+                        failure = CorruptBatch(f"{partition}: {damage}", table.CORRUPT_MESSAGE)
         self._report_rows(sent, codes)
-        return FetchedRecords(acquired, trouble)
+        return FetchedRecords(acquired, failure)
 
     def _records(self, partition: TopicPartition, row: PartitionData) -> list[Record]:
         """Return the acquired records of a response. Raises CorruptRecords."""

@@ -115,12 +115,12 @@ class SharePartition:
         acquisition = Acquisition(self.window, member, wish, deadline, rules.max_locks, rules.delivery_limit)
         return acquisition.take(offset, batches)
 
-    def nothing_below(self, offset: int) -> None:
+    def skip_below(self, offset: int) -> None:
         """Handle a log that begins at `offset`: earlier offsets leave the window."""
         if offset > self.window.start_offset:
             self.window.begin_at(offset)
 
-    def nothing_between(self, offset: int, end: int) -> None:
+    def skip_between(self, offset: int, end: int) -> None:
         """Handle a gap in the log from `offset` to `end` (exclusive): free offsets of that range are archived."""
         window = self.window
         for span in list(window.overlapping(offset, end - 1)):

@@ -54,9 +54,9 @@ def end_transaction(state: Transactions, request: EndTxnRequest, now: Millis) ->
     if transaction is None:
         code: int | None = errors.INVALID_PRODUCER_ID_MAPPING
     elif bumps:
-        code = _judge_with_bump(transaction, request)
+        code = _error_with_bump(transaction, request)
     else:
-        code = _judge(transaction, request)
+        code = _error_of(transaction, request)
     if code is not None:
         answer = refuse_end(request, code)
         if code == errors.NONE and transaction is not None:
@@ -73,7 +73,7 @@ def end_transaction(state: Transactions, request: EndTxnRequest, now: Millis) ->
     return result._replace(answers=[(request, response)])
 
 
-def _judge(transaction: Transaction, request: EndTxnRequest) -> int | None:
+def _error_of(transaction: Transaction, request: EndTxnRequest) -> int | None:
     """Return the error code for a client before transaction.version 2; None if the transaction may end."""
     if transaction.producer_id != request.producer_id:
         return errors.INVALID_PRODUCER_ID_MAPPING
@@ -81,10 +81,10 @@ def _judge(transaction: Transaction, request: EndTxnRequest) -> int | None:
         return errors.PRODUCER_FENCED
     if transaction.state == ONGOING:
         return None
-    return _again(transaction, request)
+    return _error_without_transaction(transaction, request)
 
 
-def _judge_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | None:
+def _error_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | None:
     """Return the error code for a client of transaction.version 2; None if the transaction may end."""
     if transaction.state in PREPARED:
         return errors.CONCURRENT_TRANSACTIONS
@@ -102,12 +102,12 @@ def _judge_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | 
     if not current and not repeated:
         return errors.PRODUCER_FENCED
     if repeated:
-        return _again(transaction, request)
+        return _error_without_transaction(transaction, request)
     # Without a transaction an abort succeeds, and raises the epoch as well; a commit is an error.
     return errors.INVALID_TXN_STATE if request.committed else None
 
 
-def _again(transaction: Transaction, request: EndTxnRequest) -> int:
+def _error_without_transaction(transaction: Transaction, request: EndTxnRequest) -> int:
     """Return the error code without an ongoing transaction: NONE if the last one ended as requested."""
     ended = COMPLETE_COMMIT if request.committed else COMPLETE_ABORT
     ending = PREPARE_COMMIT if request.committed else PREPARE_ABORT

@@ -42,7 +42,7 @@ def add_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> R
     Source: TransactionCoordinator.handleAddPartitionsToTransaction.
     """
     transaction = state.transactions.get(request.transactional_id)
-    code = _judge(transaction, request)
+    code = _error_of(transaction, request)
     if code != errors.NONE or transaction is None:
         return Result(answers=[(request, _refuse(request, code))])
     begins = transaction.state != ONGOING
@@ -65,7 +65,7 @@ def add_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> R
 def verify_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> Result:  # noqa: ARG001
     """Verify that the partitions belong to the transaction: TRANSACTION_ABORTABLE for one that does not."""
     transaction = state.transactions.get(request.transactional_id)
-    code = _judge(transaction, request)
+    code = _error_of(transaction, request)
     if code != errors.NONE or transaction is None:
         return Result(answers=[(request, _refuse(request, code))])
     codes = {
@@ -75,7 +75,7 @@ def verify_partitions(state: Transactions, request: PartitionsOf, now: Millis) -
     return Result(answers=[(request, codes)])
 
 
-def _judge(transaction: Transaction | None, request: PartitionsOf) -> int:
+def _error_of(transaction: Transaction | None, request: PartitionsOf) -> int:
     if transaction is None or transaction.producer_id != request.producer_id:
         return errors.INVALID_PRODUCER_ID_MAPPING
     if transaction.epoch != request.producer_epoch:

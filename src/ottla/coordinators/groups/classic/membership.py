@@ -246,8 +246,8 @@ def _add(groups: Groups, group: ClassicGroup, member_id: str, request: JoinGroup
     if group.initial_rebalance:
         group.joined_meanwhile = True
     group.add(member, request.protocol_type)
-    patience = groups.settings.new_member_join_timeout_ms
-    draft.timers.append(Timer(expire_session, (group.group_id, member_id), patience))
+    timeout_ms = groups.settings.new_member_join_timeout_ms
+    draft.timers.append(Timer(expire_session, (group.group_id, member_id), timeout_ms))
     _rebalance_or_complete(groups, group, draft)
 
 

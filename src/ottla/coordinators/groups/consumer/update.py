@@ -228,8 +228,8 @@ class Update:
         self.records.append(member_current(group_id, member_id, step))
         if self.description.classic is None:  # classic members have a rejoin timeout instead
             waits = step.state is MemberState.UNREVOKED_PARTITIONS
-            patience = self.description.rebalance_timeout_ms if waits else None
-            self.timers.append(Timer(end_revocation, (group_id, member_id), patience))
+            timeout_ms = self.description.rebalance_timeout_ms if waits else None
+            self.timers.append(Timer(end_revocation, (group_id, member_id), timeout_ms))
 
 
 def check_room(groups: Groups, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:

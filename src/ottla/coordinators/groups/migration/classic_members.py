@@ -79,12 +79,12 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
     update.retarget()
     _reconcile(update, subscription)
     answer = _joined(update, request)
-    patience = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+    timeout_ms = request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
     timers = [
         *update.timers,
         Timer(end_join, (group.group_id, member_id), None),
         Timer(end_session, (group.group_id, member_id), request.session_timeout_ms),
-        Timer(end_sync, (group.group_id, member_id), patience),
+        Timer(end_sync, (group.group_id, member_id), timeout_ms),
     ]
     group.awaiting_join.discard(member_id)
     return Result(update.records, ((request, answer),), timers)
