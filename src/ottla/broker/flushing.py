@@ -51,7 +51,7 @@ class Flusher:
             if is_shortage(cause):
                 self._timers.call_later(_SHORTAGE_RETRY_MS, partition.advance)
             elif not is_disk_failure(cause):
-                _logger.error("cannot flush %s, it is tried again: %s", log.directory, cause)
+                _logger.error("cannot flush %s (will be retried): %s", log.directory, cause)
                 self._timers.call_later(_RETRY_MS, partition.advance)
             return
         log.flushed(flush, self._clock.now_ms())

@@ -61,7 +61,7 @@ class Periodic:
         except Exception:
             self._steps = None
             if not self._failing:
-                _logger.exception("%s failed; it is tried again", self._name)
+                _logger.exception("%s failed and will be retried", self._name)
             self._failing = True
         if self._timer is None and delay_ms != PAUSED:
             self.run_in(self._interval_ms if delay_ms is None else delay_ms)

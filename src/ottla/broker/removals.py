@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.broker.alarm import Alarm
+from ottla.broker.due_work import DueWork
 from ottla.environment import Clock, Timers, Worker
 
 _logger = logging.getLogger("ottla.broker")
@@ -35,7 +35,7 @@ class Removals:
         self._waiting: list[tuple[int, int, bool, Remove]] = []
         """A heap of (due ms, number, on the background thread, remove)."""
         self._count = 0
-        self._alarm = Alarm("removing files", self._run, clock, timers)
+        self._alarm = DueWork("removing files", self._run, clock, timers)
         self._directories: deque[Remove] = deque()
         """Removals of directories that are due."""
         self._is_removing = False

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.environment import Address, Cancellable, Stream, Transport
+from ottla.environment.alarm import Alarm
 from ottla.net.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
-from ottla.net.scheduler import Alarm, Promise, Scheduler
+from ottla.net.scheduler import Promise, Scheduler
 from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import ClientConnection
@@ -107,7 +108,7 @@ class Link:
         self._open: deque[_OpenRequest] = deque()
         self._held: list[Sequence[Any]] = []
         """Encoded requests that are held back until the end of a throttle time."""
-        self._alarm = Alarm(self._scheduler, self._overdue)
+        self._alarm = Alarm(self._overdue, self._scheduler.clock, self._scheduler)
         self._release: Cancellable | None = None
         timeout = owner.setup_timeout_ms(address)
         self._setup = self._scheduler.call_later(timeout, self._late)

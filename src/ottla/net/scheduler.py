@@ -242,37 +242,6 @@ async def _outcome(promise: Promise[Any]) -> None:
     await done
 
 
-class Alarm:
-    """Timer that calls back at the earliest of the times that were set."""
-
-    __slots__ = ("_at_ms", "_callback", "_scheduler", "_timer")
-
-    def __init__(self, scheduler: Scheduler, callback: Callable[[], None]) -> None:
-        self._scheduler = scheduler
-        self._callback = callback
-        self._timer: Cancellable | None = None
-        self._at_ms = 0
-
-    def set(self, at_ms: int) -> None:
-        """Call back at `at_ms` of the monotonic clock, or earlier. The callback sets later times again."""
-        if self._timer is not None:
-            if self._at_ms <= at_ms:
-                return
-            self._timer.cancel()
-        self._at_ms = at_ms
-        self._timer = self._scheduler.call_later(at_ms - self._scheduler.clock.now_ms(), self._ring)
-
-    def cancel(self) -> None:
-        """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _ring(self) -> None:
-        self._timer = None
-        self._callback()
-
-
 class Signal:
     """Recurring event; a waiter waits for the next occurrence."""
 

@@ -169,7 +169,7 @@ def test_retention_goes_on_after_a_run_that_failed(tmp_path: Path, caplog: pytes
     keep.begin()
     world.pass_time(HOUR)
     assert len(runs) == 12
-    assert caplog.messages == ["retention failed; it is tried again"]
+    assert caplog.messages == ["retention failed and will be retried"]
     del log.retain
     world.pass_time(HOUR)
     assert log.start_offset == 10

@@ -35,7 +35,7 @@ def test_it_runs_again_whatever_became_of_a_run(caplog: pytest.LogCaptureFixture
     work.world.pass_time(300)
     assert work.runs == [10, 110, 210, 310, 410]
     assert [(record.levelno, record.message) for record in caplog.records] == [
-        (logging.ERROR, "counting failed; it is tried again")
+        (logging.ERROR, "counting failed and will be retried")
     ]
     assert "RuntimeError: no" in caplog.text
     work.fails = False

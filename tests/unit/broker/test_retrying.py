@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.alarm import Alarm
+from ottla.broker.due_work import DueWork
 from ottla.broker.retrying import repeat_while
 from ottla.protocol.answer import Answer, Pending
 
@@ -117,7 +117,7 @@ def test_a_request_that_is_abandoned_abandons_the_answer(world: World) -> None:
 
 def test_an_alarm_rings_once_at_the_earliest_deadline(world: World) -> None:
     rings: list[int] = []
-    alarm = Alarm("test", lambda: rings.append(world.now), world, world)
+    alarm = DueWork("test", lambda: rings.append(world.now), world, world)
     alarm.set(50)
     alarm.set(20)
     alarm.set(30)
@@ -136,16 +136,16 @@ def test_an_alarm_whose_work_fails_rings_again(world: World, caplog: pytest.LogC
         if len(rings) == 1:
             raise ArithmeticError("a bug")
 
-    alarm = Alarm("a test", work, world, world)
+    alarm = DueWork("a test", work, world, world)
     alarm.set(10)
     world.advance(1000)
     assert rings == [10, 110]
-    assert "a test failed; it is tried again" in caplog.text
+    assert "a test failed and will be retried" in caplog.text
 
 
 def test_a_closed_alarm_does_not_ring(world: World) -> None:
     rings: list[int] = []
-    alarm = Alarm("test", lambda: rings.append(world.now), world, world)
+    alarm = DueWork("test", lambda: rings.append(world.now), world, world)
     alarm.set(10)
     alarm.close()
     alarm.set(20)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.net.scheduler import Alarm, Cancelled, Promise, Scheduler, Signal, kept
+from ottla.environment.alarm import Alarm
+from ottla.net.scheduler import Cancelled, Promise, Scheduler, Signal, kept
 
 from .world import World
 
@@ -166,7 +167,7 @@ def test_a_signal_happens_again_and_again(scheduler: Scheduler) -> None:
 
 def test_an_alarm_calls_at_the_earliest_of_its_times(world: World, scheduler: Scheduler) -> None:
     rung: list[int] = []
-    alarm = Alarm(scheduler, lambda: rung.append(world.now - 1000))
+    alarm = Alarm(lambda: rung.append(world.now - 1000), scheduler.clock, scheduler)
     alarm.set(1300)
     alarm.set(1100)
     alarm.set(1200)

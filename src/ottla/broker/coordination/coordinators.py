@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.alarm import Alarm
 from ottla.broker.coordination.markers import MarkerWriter
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.coordination.share_state import ShareStateKeeper, TopicIdPartition
+from ottla.broker.due_work import DueWork
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
@@ -68,7 +68,7 @@ class Coordination:
         self._replicas = replicas
         replicas.went_offline.append(self._went_offline)
         replicas.came_online.append(self._came_online)
-        self._alarm = Alarm("a timer of the coordinators", self._run_due, clock, timers)
+        self._alarm = DueWork("a timer of the coordinators", self._run_due, clock, timers)
         self._to_load: deque[tuple[str, int]] = deque()
         self._resigned: set[tuple[str, int]] = set()
         self._epochs: dict[tuple[str, int], int] = {}

@@ -14,9 +14,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.broker.alarm import Alarm
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
+from ottla.broker.due_work import DueWork
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, DeliveryLimits
@@ -115,7 +115,7 @@ class SharePartitions:
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
-        self._alarm = Alarm("a timer of share partitions", self._run_due, clock, timers)
+        self._alarm = DueWork("a timer of share partitions", self._run_due, clock, timers)
         coordination.share_resets.append(self._reset)
         controller.subscribe(self._apply)
 

@@ -32,7 +32,8 @@ from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffse
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
-from ottla.net.scheduler import Alarm, Promise, Signal, Task
+from ottla.environment.alarm import Alarm
+from ottla.net.scheduler import Promise, Signal, Task
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.protocol.schema import ZERO_UUID
 
@@ -68,7 +69,7 @@ class ConsumerCore(ChunkReader):
         self._committing: Task[None] | None = None
         self._closed = False
         self._assigned_by_hand = False
-        self._reminder = Alarm(core.scheduler, self._wake_application)
+        self._reminder = Alarm(self._wake_application, core.clock, core.scheduler)
         self._waiting = False
         """True while the application is in `wait`."""
         self._entered = Signal()

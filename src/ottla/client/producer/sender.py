@@ -33,8 +33,9 @@ from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import BatchCompression, ClosedBatch
 from ottla.client.producer.sequences import BatchVerdict, Identity, PartitionQueue
 from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.environment.alarm import Alarm
 from ottla.net.connection import Link
-from ottla.net.scheduler import Alarm, Promise, Signal
+from ottla.net.scheduler import Promise, Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (
@@ -102,7 +103,7 @@ class Sender:
         """Names of the background tasks in progress, so that each runs once."""
         self._in_flight = 0
         self._pumping = self._pump_again = False
-        self._alarm = Alarm(core.scheduler, self._woken)
+        self._alarm = Alarm(self._woken, core.clock, core.scheduler)
         self.closed = False
 
     # -- closed batches --
