@@ -23,7 +23,7 @@ from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.replication")
 NEVER_MS: Final = (1 << 63) - 1
-_PARTITIONS_A_STEP: Final = 4
+_PARTITIONS_A_STEP: Final = 16
 """Number of logs opened or discarded in one step of a few milliseconds."""
 _TOPICS_A_STEP: Final = 50
 
