@@ -17,9 +17,9 @@ from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Clock, Random, Timers
-from ottla.metadata.controller import Controller
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import Image
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
 from ottla.replication.replicas import Replicas
 
@@ -34,7 +34,7 @@ class Broker:
     """The set of services of one broker.
 
     config        the current configs: the start-up values with later alterations
-    controller    the metadata image, and changes to it
+    metadata    the metadata image, and changes to it
     replicas      the partitions that this broker hosts
     topics        creation of topics, also on first use
     moves         moves of partitions between log directories
@@ -53,7 +53,7 @@ class Broker:
         random: Random,
         timers: Timers,
         slices: Slices,
-        controller: Controller,
+        metadata: Metadata,
         replicas: Replicas,
         moves: Moves,
         sessions: FetchSessions,
@@ -66,14 +66,14 @@ class Broker:
         self.timers = timers
         self.slices = slices
         self.large_checks = Turns()
-        self.controller = controller
+        self.metadata = metadata
         self.replicas = replicas
         self.moves = moves
         self.sessions = sessions
         self.resolve = resolve
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
-        self.topics = TopicCreation(controller, replicas, lambda: self.config)
-        self.producer_ids = ProducerIds(controller.producer_id_block)
+        self.topics = TopicCreation(metadata, replicas, lambda: self.config)
+        self.producer_ids = ProducerIds(metadata.producer_id_block)
         self.throttling: Throttling | None = None
         self._coordination: Coordination | None = None
         self._share_partitions: SharePartitions | None = None
@@ -82,7 +82,7 @@ class Broker:
     @property
     def image(self) -> Image:
         """The current metadata image."""
-        return self.controller.image
+        return self.metadata.image
 
     @property
     def coordination(self) -> "Coordination":
@@ -102,7 +102,7 @@ class Broker:
                 self.topics.provide_internal,
             )
             self._coordination.load(self.image)
-            self.controller.subscribe(self._coordination.apply)
+            self.metadata.subscribe(self._coordination.apply)
         return self._coordination
 
     @property
@@ -120,7 +120,7 @@ class Broker:
                 lambda: self.config,
                 self.clock,
                 self.timers,
-                self.controller,
+                self.metadata,
                 self.replicas,
                 self.coordination,
                 self.topics.create,

@@ -29,7 +29,6 @@ from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
-from ottla.metadata.controller import Controller
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
@@ -37,7 +36,9 @@ from ottla.metadata.image import (
     BrokerImage,
     Delta,
     TopicImage,
+    UnknownFormat,
 )
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store.sqlite import DamagedStore
 from ottla.protocol.answer import Answer, Steps
@@ -118,7 +119,7 @@ class BrokerServer:
         """Open storage and services without listening. Raises CannotStart after closing what was opened."""
         try:
             self._open()
-        except (UnusableDirectory, StorageError, DamagedStore) as cause:
+        except (UnusableDirectory, StorageError, DamagedStore, UnknownFormat) as cause:
             self._release()
             raise CannotStart(str(cause)) from None
         except BaseException:
@@ -129,12 +130,14 @@ class BrokerServer:
         environment, config = self._environment, self._config
         slices = Slices(environment.timers)
         store = self._storage.open()
-        controller = Controller(
+        metadata = Metadata(
             store,
+            store.load(),
             environment.random,
-            BrokerImage(config.node_id, "", -1, config.text("broker.rack")),
+            environment.timers,
             lambda: self.broker.config.integer("num.partitions"),
             lambda: self.broker.config.integer("default.replication.factor"),
+            BrokerImage(config.node_id, "", -1, config.text("broker.rack")),
             slices.run,
         )
         worker = self._background if environment.files.durable else None
@@ -158,7 +161,7 @@ class BrokerServer:
             environment.random,
             environment.timers,
             slices,
-            controller,
+            metadata,
             replicas,
             moves,
             sessions,
@@ -171,12 +174,12 @@ class BrokerServer:
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms)
         self._apply_configs()
         self._apply_quotas()
-        replicas.load(controller.image)
-        controller.subscribe(replicas.apply)
-        controller.subscribe(self._reconfigure)
+        replicas.load(metadata.image)
+        metadata.subscribe(replicas.apply)
+        metadata.subscribe(self._reconfigure)
         for partition in replicas.misassigned():
             self._assign_directory(partition, replicas.home_of(partition))
-        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & controller.image.topics.keys():
+        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
             _ = self.broker.coordination
 
     def _listen(self) -> None:
@@ -271,7 +274,7 @@ class BrokerServer:
 
     def _reconfigure(self, delta: Delta) -> Steps | None:
         broker = self.broker
-        if delta.configured in ((BROKER, ""), (BROKER, str(broker.node_id))):
+        if delta.configured & {(BROKER, ""), (BROKER, str(broker.node_id))}:
             self._apply_configs()
             return broker.replicas.reconfigure(delta.image)
         if delta.settings:
@@ -284,9 +287,9 @@ class BrokerServer:
 
     def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
         """Record in the metadata which log directory a partition is in."""
-        controller, node_id = self.broker.controller, self.broker.node_id
-        return controller.in_turn(
-            lambda: controller.assign_directory(partition.topic_id, partition.index, node_id, directory.id)
+        metadata, node_id = self.broker.metadata, self.broker.node_id
+        return metadata.in_turn(
+            lambda: metadata.assign_directory(partition.topic_id, partition.index, node_id, directory.id)
         )
 
     def _discard(self, home: LogDirectory, path: Path) -> None:

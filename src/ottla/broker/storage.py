@@ -10,8 +10,11 @@ from ottla.environment.files import Store
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata import keys
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.deltas import loaded
+from ottla.metadata.elections import restarted_alone
+from ottla.metadata.store import Change, Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.stored import upgraded
 from ottla.protocol.uuids import uuid_text
 
 _logger = logging.getLogger("ottla.broker")
@@ -35,12 +38,32 @@ class Storage:
         self.missing: list[Path] = []
         self.metadata: SqliteStore | None = None
 
-    def open(self) -> MetadataStore:
+    def open(self) -> SqliteStore:
         """Open everything, and return the metadata store."""
         identities = self._open_directories()
         self.metadata = metadata = self._open_metadata(has_identity=any(identities.values()))
         self._check_identities(identities, self._cluster_id(metadata))
+        self._prepare(metadata)
         return metadata
+
+    def _prepare(self, metadata: SqliteStore) -> None:
+        """Upgrade the values of an earlier release, and begin new leader epochs after an unclean stop.
+
+        After an unclean stop a log may lack batches that were not flushed: others must not get their offset and epoch.
+        """
+        snapshot = metadata.load()
+        put = upgraded(snapshot.entries)
+        if not all(directory.stopped_cleanly for directory in self.directories) or self.missing:
+            image = (
+                loaded(Snapshot([Entry(key, value, 0, 0) for key, value in put.items()], 0))
+                if put
+                else loaded(snapshot)
+            )
+            put |= restarted_alone(image, self._config.node_id)
+        if put:
+            outcome = metadata.change_now(Change(put=put))
+            if outcome.error is not None:
+                raise UnusableDirectory(outcome.error)
 
     def _open_directories(self) -> dict[LogDirectory, Identity | None]:
         """Open the log directories. Those that fail are `missing`, if another one and the metadata can be opened."""

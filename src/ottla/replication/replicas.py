@@ -193,6 +193,8 @@ class Replicas:
                 yield written
         for topic in delta.changed:
             yield from self._open(topic)
+        for name, indexes in delta.moved.items():
+            yield from self._open(delta.image.topics[name], indexes)
 
     def reconfigure(self, image: Image) -> Steps:
         """Compute every log's config again after a change of the broker's own, in steps."""
@@ -201,14 +203,18 @@ class Replicas:
             if number % _TOPICS_A_STEP == 0:
                 yield None
 
-    def _open(self, topic: TopicImage) -> Steps:
-        """Open the partitions of a topic that are not open yet, and set the config of those that are; in steps."""
+    def _open(self, topic: TopicImage, indexes: Iterable[int] | None = None) -> Steps:
+        """Open the partitions of a topic that are not open yet, and set config and leader of those that are; in steps.
+
+        indexes  only these partitions; None: all of them
+        """
         config = self._configs(topic)
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
         opened = 0
-        for index, placed in enumerate(topic.partitions):
+        for index in range(len(topic.partitions)) if indexes is None else indexes:
+            placed = topic.partitions[index]
             if self._node_id not in placed.replicas:
                 continue
             held = partitions.get(index)

@@ -27,9 +27,9 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import RequestedTopic, check_name
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.topic_plans import RequestedTopic, check_name
 from ottla.protocol.answer import Answer, Pending, after, gather
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
