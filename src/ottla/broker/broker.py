@@ -5,7 +5,7 @@ closes it. Services that not every broker needs (coordinators, share partitions,
 first use.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import BrokerConfig
@@ -16,11 +16,12 @@ from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
-from ottla.environment import Clock, Random, Timers
+from ottla.environment import Address, Clock, Random, Timers
 from ottla.metadata.features import feature_level
-from ottla.metadata.image import Image
+from ottla.metadata.image import BrokerImage, Image
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
+from ottla.protocol.context import RequestContext
 from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -83,6 +84,30 @@ class Broker:
     def image(self) -> Image:
         """The current metadata image."""
         return self.metadata.image
+
+    def address_of(self, node: BrokerImage, context: RequestContext) -> Address | None:
+        """Return the address of a broker for the sender of a request: that of the listener which it connected to.
+
+        None if the broker does not have this listener. For a single broker without advertised.listeners it is the address that
+        the sender connected to.
+        """
+        if not node.endpoints:
+            return self.listeners.advertised(context.address)
+        endpoint = node.endpoint(context.listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def reachable(self, context: RequestContext) -> Collection[int]:
+        """Return the node ids of the live brokers that have the listener which the sender of a request connected to."""
+        brokers = self.image.brokers
+        if all(not node.endpoints or node.endpoint(context.listener) is not None for node in brokers.values()):
+            return brokers
+        return [node_id for node_id, node in brokers.items() if node.endpoint(context.listener) is not None]
+
+    @property
+    def controller_id(self) -> int:
+        """Node id of the controller, or of this broker while there is none: old clients wait for one otherwise."""
+        controller_id = self.image.controller_id
+        return controller_id if controller_id in self.image.brokers else self.node_id
 
     @property
     def coordination(self) -> "Coordination":

@@ -37,14 +37,24 @@ class Storage:
         self.directories: list[LogDirectory] = []
         self.missing: list[Path] = []
         self.metadata: SqliteStore | None = None
+        self._identities: dict[LogDirectory, Identity | None] = {}
 
     def open(self) -> SqliteStore:
-        """Open everything, and return the metadata store."""
+        """Open everything, and return the metadata store of a single broker."""
         identities = self._open_directories()
         self.metadata = metadata = self._open_metadata(has_identity=any(identities.values()))
         self._check_identities(identities, self._cluster_id(metadata))
         self._prepare(metadata)
         return metadata
+
+    def open_directories(self) -> str | None:
+        """Open the log directories only; return the cluster id that they have, None if all are new."""
+        self._identities = identities = self._open_directories()
+        return next((identity.cluster_id for identity in identities.values() if identity is not None), None)
+
+    def claim(self, cluster_id: str) -> None:
+        """Verify that the log directories belong to this node of a cluster, and claim new ones."""
+        self._check_identities(self._identities, cluster_id)
 
     def _prepare(self, metadata: SqliteStore) -> None:
         """Upgrade the values of an earlier release, and begin new leader epochs after an unclean stop.

@@ -13,7 +13,7 @@ done again on the newer image, so that the requester sees an error only if the n
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -372,26 +372,26 @@ class Metadata:
         expect = {key: self.revision_of(key) for key in put}
         return self.commit(Change(expect, self._live_replicas(added), put=put))
 
-    def change_partition(
-        self, topic: TopicImage, index: int, partition: PartitionImage, created: Mapping[str, int] | None = None
-    ) -> Answer[ChangeResult]:
-        """Replace the state of a partition, unless it or its topic was changed meanwhile; see `Change.created`."""
-        return self.commit(self.partition_change(topic, {index: partition}, created))
+    def change_partition(self, topic: TopicImage, index: int, partition: PartitionImage) -> Answer[ChangeResult]:
+        """Replace the state of a partition."""
+        return self.commit(self.partition_changes([(topic, index, partition)]))
 
-    def partition_change(
-        self, topic: TopicImage, partitions: Mapping[int, PartitionImage], created: Mapping[str, int] | None = None
+    def partition_changes(
+        self, states: Iterable[tuple[TopicImage, int, PartitionImage]], created: Mapping[str, int] | None = None
     ) -> Change:
-        """Return the change that replaces states of partitions planned on the current image.
+        """Return the change that replaces states of partitions, planned on the current image.
 
-        The topic is compared by its creation: otherwise the state of a partition could be written after its topic was deleted.
+        created  further comparisons, see `Change.created`
+
+        The topics are compared by their creation: otherwise a state could be written after its topic was deleted.
         """
-        put = {keys.partition_key(topic.id, index): state.encoded() for index, state in partitions.items()}
-        topic_key = keys.TOPICS + topic.name
-        return Change(
-            {key: self.revision_of(key) for key in put},
-            {topic_key: self.created_of(topic_key), **(created or {})},
-            put=put,
-        )
+        put: dict[str, bytes] = {}
+        topics: dict[str, int] = {}
+        for topic, index, state in states:
+            put[keys.partition_key(topic.id, index)] = state.encoded()
+            topic_key = keys.TOPICS + topic.name
+            topics[topic_key] = self.created_of(topic_key)
+        return Change({key: self.revision_of(key) for key in put}, {**topics, **(created or {})}, put=put)
 
     def assign_directory(self, topic_id: bytes, index: int, node_id: int, directory_id: bytes) -> Answer[ChangeResult]:
         """Record which log directory of a broker a partition's replica is in (KIP-858).

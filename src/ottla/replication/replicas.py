@@ -9,7 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
-from ottla.metadata.image import UNASSIGNED, Delta, Image, TopicImage
+from ottla.metadata.image import UNASSIGNED, BrokerImage, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
@@ -29,7 +29,9 @@ _TOPICS_A_STEP: Final = 50
 
 
 class PartitionView(NamedTuple):
-    """Leader, ISR and offline replicas of a partition, as reported to clients; `leader` is -1 when its log is offline."""
+    """Leader, ISR and offline replicas of a partition, as reported to clients; `leader` is -1 when its log is offline or its
+    broker is fenced.
+    """
 
     error_code: int
     leader: int
@@ -70,6 +72,7 @@ class Replicas:
         self._homes: dict[tuple[str, int], LogDirectory] = {}
         self._topics: Mapping[str, TopicImage] = {}
         self._topics_by_id: Mapping[bytes, TopicImage] = {}
+        self._live: Mapping[int, BrokerImage] = {}
         self._failed: set[tuple[str, int]] = set()
         self._postponed: dict[tuple[str, int], None] = {}
         """Partitions of `_failed` that could not be opened for a lack of resources."""
@@ -109,6 +112,7 @@ class Replicas:
             for key in inventory.uncertain:
                 uncertain.setdefault(key, []).append(directory)
         self._topics, self._topics_by_id = image.topics, image.topics_by_id
+        self._live = image.brokers
         for key in known:
             if not self._awaits_directory(key, [*certain.get(key, ()), *uncertain.get(key, ())]):
                 self._choose_home(key, certain.get(key, []), uncertain.get(key, []))
@@ -184,6 +188,7 @@ class Replicas:
     def apply(self, delta: Delta) -> Steps:
         """Apply a change of the metadata, in steps."""
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
+        self._live = delta.image.brokers
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
@@ -390,9 +395,20 @@ class Replicas:
     def view(self, topic: TopicImage, index: int) -> PartitionView:
         """Return the state of a partition as reported to clients."""
         placed = topic.partitions[index]
-        if (topic.name, index) in self._failed:
-            return PartitionView(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
-        return PartitionView(NONE, placed.leader, list(placed.isr), [])
+        has_failed = (topic.name, index) in self._failed
+        live = self._live
+        offline = [
+            node
+            for node in placed.replicas
+            if node not in live or node in placed.offline or (has_failed and node == self._node_id)
+        ]
+        if has_failed and placed.leader == self._node_id:
+            return PartitionView(
+                LEADER_NOT_AVAILABLE, -1, [node for node in placed.isr if node not in offline], offline
+            )
+        if placed.leader not in live:
+            return PartitionView(LEADER_NOT_AVAILABLE, -1, list(placed.isr), offline)
+        return PartitionView(NONE, placed.leader, list(placed.isr), offline)
 
     def all(self) -> list[Partition]:
         """Return all open partitions; a directory failure during the iteration does not change the list."""

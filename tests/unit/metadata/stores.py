@@ -204,15 +204,9 @@ class Broker:
         self.stores.until(lambda: bool(responses))
         return responses[0]
 
-    def loaded(self) -> Snapshot | str:
-        """Return the contents, or the reason why they cannot be read."""
-        answer = self.store.load()
-        return self.wait(answer) if isinstance(answer, Pending) else answer
-
     def load(self) -> Snapshot:
-        snapshot = self.loaded()
-        assert isinstance(snapshot, Snapshot), snapshot
-        return snapshot
+        """Return the contents."""
+        return self.wait(self.store.load())
 
     def watch(self) -> Replica:
         """Load the contents, and follow the changes."""

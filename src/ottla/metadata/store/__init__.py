@@ -77,10 +77,14 @@ class ChangeOutcome(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All entries, by key, at a revision; the revision of an empty store is 0."""
+    """All entries, by key, at a revision; the revision of an empty store is 0.
+
+    error  reason in one line why the contents cannot be read; None if this is the contents
+    """
 
     entries: Sequence[Entry]
     revision: int
+    error: str | None = None
 
 
 class LeaseOutcome(NamedTuple):
@@ -112,8 +116,8 @@ class MetadataStore(Protocol):
     @property
     def largest_change(self) -> int: ...
 
-    def load(self) -> Answer[Snapshot | str]:
-        """Return the contents, or the reason in one line why they cannot be read."""
+    def load(self) -> Answer[Snapshot]:
+        """Return the contents."""
 
     def watch(self, revision: int, watcher: Watcher) -> None:
         """Deliver all changes after `revision` to the watcher, in order, until the store is closed. There is one watcher."""

@@ -250,8 +250,8 @@ class MemoryMetadataStore:
 
     # -- requests of the broker --
 
-    def load(self) -> Answer[Snapshot | str]:
-        return self._request(self._shared.snapshot, _TIMED_OUT)
+    def load(self) -> Answer[Snapshot]:
+        return self._request(self._shared.snapshot, Snapshot((), 0, _TIMED_OUT))
 
     def watch(self, revision: int, watcher: Watcher) -> None:
         """See `MetadataStore.watch`."""
