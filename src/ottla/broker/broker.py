@@ -105,7 +105,7 @@ class Broker:
 
     @property
     def controller_id(self) -> int:
-        """Node id of the controller, or of this broker while there is none: old clients wait for one otherwise."""
+        """Node id of the controller, or of this broker while there is no controller: old clients wait for one otherwise."""
         controller_id = self.image.controller_id
         return controller_id if controller_id in self.image.brokers else self.node_id
 
