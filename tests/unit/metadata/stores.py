@@ -144,7 +144,7 @@ class EtcdHarness:
         self.url = parse(url)
         self.loop = asyncio.new_event_loop()
         self.environment = process_environment(self.loop)
-        self._connected: list[EtcdMetadataStore] = []
+        self.connected: list[EtcdMetadataStore] = []
         self.errors: list[str] = []
         """Exceptions that reached the event loop."""
         self.loop.set_exception_handler(lambda loop, context: self.errors.append(str(context)))
@@ -153,7 +153,7 @@ class EtcdHarness:
         environment = self.environment
         parsed = self.url if url is None else parse(url)
         store = EtcdMetadataStore(parsed, environment.clock, environment.timers, environment.transport)
-        self._connected.append(store)
+        self.connected.append(store)
         return store
 
     def advance(self, ms: int) -> None:
@@ -169,7 +169,7 @@ class EtcdHarness:
         self.loop.run_until_complete(wait())
 
     def close(self) -> None:
-        for store in self._connected:
+        for store in self.connected:
             store.close()
         self.advance(10)
         self.loop.close()

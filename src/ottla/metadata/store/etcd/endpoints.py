@@ -114,7 +114,7 @@ class Endpoints:
 
         def time_out() -> None:
             if not connection.opened.done:
-                connection.close("the connection timed out")
+                connection.lost("the connection timed out")
 
         def ended(response: Promise[HttpResponse]) -> None:
             timer.cancel()
@@ -122,7 +122,7 @@ class Endpoints:
                 result = response.result()
                 if result.status != 200:
                     receive(result.body + b"\n")
-            else:
+            elif not connection.is_closed:
                 self._move_on(address, str(response.error))
             receive(b"")
 

@@ -50,12 +50,14 @@ class HttpConnection:
 
     lost_because  reason why the connection cannot be used any more, None while it can
     opened        promise that is kept at the end of the connection attempt, whether it succeeded or not
+    is_closed     True if the connection ended because it was closed here
     """
 
     def __init__(self, transport: Transport, address: Address) -> None:
         self.address = address
         self.lost_because: str | None = None
         self.opened = Promise[None]()
+        self.is_closed = False
         self._parser = h11.Connection(h11.CLIENT)
         self._stream: Stream | None = None
         self._exchange: _Exchange | None = None
@@ -86,9 +88,10 @@ class HttpConnection:
             self._send(self._stream, exchange)
         return exchange.promise
 
-    def close(self, reason: str = "the connection was closed") -> None:
-        """Close the connection; an unanswered request fails with the reason."""
-        self._end(reason)
+    def close(self) -> None:
+        """Close the connection; an unanswered request fails."""
+        self.is_closed = self.lost_because is None
+        self._end("the connection was closed")
 
     # -- callbacks of the transport --
 
