@@ -18,6 +18,7 @@ from ottla.metadata.store.etcd.store import EtcdMetadataStore
 from ottla.metadata.store.etcd.url import parse
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.protocol.answer import Answer, Pending
+from tests.simulation.etcd import SimulatedEtcd, SimulatedMember, SimulatedNetwork
 
 T = TypeVar("T")
 
@@ -134,6 +135,34 @@ def skipping_memory(request: pytest.FixtureRequest) -> Any:
     yield MemoryHarness(latency=lambda: dice.choice((0, 1, 2)), skip=lambda: dice.random() < 0.5)
 
 
+class SimulatedEtcdHarness(MemoryHarness):
+    """The client of etcd, with a simulated etcd of three members on virtual time."""
+
+    first_revision = None
+
+    def __init__(self, dice: random.Random, latency: Callable[[], int] = lambda: 0) -> None:
+        super().__init__()
+        self.etcd = SimulatedEtcd(self.time, self.shared, dice)
+        self.network = SimulatedNetwork(self.time, latency)
+        addresses = [("one", 1), ("two", 2), ("three", 3)]
+        self.members = [SimulatedMember(self.etcd, address) for address in addresses]
+        self.network.members = {member.address: member for member in self.members}
+        self.url = "etcd://one:1,two:2,three:3/test"
+        self.connected: list[EtcdMetadataStore] = []
+
+    def connect(self, url: str | None = None) -> EtcdMetadataStore:
+        store = EtcdMetadataStore(parse(url or self.url), self.time, self.time, self.network)
+        self.connected.append(store)
+        return store
+
+
+@contextmanager
+def simulated_etcd(request: pytest.FixtureRequest) -> Any:
+    del request
+    dice = random.Random(3)
+    yield SimulatedEtcdHarness(dice, lambda: dice.choice((0, 1, 3)))
+
+
 class EtcdHarness:
     """A real etcd, on the event loop of asyncio."""
 
@@ -189,6 +218,7 @@ STORES: Final[Mapping[str, Callable[[pytest.FixtureRequest], AbstractContextMana
     "memory": memory,
     "slow memory": slow_memory,
     "skipping memory": skipping_memory,
+    "simulated etcd": simulated_etcd,
     "etcd": etcd,
 }
 

@@ -73,6 +73,9 @@ class Watch:
         self._failures = 0
         """Streams that ended in a row, each after a short time."""
         self._begun_ms = 0
+        """Time at which the current stream was begun."""
+        self._progress_ms = 0
+        """Time of the last delivery, or of the begin of the current stream."""
         self._opened_at = 0
         """Revision of etcd when the current stream was opened."""
         self._due = 0
@@ -96,9 +99,7 @@ class Watch:
     def close(self) -> None:
         """Stop delivering."""
         self._watcher = None
-        self._stream += 1
-        if self._connection is not None:
-            self._connection.close()
+        self._leave_stream()
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -117,15 +118,9 @@ class Watch:
 
     async def _open(self) -> None:
         """Open a stream from the next revision."""
-        self._stream += 1
+        self._leave_stream()
         stream = self._stream
-        self._begun_ms = self._scheduler.clock.now_ms()
-        self._is_created = False
-        self._lines = Lines()
-        self._fragments = []
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._begun_ms = self._progress_ms = self._scheduler.clock.now_ms()
         request = gateway.watch(self._keys, self.delivered + 1)
         try:
             connection = await self._endpoints.stream(gateway.WATCH, request, lambda data: self._receive(stream, data))
@@ -138,17 +133,28 @@ class Watch:
         self._connection = connection
         self._scheduler.call_later(LIMIT_MS, partial(self._check_created, stream))
 
+    def _leave_stream(self) -> None:
+        """Close the stream, and ignore what it still delivers."""
+        self._stream += 1
+        self._is_created = False
+        self._lines = Lines()
+        self._fragments = []
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     def _check_created(self, stream: int) -> None:
         """Use another endpoint if this one has accepted the connection, but not the watch."""
         if stream == self._stream and not self._is_created and self._connection is not None:
-            self._endpoints.next_endpoint(self._connection.address)
-            self._retry(stream, f"{endpoint_text(self._connection.address)} does not answer")
+            where = self._connection.address
+            self._endpoints.next_endpoint(where)
+            self._retry(stream, f"{endpoint_text(where)} does not answer")
 
     def _retry(self, stream: int, reason: str) -> None:
         """Open another stream: at once after one that was stable, else after a pause, which grows."""
         if stream != self._stream or self._watcher is None:
             return
-        self._stream += 1
+        self._leave_stream()
         self.restarts += 1
         if self._scheduler.clock.now_ms() - self._begun_ms >= _STABLE_MS:
             self._failures = 0
@@ -191,7 +197,7 @@ class Watch:
             self._is_created = True
             self._opened_at = response.header.revision
         if response.compacted:
-            self._stream += 1
+            self._leave_stream()
             logger.warning("the watch of etcd is behind a compaction: the contents are loaded again")
             self._scheduler.background(self._reload(self._stream), "etcd reload")
         elif response.ended is not None:
@@ -216,6 +222,7 @@ class Watch:
             if revision <= self._suspected:
                 self._patience_ms = _BEHIND_MS
             self.delivered = revision
+            self._progress_ms = self._scheduler.clock.now_ms()
             self._failures = 0
             self._watcher.changed(revision, list(group))
             self._reached(revision)
@@ -256,7 +263,7 @@ class Watch:
         if self._watcher is None:
             return
         reached = self.delivered if self._alarm_is_due else max(self.delivered, self._opened_at)
-        if reached < self._target and self._connection is not None:
+        if reached < self._target and self._connection is not None and self._had_its_time():
             if not self._alarm_is_due:
                 self._patience_ms = _FALSE_ALARM_MS
                 self._suspected = self._target
@@ -264,3 +271,8 @@ class Watch:
             self._endpoints.next_endpoint(where)
             self._retry(self._stream, f"{endpoint_text(where)} has not delivered revision {self._target} in time")
         self._set_alarm()
+
+    def _had_its_time(self) -> bool:
+        """Return False for a stream that was just begun, or is catching up: to begin it again would never end."""
+        now = self._scheduler.clock.now_ms()
+        return now - self._progress_ms >= _BEHIND_MS or now - self._begun_ms >= _STABLE_MS
