@@ -138,7 +138,7 @@ def skipping_memory(request: pytest.FixtureRequest) -> Any:
 class SimulatedEtcdHarness(MemoryHarness):
     """The client of etcd, with a simulated etcd of three members on virtual time."""
 
-    first_revision = None
+    first_revision: int | None = None
 
     def __init__(self, dice: random.Random, latency: Callable[[], int] = lambda: 0) -> None:
         super().__init__()
