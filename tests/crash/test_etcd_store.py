@@ -111,7 +111,7 @@ def test_a_stopped_etcd_leaves_outcomes_unknown(server: EtcdServer, stores: Etcd
     server.pause()
     outcome = broker.outcome(put={"/during": b""})
     assert (outcome.revision, outcome.is_unknown) == (0, True)
-    assert isinstance(broker.loaded(), str)
+    assert broker.load().error is not None
     server.resume()
     last = broker.change(put={"/after": b""})
     stores.until(lambda: broker.replica.revision >= last)
@@ -150,7 +150,7 @@ def test_etcd_restarts_from_its_disk(server: EtcdServer, stores: EtcdHarness) ->
 def test_requests_without_an_endpoint_fail_with_one_line(server: EtcdServer, stores: EtcdHarness) -> None:
     server.kill()
     broker = Broker(stores)
-    reason = broker.loaded()
+    reason = broker.load().error
     assert reason == f"no endpoint of etcd answers: 127.0.0.1:{server.port} (Connection refused)"
     outcome = broker.outcome(put={"/a": b""})
     assert (outcome.error, outcome.is_unknown) == (reason, False)
@@ -321,14 +321,14 @@ def test_refused_login(server: EtcdServer, login: str, prefix: str, reason: str)
     lock(server, "/locked")
     with opened(f"etcd://{login}127.0.0.1:{server.port}{prefix}") as stores:
         broker = Broker(stores)
-        assert broker.loaded() == reason
+        assert broker.load().error == reason
         outcome = broker.outcome(put={"/a": b""})
         assert (outcome.error, outcome.is_unknown) == (reason, False)
 
 
 def test_login_that_etcd_does_not_have(server: EtcdServer) -> None:
     with opened(f"etcd://ottla:p@127.0.0.1:{server.port}/p") as stores:
-        assert Broker(stores).loaded() == "etcd has no login enabled: remove user and password from its URL"
+        assert Broker(stores).load().error == "etcd has no login enabled: remove user and password from its URL"
 
 
 def test_switched_off_gateway(tmp_path: Path) -> None:
@@ -337,10 +337,13 @@ def test_switched_off_gateway(tmp_path: Path) -> None:
     try:
         with opened(server.url()) as stores:
             broker = Broker(stores)
-            while "no endpoint" in str(broker.loaded()):
+            while "no endpoint" in str(broker.load().error):
                 pass
             where = f"127.0.0.1:{server.port}"
-            assert broker.loaded() == f"etcd at {where} has its JSON gateway switched off (--enable-grpc-gateway=false)"
+            assert (
+                broker.load().error
+                == f"etcd at {where} has its JSON gateway switched off (--enable-grpc-gateway=false)"
+            )
     finally:
         server.kill()
 
@@ -360,7 +363,7 @@ def test_an_etcd_without_its_data_is_not_used(server: EtcdServer, stores: EtcdHa
     outcome = broker.outcome(put={"/b": b""})
     assert outcome.error == f"etcd was restored: its revision is 2 and was {last}"
     assert replica.failures == [outcome.error]
-    assert broker.loaded() == outcome.error
+    assert broker.load().error == outcome.error
     assert broker.wait(broker.store.grant(1000)).error == outcome.error
 
 

@@ -48,6 +48,9 @@ class EtcdMetadataStore:
     unknown_outcomes  number of changes whose outcome is unknown
     """
 
+    largest_change: Final = 100
+    """Fewer than the 128 operations of etcd, for comparisons of other keys."""
+
     def __init__(self, url: EtcdUrl, clock: Clock, timers: Timers, transport: Transport) -> None:
         self.etcd_cluster_id = 0
         self.unknown_outcomes = 0
@@ -75,12 +78,12 @@ class EtcdMetadataStore:
 
     # -- requests of the broker --
 
-    def load(self) -> Answer[Snapshot | str]:
-        async def load() -> Snapshot | str:
+    def load(self) -> Answer[Snapshot]:
+        async def load() -> Snapshot:
             try:
                 return await self._load()
             except EtcdError as error:
-                return str(error)
+                return Snapshot((), 0, str(error))
 
         return self._answer(load(), "etcd load")
 
