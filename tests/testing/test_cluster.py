@@ -10,8 +10,13 @@ from confluent_kafka.admin import AdminClient
 from ottla import Admin, ShareConsumer, TopicPartition
 from ottla import Consumer as OttlaConsumer
 from ottla.client.errors import KafkaError
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.batch import build
+from ottla.records.record import Record
 from ottla.testing import KafkaCluster
 from ottla.testing.cluster import ClusterBroker
+from tests.conformance.conftest import Wire
 
 
 def produce(cluster: KafkaCluster, topic: str, count: int, **configs: object) -> list[object]:
@@ -205,3 +210,25 @@ def test_share_groups_whose_coordinators_are_on_other_brokers(kafka_cluster: Cal
                 values += [record.value or b"" for record in consumer.poll(0.5)]
             consumer.commit()
         assert sorted(values) == sorted(b"v%d" % number for number in range(60))
+
+
+def test_a_broker_that_does_not_lead_names_the_leader(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    """KIP-951: the client needs no metadata to find the new leader."""
+    cluster = kafka_cluster(2)
+    cluster.create_topic("t", 2)
+    (index,) = (index for index in range(2) if cluster.leader_of("t", index) == 2)
+    topic = cluster.image.topics["t"]
+    wire = Wire(cluster[1].address, is_kafka=False)
+    data = TopicProduceData(
+        name="t", partition_data=[PartitionProduceData(index=index, records=build([Record(0, 1, None, b"v")]))]
+    )
+    produced = wire.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]), 12)
+    (row,) = produced.responses[0].partition_responses
+    assert (row.error_code, row.current_leader.leader_id, row.current_leader.leader_epoch) == (6, 2, 0)
+    assert [(node.node_id, node.host, node.port) for node in produced.node_endpoints] == [(2, *cluster[2].address)]
+    partition = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+    fetched = wire.send(FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=topic.id, partitions=[partition])]), 16)
+    (read,) = fetched.responses[0].partitions
+    assert (read.error_code, read.current_leader.leader_id) == (6, 2)
+    assert [(node.node_id, node.port) for node in fetched.node_endpoints] == [(2, cluster[2].address[1])]
+    wire.close()

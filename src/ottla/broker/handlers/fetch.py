@@ -35,6 +35,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
+from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedAnswer, Watched
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
@@ -56,6 +57,8 @@ from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ottla.records.compression import newer_than_fetch
@@ -73,6 +76,7 @@ _FIRST_WITH_WHOLE_MESSAGES: Final = 3
 _FIRST_WITH_BATCHES: Final = 4
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_FIRST_WITH_LEADERS: Final = 16
 _CONVERTED_AT_ONCE: Final = 1 << 20
 """Bytes of a partition that one response holds as a message set."""
 _BYTES_OF_A_PARTITION: Final = 50
@@ -330,11 +334,23 @@ class _FetchAttempt:
                 last = FetchableTopicResponse(topic=requested.topic, topic_id=requested.topic_id)
                 topics.append(last)
             last.partitions.append(data)
-        if session is None:
-            return FetchResponse(responses=topics)
-        for requested in moved:
-            session.move_to_end(requested)
-        return FetchResponse(responses=topics, session_id=session.id)
+        response = FetchResponse(responses=topics, session_id=NO_SESSION if session is None else session.id)
+        if self._version >= _FIRST_WITH_LEADERS and any(data.error_code != NONE for _, data in answers):
+            response.node_endpoints = self._leaders(topics)
+        if session is not None:
+            for requested in moved:
+                session.move_to_end(requested)
+        return response
+
+    def _leaders(self, topics: list[FetchableTopicResponse]) -> list[NodeEndpoint]:
+        """Add the current leaders of the partitions that this broker does not lead; returns their endpoints."""
+        by_id = self._broker.image.topics_by_id
+        rows = [
+            Unled(by_id.get(topic.topic_id), data.partition_index, data)
+            for topic in topics
+            for data in topic.partitions
+        ]
+        return add_current_leaders(self._broker, self._context, rows, LeaderIdAndEpoch, NodeEndpoint)
 
 
 def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTransaction]:

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import Client
+from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
@@ -60,6 +61,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ottla.broker")
 _FIRST_WITH_BATCHES_ONLY: Final = 3
+_FIRST_WITH_LEADERS: Final = 10
 _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
@@ -182,8 +186,25 @@ def _append_all(
             responses.append(row)
     response = ProduceResponse(responses=responses)
     if appends is not None:
-        return appends.answer(response, first_error)
+        pending = appends.answer(response, first_error)
+        return pending if pending is None else after(pending, partial(_with_leaders, request, broker))
+    if first_error != NONE:
+        _with_leaders(request, broker, response)
     return _at_once(response, acks, first_error)
+
+
+def _with_leaders(request: PositionalRequest, broker: Broker, response: Any) -> Any:
+    """Return the response with the current leaders of the partitions that this broker does not lead, from version 10 on."""
+    if request.context.version >= _FIRST_WITH_LEADERS and isinstance(response, ProduceResponse):
+        topics, topics_by_id = broker.image.topics, broker.image.topics_by_id
+        rows = [
+            Unled(topics.get(topic.name) or topics_by_id.get(topic.topic_id), row.index, row)
+            for topic in response.responses
+            for row in topic.partition_responses
+            if row.error_code != NONE
+        ]
+        response.node_endpoints = add_current_leaders(broker, request.context, rows, LeaderIdAndEpoch, NodeEndpoint)
+    return response
 
 
 def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceResponse | None:

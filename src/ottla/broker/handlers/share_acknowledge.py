@@ -21,12 +21,16 @@ Versions
 """
 
 from ottla.broker.broker import Broker
+from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.dispatch import handles
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 from ottla.protocol.answer import Answer, after
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_SHARE_SESSION_EPOCH, NONE, SHARE_SESSION_NOT_FOUND
 from ottla.protocol.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -60,14 +64,25 @@ def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answe
     if epoch == FINAL_EPOCH:
         sharing.leave(member)
     lock_ms = sharing.rules(request.group_id).rules.lock_ms
-    return after(outcomes, lambda outcomes: _response(outcomes, lock_ms))
+    return after(outcomes, lambda outcomes: _response(outcomes, lock_ms, broker, request.context))
 
 
-def _response(outcomes: dict[TopicIdPartition, AcknowledgementResult], lock_ms: int) -> ShareAcknowledgeResponse:
+def _response(
+    outcomes: dict[TopicIdPartition, AcknowledgementResult], lock_ms: int, broker: Broker, context: RequestContext
+) -> ShareAcknowledgeResponse:
+    by_id = broker.image.topics_by_id
+    rows: list[Unled] = []
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), (code, message) in outcomes.items():
         topic = topics.get(topic_id)
         if topic is None:
             topic = topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id)
-        topic.partitions.append(PartitionData(partition_index=index, error_code=code, error_message=message))
-    return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))
+        data = PartitionData(partition_index=index, error_code=code, error_message=message)
+        topic.partitions.append(data)
+        if code != NONE:
+            rows.append(Unled(by_id.get(topic_id), index, data))
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=lock_ms,
+        responses=list(topics.values()),
+        node_endpoints=add_current_leaders(broker, context, rows, LeaderIdAndEpoch, NodeEndpoint) if rows else [],
+    )

@@ -28,6 +28,7 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
+from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import handles
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, AcquiredRegion, LedSharePartition
@@ -35,6 +36,7 @@ from ottla.coordinators.share.acquisition import AcquireRequest
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.log.log import StorageError
 from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
@@ -45,6 +47,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.share_fetch import (
     AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -75,7 +79,7 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         if partition.acknowledgement_batches
     }
     epoch = request.share_session_epoch
-    answer = partial(_answer, broker, request.group_id)
+    answer = partial(_answer, broker, request.context, request.group_id)
     if epoch == FINAL_EPOCH:
         if sharing.sessions.find(member) is None:
             return ShareFetchResponse(error_code=SHARE_SESSION_NOT_FOUND)
@@ -256,7 +260,11 @@ def _failure(place: TopicIdPartition, code: int) -> PartitionData:
 
 
 def _answer(
-    broker: Broker, group_id: str, outcomes: dict[TopicIdPartition, AcknowledgementResult], reads: _Read
+    broker: Broker,
+    context: RequestContext,
+    group_id: str,
+    outcomes: dict[TopicIdPartition, AcknowledgementResult],
+    reads: _Read,
 ) -> ShareFetchResponse:
     """Return the response, built from the outcome of acknowledgements and the records read."""
     by_place = dict(reads)
@@ -272,4 +280,10 @@ def _answer(
             topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id)
         topic.partitions.append(data)
     lock_ms = broker.share_partitions.rules(group_id).rules.lock_ms
-    return ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))
+    by_id = broker.image.topics_by_id
+    rows = [Unled(by_id.get(topic_id), index, data) for (topic_id, index), data in by_place.items() if data.error_code]
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=lock_ms,
+        responses=list(topics.values()),
+        node_endpoints=add_current_leaders(broker, context, rows, LeaderIdAndEpoch, NodeEndpoint) if rows else [],
+    )

@@ -121,6 +121,7 @@ class LedSharePartition:
     """Share partition led by this broker; `state` is None during loading, `failure` is the error of a failed loading."""
 
     __slots__ = (
+        "_leader_epoch",
         "_queue",
         "_services",
         "_state_epoch",
@@ -138,6 +139,7 @@ class LedSharePartition:
         self._services = services
         self.group_id = group_id
         self.partition = partition
+        self._leader_epoch = partition.leader_epoch
         self.state: SharePartition | None = None
         self.failure = NONE
         self.rings_at = NEVER
@@ -390,11 +392,16 @@ class LedSharePartition:
         self.load()
         self._give_up(NOT_LEADER_OR_FOLLOWER)
 
-    def close(self) -> None:
-        """Discard the share partition: later results are ignored."""
+    @property
+    def has_lost_leadership(self) -> bool:
+        """True if the leader epoch in which this was opened has ended: the state may have another owner."""
+        return self.partition.leader_epoch != self._leader_epoch
+
+    def close(self, code: int = UNKNOWN_TOPIC_OR_PARTITION) -> None:
+        """Discard the share partition: later results are ignored, changes that are not written yet fail with `code`."""
         self.turn += 1
         self.state = None
-        self._give_up(UNKNOWN_TOPIC_OR_PARTITION)
+        self._give_up(code)
 
     def _give_up(self, code: int) -> None:
         """Fail all changes that are not written yet."""

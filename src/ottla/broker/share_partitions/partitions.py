@@ -46,6 +46,7 @@ from ottla.protocol.context import Peer
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,
+    NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
@@ -206,13 +207,17 @@ class SharePartitions:
             del self._shared[reset.group_id][reset.topic_id, reset.partition]
 
     def _apply(self, delta: Delta) -> None:
-        """Close the share partitions of deleted topics."""
-        gone = {topic.id for topic in delta.deleted}
-        if not gone:
+        """Close the share partitions of deleted topics, and those whose partition has another leader or leader epoch."""
+        deleted = {topic.id for topic in delta.deleted}
+        moved = {delta.image.topics[name].id for name in delta.moved}
+        if not deleted and not moved:
             return
         for of_group in self._shared.values():
-            for place in [place for place in of_group if place[0] in gone]:
-                of_group.pop(place).close()
+            for place in [place for place in of_group if place[0] in deleted or place[0] in moved]:
+                if place[0] in deleted:
+                    of_group.pop(place).close()
+                elif of_group[place].has_lost_leadership:
+                    of_group.pop(place).close(NOT_LEADER_OR_FOLLOWER)
 
     # Members.
 
