@@ -1,0 +1,285 @@
+"""The metadata store in etcd, on virtual time with a simulated etcd: fail-over, a watch that hangs, pages, login, restore."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.metadata.store import Change, ChangeOutcome, Entry
+from ottla.metadata.store.etcd.gateway import excess, seconds
+from ottla.metadata.store.memory import SharedMetadata
+from ottla.protocol.answer import Pending
+
+from .stores import Broker, SimulatedEtcdHarness
+
+ONE, TWO = ("one", 1), ("two", 2)
+
+
+@pytest.fixture
+def stores() -> SimulatedEtcdHarness:
+    return SimulatedEtcdHarness(random.Random(1), lambda: 1)
+
+
+def other_user(stores: SimulatedEtcdHarness, url: str = "etcd://three:3/test") -> Broker:
+    """Return a broker at another endpoint, or of another cluster."""
+    broker = Broker(stores)
+    broker.store = stores.connect(url)
+    return broker
+
+
+# Pages.
+
+
+def fill(broker: Broker, count: int) -> None:
+    for first in range(0, count, 100):
+        broker.change(put={f"/{number:05}": b"" for number in range(first, min(first + 100, count))})
+
+
+def loads(stores: SimulatedEtcdHarness) -> int:
+    return sum(path == "/v3/kv/range" for _, path in stores.etcd.requests)
+
+
+def test_pages_have_each_key_once_at_one_revision(stores: SimulatedEtcdHarness) -> None:
+    broker, writer = Broker(stores), Broker(stores)
+    fill(broker, 4001)
+    answer = broker.store.load()
+    stores.until(lambda: loads(stores) == 2)
+    written = writer.change(put={"/00000": b"new", "/99999": b""}, delete=["/03999"])
+    assert isinstance(answer, Pending)
+    snapshot = broker.arrived(answer)
+    assert not isinstance(snapshot, str)
+    assert [entry.key for entry in snapshot.entries] == [f"/{number:05}" for number in range(4001)]
+    assert snapshot.revision == written - 1
+    assert loads(stores) == 3
+
+
+def test_pages_of_a_compacted_revision_are_read_again(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    fill(broker, 2001)
+    answer = broker.store.load()
+    stores.until(lambda: loads(stores) == 1)
+    written = stores.shared.change(Change(delete=["/test/00000"])).revision
+    stores.etcd.compact()
+    assert isinstance(answer, Pending)
+    snapshot = broker.arrived(answer)
+    assert not isinstance(snapshot, str)
+    assert (len(snapshot.entries), snapshot.revision) == (2000, written)
+
+
+def test_limits_of_a_change() -> None:
+    keys = [f"/{number}" for number in range(129)]
+    full = dict.fromkeys(keys[:128], 0)
+    assert excess(Change(expect=full, put={"/a": b""}, delete=keys[:127])) is None
+    for change in (
+        Change(expect=full, created={"/a": 0}),
+        Change(put=dict.fromkeys(keys[:64], b""), delete=keys[64:], delete_under=["/p/"]),
+    ):
+        assert (
+            excess(change)
+            == f"a change of {129 + len(change.delete_under)} operations is larger than etcd accepts (128)"
+        )
+
+
+def test_the_time_of_a_lease_is_rounded_up() -> None:
+    assert [seconds(ms) for ms in (1, 999, 1000, 1001, 9000, 9999)] == [1, 1, 1, 2, 9, 10]
+
+
+# Keys of others.
+
+
+def test_keys_beside_the_prefix_belong_to_others(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    others = [other_user(stores, f"etcd://one:1/{prefix}") for prefix in ("testx", "tes", "other")]
+    for other in others:
+        other.change(put={"/a": b""})
+    replica = broker.watch()
+    broker.change(put={"/mine": b""})
+    broker.change(delete_under=[""])
+    others[0].change(put={"/b": b""})
+    stores.advance(5000)
+    assert replica.entries == {}
+    assert [[entry.key for entry in entries] for _, entries in replica.deliveries] == [["/mine"], ["/mine"]]
+    assert len(others[0].load().entries) == 2
+
+
+def test_changes_of_others_seldom_restart_the_watch(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), other_user(stores, "etcd://one:1/other")
+    broker.watch()
+    lease = broker.grant(600_000)
+    for _ in range(60):
+        other.change(put={"/a": b""})
+        broker.wait(broker.store.renew(lease))
+        stores.advance(1000)
+    assert 1 <= stores.connected[0].watch_restarts <= 7
+
+
+def test_a_change_without_effect_is_answered(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    broker.watch()
+    revision = broker.change(put={"/a": b""})
+    assert broker.outcome(delete=["/missing"], expect={"/a": revision}) == ChangeOutcome(revision)
+    assert set(broker.outcome(delete=["/missing"], expect={"/a": 7}).conflicts) == {"/a"}
+
+
+# A watch that hangs or breaks.
+
+
+def test_a_watch_without_answer_is_opened_elsewhere(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), other_user(stores)
+    broker.replica.start(broker.load())
+    stores.members[0].pause()
+    broker.store.watch(broker.replica.revision, broker.replica)
+    other.change(put={"/a": b""})
+    stores.until(lambda: broker.replica.value("/a") == b"", 2500)
+
+
+def test_an_own_change_that_is_not_delivered_opens_the_watch_elsewhere(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    broker.watch()
+    stores.advance(10_000)
+    stores.members[0].delay_ms = 3_600_000
+    begun = stores.time.now
+    revision = broker.change(put={"/a": b""})
+    assert broker.replica.revision == revision
+    assert stores.time.now - begun < 1500
+    assert stores.etcd.requests[-1] == (TWO, "/v3/watch")
+
+
+def test_an_own_change_is_missed_soon_after_a_false_alarm(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), other_user(stores, "etcd://one:1/other")
+    broker.watch()
+    lease = broker.grant(600_000)
+    for _ in range(2):
+        other.change(put={"/a": b""})
+        broker.wait(broker.store.renew(lease))
+        stores.advance(1500)
+    for member in stores.members[:2]:
+        member.delay_ms = 3_600_000
+    begun = stores.time.now
+    other.change(put={"/a": b""})
+    broker.wait(broker.store.renew(lease))
+    broker.change(put={"/a": b""})
+    assert stores.time.now - begun < 3000
+
+
+def test_a_foreign_change_that_is_not_delivered_opens_the_watch_elsewhere(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), other_user(stores)
+    broker.watch()
+    lease = broker.grant(600_000)
+    stores.members[0].delay_ms = 3_600_000
+    other.change(put={"/a": b""})
+    assert broker.wait(broker.store.renew(lease)) == (lease, None)
+    stores.until(lambda: broker.replica.value("/a") == b"", 1500)
+
+
+def test_a_compaction_reloads_once_and_keeps_the_endpoint(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), Broker(stores)
+    other.change(put={"/a": b"1", "/b": b"1"})
+    broker.replica.start(broker.load())
+    other.change(delete=["/a"])
+    stores.etcd.compact()
+    broker.store.watch(broker.replica.revision, broker.replica)
+    stores.advance(5000)
+    last = other.change(put={"/c": b""})
+    stores.advance(100)
+    assert broker.replica.revision == last
+    assert broker.replica.reloads == 1
+    assert set(broker.replica.entries) == {"/b", "/c"}
+    assert {address for address, _ in stores.etcd.requests} == {ONE}
+
+
+def test_a_watcher_that_raises_gets_the_next_changes(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), other_user(stores, "etcd://one:1/test")
+    replica = broker.watch()
+
+    def fail(revision: int) -> None:
+        replica.on_change = lambda revision: None
+        raise ArithmeticError
+
+    replica.on_change = fail
+    for number in range(3):
+        other.store.change(Change(put={f"/{number}": b""}))
+    with pytest.raises(ArithmeticError):
+        stores.advance(1000)
+    stores.advance(5000)
+    assert set(replica.entries) == {"/0", "/1", "/2"}
+
+
+def test_a_revision_that_breaks_off_is_delivered_whole(stores: SimulatedEtcdHarness) -> None:
+    broker, other = Broker(stores), other_user(stores)
+    stores.network._latency = lambda: 0
+    replica = broker.watch()
+    stores.advance(100)
+    changes: list[Sequence[Entry]] = []
+    for number in range(40):
+        answer = other.store.change(Change(put={f"/{index}": b"%d" % number for index in range(6)}))
+        for _ in range(stores.etcd.dice.randrange(12)):
+            stores.time.step(stores.time.now)
+        stores.members[0].kill()
+        stores.members[0].restart()
+        assert isinstance(answer, Pending)
+        other.arrived(answer)
+    stores.advance(10_000)
+    changes = [entries for _, entries in replica.deliveries]
+    assert [len(entries) for entries in changes] == [6] * 40
+
+
+# Limits and login.
+
+
+def test_changes_that_wait_for_a_stopped_endpoint_fail_in_time(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    for member in stores.members:
+        member.pause()
+    begun = stores.time.now
+    answers = [broker.store.change(Change(put={f"/{number}": b""})) for number in range(100)]
+    outcomes = [broker.wait(answer) for answer in answers]
+    assert stores.time.now - begun <= 8000
+    assert [outcome.is_unknown for outcome in outcomes].count(True) <= 4
+    assert outcomes[-1] == ChangeOutcome(0, error="etcd did not answer earlier changes in time")
+
+
+def test_an_expired_login_is_renewed(stores: SimulatedEtcdHarness) -> None:
+    stores.etcd.users["me"] = "secret"
+    broker, other = Broker(stores), Broker(stores)
+    for each in (broker, other):
+        each.store = stores.connect("etcd://me:secret@one:1,two:2,three:3/test")
+    replica = broker.watch()
+    broker.change(put={"/a": b"1"})
+    stores.etcd.tokens.clear()
+    assert broker.change(put={"/a": b"2"}) == replica.revision
+    stores.etcd.tokens.clear()
+    stores.members[0].kill()
+    other.change(put={"/a": b"3"})
+    stores.until(lambda: replica.value("/a") == b"3")
+    assert sum(path == "/v3/auth/authenticate" for _, path in stores.etcd.requests) <= 6
+
+
+# Another etcd.
+
+
+def test_an_etcd_with_another_id_is_not_used(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    replica = broker.watch()
+    broker.change(put={"/a": b""})
+    stores.etcd.cluster_id = 0x1234
+    outcome = broker.outcome(put={"/b": b""})
+    reason = "etcd was restored or replaced: its cluster id is 1234 and was abcdef0123456789"
+    assert (outcome.error, outcome.is_unknown) == (reason, True)
+    assert replica.failures == [reason]
+    requests = len(stores.etcd.requests)
+    assert broker.wait(broker.store.grant(1000)).error == reason
+    stores.advance(10_000)
+    assert (len(stores.etcd.requests), replica.failures) == (requests, [reason])
+
+
+def test_an_etcd_that_goes_back_is_not_used(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+    replica = broker.watch()
+    last = 0
+    for _ in range(5):
+        last = broker.change(put={"/a": b""})
+    stores.etcd.shared = SharedMetadata(stores.time, stores.time)
+    reason = f"etcd was restored: its revision is 0 and was {last}"
+    assert broker.loaded() == reason
+    assert replica.failures == [reason]
