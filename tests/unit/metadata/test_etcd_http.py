@@ -1,6 +1,7 @@
 """The HTTP connection of etcd's client, byte by byte, and the errors of endpoints that are no usable etcd."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from ottla.metadata.store.etcd.url import parse
 from ottla.net.scheduler import Promise
 from ottla.protocol.answer import Answer, Pending
 
-from .stores import VirtualTime
+from .stores import Replica, VirtualTime
 
 
 class Line:
@@ -358,3 +359,90 @@ def test_pages_get_smaller_when_the_gateway_refuses_their_size(transport: FakeTr
     line.give(respond({"header": {**HEADER, "revision": "9"}}))
     ((entries, revision),) = arrived
     assert ([entry.key for entry in entries], revision) == (["/a"], 5)
+
+
+# The stream of a watch.
+
+
+def event(key: str, revision: int) -> Any:
+    encoded = b64encode(f"/p{key}".encode()).decode()
+    return {"kv": {"key": encoded, "create_revision": str(revision), "mod_revision": str(revision), "value": "MQ=="}}
+
+
+def chunk(*messages: Any) -> bytes:
+    data = b"".join(json.dumps({"result": {"header": HEADER, **message}}).encode() + b"\n" for message in messages)
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk({"created": True})
+
+
+def watching(transport: FakeTransport) -> tuple[Store, Replica, Line]:
+    store, replica = Store(transport), Replica()
+    replica.revision = 4
+    store.store.watch(4, replica)
+    line = transport.lines[-1].connect()
+    assert line.written.endswith(b'"start_revision":"5","fragment":true}}')
+    line.give(STREAM)
+    return store, replica, line
+
+
+def keys(replica: Replica) -> list[tuple[int, list[str]]]:
+    return [(revision, [entry.key for entry in entries]) for revision, entries in replica.deliveries]
+
+
+def test_fragments_of_a_revision_are_delivered_together(transport: FakeTransport) -> None:
+    _, replica, line = watching(transport)
+    line.give(chunk({"events": [event("/a", 5), event("/b", 6)], "fragment": True}))
+    assert keys(replica) == []
+    line.give(chunk({"events": [event("/c", 6)]}, {"events": [event("/d", 7)]}))
+    assert keys(replica) == [(5, ["/a"]), (6, ["/b", "/c"]), (7, ["/d"])]
+
+
+def test_fragments_of_a_stream_that_broke_are_dropped(transport: FakeTransport) -> None:
+    store, replica, line = watching(transport)
+    line.give(chunk({"events": [event("/a", 5)], "fragment": True}) + b"20\r\n{")
+    line.give(b"")
+    store.time.advance(0)
+    line = transport.lines[-1].connect()
+    assert line.address == ("two", 2)
+    line.give(STREAM + chunk({"events": [event("/a", 5), event("/b", 5)]}))
+    assert keys(replica) == [(5, ["/a", "/b"])]
+
+
+def test_a_revision_is_delivered_once(transport: FakeTransport) -> None:
+    _, replica, line = watching(transport)
+    line.give(chunk({"events": [event("/a", 5)]}, {"events": [event("/a", 5), event("/b", 6)]}))
+    assert keys(replica) == [(5, ["/a"]), (6, ["/b"])]
+
+
+def test_changes_after_one_that_the_watcher_cannot_handle_are_delivered_again(transport: FakeTransport) -> None:
+    store, replica, line = watching(transport)
+
+    def fail(revision: int) -> None:
+        replica.on_change = lambda revision: None
+        raise ArithmeticError
+
+    replica.on_change = fail
+    with pytest.raises(ArithmeticError):
+        line.give(chunk({"events": [event("/a", 5)]}, {"events": [event("/b", 6)]}))
+    assert line.is_closed
+    store.time.advance(0)
+    line = transport.lines[-1].connect()
+    assert b'"start_revision":"6"' in line.written
+    line.give(STREAM + chunk({"events": [event("/b", 6)]}))
+    assert keys(replica) == [(5, ["/a"]), (6, ["/b"])]
+
+
+def test_only_reads_and_writes_by_quorum_show_that_etcd_went_back(transport: FakeTransport) -> None:
+    store = Store(transport)
+    changed = store.outcome(store.store.change(Change(put={"/a": b"1"})))
+    line = transport.lines[0].connect()
+    made = {"header": {**HEADER, "revision": "9"}, "succeeded": True, "responses": [{"response_put": {}}]}
+    line.give(respond(made))
+    renewed = store.outcome(store.store.renew(3))
+    line.give(respond({"result": {"header": HEADER, "ID": "3", "TTL": "9"}}))
+    loaded = store.outcome(store.store.load())
+    line.give(respond({"header": HEADER}))
+    assert (changed, renewed) == ([ChangeOutcome(9)], [(3, None)])
+    assert loaded == ["etcd was restored: its revision is 5 and was 9"]
