@@ -220,6 +220,15 @@ def test_changes_that_wait_for_a_stopped_endpoint_fail_in_time(stores: Simulated
     assert outcomes[-1] == ChangeOutcome(0, error="etcd did not answer earlier changes in time")
 
 
+def test_many_changes_at_once_are_all_made(stores: SimulatedEtcdHarness) -> None:
+    stores.network._latency = lambda: 20
+    broker = Broker(stores)
+    answers = [broker.store.change(Change(put={f"/{number}": b""})) for number in range(200)]
+    begun = stores.time.now
+    assert all(broker.wait(answer).revision for answer in answers)
+    assert stores.time.now - begun > 5000
+
+
 def test_an_expired_login_is_renewed(stores: SimulatedEtcdHarness) -> None:
     stores.etcd.users["me"] = "secret"
     broker, other = Broker(stores), Broker(stores)

@@ -31,7 +31,7 @@ R = TypeVar("R")
 _PAGE: Final = 2000
 """Keys read by one request."""
 _UNSENT_MS: Final = 2 * LIMIT_MS
-"""Time after which a change that waits for earlier ones fails instead of being sent."""
+"""Time after which a change that waits for an unanswered one fails instead of being sent."""
 
 logger = logging.getLogger("ottla.metadata")
 
@@ -66,6 +66,8 @@ class EtcdMetadataStore:
         self._changes: deque[tuple[Change, int, Pending[ChangeOutcome]]] = deque()
         """Changes that wait for earlier ones, each with the time until which it may be sent."""
         self._is_changing = False
+        self._no_answer = False
+        """True if no endpoint answered the last change that was sent."""
         self._undelivered: deque[tuple[ChangeOutcome, Pending[ChangeOutcome]]] = deque()
         """Changes that were made, in the order of their revisions, but that the watch has not delivered."""
         self._failed: str | None = None
@@ -243,15 +245,17 @@ class EtcdMetadataStore:
         try:
             while self._changes:
                 change, send_until, answer = self._changes.popleft()
-                if self._scheduler.clock.now_ms() > send_until:
+                if self._no_answer and self._scheduler.clock.now_ms() > send_until:
                     self._complete(answer, ChangeOutcome(0, error="etcd did not answer earlier changes in time"))
                     continue
                 try:
                     response = await self._call(gateway.TXN, gateway.transaction(self._keys, change), repeatable=False)
                 except EtcdError as error:
+                    self._no_answer = error.code == 0
                     self.unknown_outcomes += error.is_unknown
                     self._complete(answer, ChangeOutcome(0, error=str(error), is_unknown=error.is_unknown))
                     continue
+                self._no_answer = False
                 outcome = gateway.outcome(self._keys, change, response)
                 if gateway.has_effect(response) and self._watcher is not None:
                     self._undelivered.append((outcome, answer))
