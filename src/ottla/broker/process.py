@@ -10,27 +10,49 @@ import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.lifecycle import BrokerServer
+from ottla.broker.lifecycle import BrokerServer, CannotStart
+from ottla.environment import Environment
 from ottla.environment.process import process_environment
 from ottla.environment.watchdog import Watchdog
 from ottla.metadata.image import Delta
+from ottla.metadata.store import MetadataStore
+from ottla.protocol.answer import Answer, Pending
 
 _logger = logging.getLogger("ottla.broker")
 _MANY_PARTITIONS: Final = 500
+R = TypeVar("R")
 
 
-async def serve(config: BrokerConfig, announce: Callable[[BrokerServer], None]) -> None:
-    """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart."""
+async def serve(
+    config: BrokerConfig,
+    announce: Callable[[BrokerServer], None],
+    open_store: Callable[[Environment], MetadataStore] | None = None,
+) -> None:
+    """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
+
+    open_store  opens the metadata store of a cluster; None for a single broker
+    """
     _allow_many_files()
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in _stop_signals():
         loop.add_signal_handler(number, stopped.set)
-    server = BrokerServer(config, process_environment(loop))
-    server.start()
+    environment = process_environment(loop)
+    server = BrokerServer(config, environment, None if open_store is None else open_store(environment))
+    failures: list[str] = []
+
+    def fail(reason: str) -> None:
+        failures.append(reason)
+        stopped.set()
+
+    server.failed = fail
+    await _started(server, stopped)
+    if stopped.is_set() and not failures:
+        await _answered(server.stop())
+        return
     gc.freeze()
     server.broker.metadata.subscribe(_exempt_from_collection)
     watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
@@ -42,7 +64,32 @@ async def serve(config: BrokerConfig, announce: Callable[[BrokerServer], None]) 
     finally:
         if watchdog is not None:
             watchdog.stop()
-        server.stop()
+        await _answered(server.stop())
+    if failures:
+        raise CannotStart(failures[0])
+
+
+async def _started(server: BrokerServer, stopped: asyncio.Event) -> None:
+    """Start a broker, and wait until it serves requests or is to be stopped. Raises CannotStart."""
+    starting = asyncio.ensure_future(_answered(server.start()))
+    stopping = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        return
+    reason = starting.result()
+    if reason is not None:
+        raise CannotStart(reason)
+
+
+async def _answered(answer: Answer[R]) -> R:
+    """Wait for an answer."""
+    if not isinstance(answer, Pending):
+        return answer
+    response: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    answer.listen(lambda result: None if response.done() else response.set_result(result))
+    return await response
 
 
 def _stop_signals() -> list[signal.Signals]:

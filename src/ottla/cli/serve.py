@@ -17,8 +17,12 @@ from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
 from ottla.broker.process import serve as serve_broker
+from ottla.environment import Environment
 from ottla.metadata.configs import InvalidConfig
+from ottla.metadata.store import MetadataStore
 from ottla.observability.client_metrics import ClientMetrics
+
+OpenStore = Callable[[Environment], MetadataStore]
 
 
 @click.command()
@@ -30,6 +34,11 @@ from ottla.observability.client_metrics import ClientMetrics
 @click.option("--config", "file", metavar="FILE", help="A server.properties with Kafka's config names.")
 @click.option(
     "-o", "options", metavar="NAME=VALUE", multiple=True, help="One config by its Kafka name; may be repeated."
+)
+@click.option(
+    "--cluster",
+    metavar="etcd://HOST:PORT,.../PREFIX",
+    help="Join the cluster whose metadata is in this etcd. [default: a single broker]",
 )
 @click.option(
     "--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: metrics pushed by clients (KIP-714)."
@@ -47,6 +56,7 @@ def serve(
     ephemeral: bool,
     file: str | None,
     options: tuple[str, ...],
+    cluster: str | None,
     metrics: str | None,
     log_level: str,
 ) -> None:
@@ -62,7 +72,7 @@ def serve(
         file_configs = read_file(Path(file)) if file else {}
         flags = _flags(listen, str(directory.path) if directory else data_dir, file_configs, options)
         config = broker_config(file_configs, os.environ, flags)
-        _run(config, _address(metrics) if metrics else None)
+        _run(config, _address(metrics) if metrics else None, None if cluster is None else _etcd(cluster))
     except (InvalidConfig, CannotStart) as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)
@@ -100,7 +110,25 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
+def _etcd(text: str) -> OpenStore:
+    """Return the function that opens the metadata store in etcd. Raises UsageError, CannotStart."""
+    try:
+        from ottla.metadata.store.etcd.store import EtcdMetadataStore
+        from ottla.metadata.store.etcd.url import parse
+    except ImportError as missing:
+        raise CannotStart(f"--cluster needs {missing.name}: pip install 'ottla[cluster]'") from None
+    try:
+        url = parse(text)
+    except ValueError as cause:
+        raise click.UsageError(str(cause)) from None
+
+    def open_store(environment: Environment) -> MetadataStore:
+        return EtcdMetadataStore(url, environment.clock, environment.timers, environment.transport)
+
+    return open_store
+
+
+def _run(config: BrokerConfig, metrics: tuple[str, int] | None, open_store: OpenStore | None) -> None:
     """Run the broker on uvloop if it is installed, otherwise on asyncio."""
     try:
         import uvloop
@@ -119,7 +147,7 @@ def _run(config: BrokerConfig, metrics: tuple[str, int] | None) -> None:
             if where is not None:
                 click.echo(f"serving metrics at {where}")
 
-        runner(serve_broker(config, announce))
+        runner(serve_broker(config, announce, open_store))
 
 
 def _announce(broker: Broker) -> None:

@@ -254,7 +254,7 @@ def test_an_endpoint_without_the_gateway_is_explained(transport: FakeTransport, 
     line.give(respond(b"404 page not found\n", 404))
     assert b"GET /version HTTP/1.1\r\nHost: one:1\r\n" in line.written
     line.give(version)
-    assert arrived == [reason]
+    assert [snapshot.error for snapshot in arrived] == [reason]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,8 @@ def test_another_server_is_passed_over(transport: FakeTransport, answers: list[b
         store.time.advance(100)
         if not transport.lines[-1].is_cancelled:
             transport.lines[-1].receiver.lost("Connection refused" if transport.lines[-1].address[1] == 2 else reason)
-    ((message),) = arrived
+    (snapshot,) = arrived
+    message = snapshot.error
     assert message.startswith("no endpoint of etcd answers: one:1 (")
     assert reason in message
     assert "two:2 (Connection refused)" in message
@@ -343,7 +344,7 @@ def test_a_read_is_repeated_at_another_endpoint(transport: FakeTransport) -> Non
     transport.lines[0].connect()
     store.time.advance(2000)
     transport.lines[1].connect().give(respond({"header": HEADER}))
-    ((entries, revision),) = arrived
+    ((entries, revision, _),) = arrived
     assert (entries, revision) == ([], 5)
 
 
@@ -357,7 +358,7 @@ def test_pages_get_smaller_when_the_gateway_refuses_their_size(transport: FakeTr
     line.give(respond({"header": HEADER, "kvs": kvs, "more": True}))
     assert line.written.endswith(b'"limit":"1000","revision":"5"}')
     line.give(respond({"header": {**HEADER, "revision": "9"}}))
-    ((entries, revision),) = arrived
+    ((entries, revision, _),) = arrived
     assert ([entry.key for entry in entries], revision) == (["/a"], 5)
 
 
@@ -445,4 +446,4 @@ def test_only_reads_and_writes_by_quorum_show_that_etcd_went_back(transport: Fak
     loaded = store.outcome(store.store.load())
     line.give(respond({"header": HEADER}))
     assert (changed, renewed) == ([ChangeOutcome(9)], [(3, None)])
-    assert loaded == ["etcd was restored: its revision is 5 and was 9"]
+    assert [snapshot.error for snapshot in loaded] == ["etcd was restored: its revision is 5 and was 9"]

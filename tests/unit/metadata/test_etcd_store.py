@@ -271,5 +271,5 @@ def test_an_etcd_that_goes_back_is_not_used(stores: SimulatedEtcdHarness) -> Non
         last = broker.change(put={"/a": b""})
     stores.etcd.shared = SharedMetadata(stores.time, stores.time)
     reason = f"etcd was restored: its revision is 0 and was {last}"
-    assert broker.loaded() == reason
+    assert broker.load().error == reason
     assert replica.failures == [reason]

@@ -17,12 +17,12 @@ class CoordinatorRouting:
         self._image = image
 
     def coordinator(self, topic: str, key: str) -> int:
-        """Return the node id of the live coordinator of `key` in an internal topic; NO_LEADER if there is none."""
+        """Return the node id of the live coordinator of `key` in an internal topic; NO_LEADER without one."""
         known = self._image().topics.get(topic)
         return NO_LEADER if known is None else self.leader(topic, partition_of(key, len(known.partitions)))
 
     def leader(self, topic: str, index: int) -> int:
-        """Return the node id of the live leader of a partition; NO_LEADER if there is none."""
+        """Return the node id of the live leader of a partition; NO_LEADER without one."""
         image = self._image()
         known = image.topics.get(topic)
         if known is None or not 0 <= index < len(known.partitions):
