@@ -18,8 +18,10 @@ from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Address, Clock, Random, Timers
+from ottla.metadata.configs import topic_configs
+from ottla.metadata.elections import ElectionRules
 from ottla.metadata.features import feature_level
-from ottla.metadata.image import BrokerImage, Image
+from ottla.metadata.image import BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
 from ottla.protocol.context import RequestContext
@@ -106,6 +108,15 @@ class Broker:
         if all(not node.endpoints or node.endpoint(context.listener) is not None for node in brokers.values()):
             return brokers
         return [node_id for node_id, node in brokers.items() if node.endpoint(context.listener) is not None]
+
+    def election_rules(self, topic: TopicImage) -> ElectionRules:
+        """Return the settings for elections of a topic."""
+        configs = topic_configs(topic.configs, self.config)
+        return ElectionRules(
+            feature_level(self.image.features, "eligible.leader.replicas.version") > 0,
+            configs.integer("min.insync.replicas"),
+            configs.flag("unclean.leader.election.enable"),
+        )
 
     @property
     def controller_id(self) -> int:

@@ -150,6 +150,7 @@ class BrokerServer:
                 store,
                 self.broker.metadata,
                 self._environment,
+                self.broker.election_rules,
                 self._fail,
             )
         except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin) as cause:

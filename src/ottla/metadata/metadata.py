@@ -376,6 +376,12 @@ class Metadata:
         """Replace the state of a partition."""
         return self.commit(self.partition_changes([(topic, index, partition)]))
 
+    def change_partitions(self, states: Sequence[tuple[TopicImage, int, PartitionImage]]) -> Answer[ChangeResult]:
+        """Replace the states of several partitions; the result is the first error."""
+        largest = min(self._store.largest_change, len(states) or 1)
+        changes = [self.partition_changes(states[first : first + largest]) for first in range(0, len(states), largest)]
+        return self._commit_all(changes) if changes else CHANGED
+
     def partition_changes(
         self, states: Iterable[tuple[TopicImage, int, PartitionImage]], created: Mapping[str, int] | None = None
     ) -> Change:
@@ -414,6 +420,11 @@ class Metadata:
         return self._commit_all(changes) if changes else CHANGED
 
     # -- other resources --
+
+    def unregister(self, node_id: int) -> Answer[ChangeResult]:
+        """Remove the registration of a broker that is not live."""
+        key = keys.broker_key(node_id)
+        return self.commit(Change({key: self.revision_of(key)}, {keys.live_key(node_id): 0}, delete=[key]))
 
     def configure(self, kind: int, name: str, texts: Mapping[str, str]) -> Answer[ChangeResult]:
         """Replace the configs of a broker ("" for all of them), group or client-metrics subscription by `texts`."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
-from ottla.metadata import placement
 from ottla.metadata.configs import InvalidConfig, validate_topic
-from ottla.metadata.image import Image, PartitionImage, TopicImage
+from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
+from ottla.metadata.placement import ReplicaPlacer, assigned
 from ottla.metadata.refusal import Refused
 from ottla.protocol.errors import (
     INVALID_CONFIG,
@@ -114,9 +114,9 @@ class TopicPlans:
                     raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
     def _placed(self, topic: RequestedTopic) -> list[PartitionImage]:
-        brokers = sorted(self._image().brokers)
+        brokers = self._image().registered
         if topic.assignments:
-            return self._assigned(topic, brokers)
+            return self._assigned(topic)
         factor, count = topic.replication_factor, topic.partitions
         if factor < -1 or factor == 0:
             raise Refused(
@@ -136,10 +136,12 @@ class TopicPlans:
             )
         if factor > MOST_REPLICAS:
             raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
-        return placement.place(count, factor, brokers, self._random.below(len(brokers)))
+        placer = ReplicaPlacer(self._image(), self._random)
+        return [placer.place(factor) for _ in range(count)]
 
-    @staticmethod
-    def _assigned(topic: RequestedTopic, brokers: Sequence[int]) -> list[PartitionImage]:
+    def _assigned(self, topic: RequestedTopic, first: int = 0) -> list[PartitionImage]:
+        """Return partitions, numbered from `first`, with manually assigned replicas. Raises Refused."""
+        image = self._image()
         if topic.replication_factor != -1:
             text = "A manual partition assignment was specified, but replication factor was not set to -1."
             raise Refused(INVALID_REQUEST, text)
@@ -152,7 +154,7 @@ class TopicPlans:
             if replicas is None:
                 text = "partitions should be a consecutive 0-based integer sequence"
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            check_replicas(replicas, brokers)
+            check_replicas(replicas, image.registered)
             if len(replicas) > MOST_REPLICAS:
                 raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
             if placed and len(placed[0].replicas) != len(replicas):
@@ -161,7 +163,14 @@ class TopicPlans:
                     f"consistent with previous partitions, which have {len(placed[0].replicas)} replica(s)."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            placed.append(PartitionImage(tuple(replicas), tuple(replicas), replicas[0], 0))
+            partition = assigned(replicas, image.brokers)
+            if partition.leader == NO_LEADER:
+                text = (
+                    f"All brokers specified in the manual partition assignment for partition {first + number} are fenced or "
+                    "in controlled shutdown."
+                )
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            placed.append(partition)
         return placed
 
     @staticmethod
@@ -200,10 +209,10 @@ class TopicPlans:
         more = count - have
         if more > MOST_PARTITIONS_AT_ONCE:
             raise Refused(POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
-        brokers = sorted(self._image().brokers)
         if assignments is None:
             factor = len(topic.partitions[0].replicas)
-            placed = placement.place(more, factor, brokers, self._random.below(len(brokers)))
+            placer = ReplicaPlacer(self._image(), self._random)
+            placed = [placer.place(factor) for _ in range(more)]
         else:
             if len(assignments) != more:
                 text = (
@@ -211,6 +220,6 @@ class TopicPlans:
                     "were specified."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            assigned = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
-            placed = self._assigned(assigned, brokers)
+            requested = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
+            placed = self._assigned(requested, have)
         return topic._replace(partitions=(*topic.partitions, *placed))

@@ -8,7 +8,6 @@ import pytest
 from ottla.metadata.deltas import loaded
 from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.placement import place
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.store import Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
@@ -174,13 +173,6 @@ def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -
 def test_names_that_no_topic_has(name: str) -> None:
     with pytest.raises(Refused, match="Topic name is invalid: "):
         check_name(name)
-
-
-def test_replicas_go_round() -> None:
-    placed = place(4, 2, [1, 2, 3], 2)
-    assert [part.replicas for part in placed] == [(3, 1), (1, 2), (2, 3), (3, 1)]
-    assert [part.leader for part in placed] == [3, 1, 2, 3]
-    assert place(0, 1, [1], 0) == []
 
 
 def test_a_topic_comes_back_from_its_bytes() -> None:

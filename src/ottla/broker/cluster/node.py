@@ -12,9 +12,7 @@ from ottla.environment import Address, Environment
 from ottla.environment.files import Store
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
-from ottla.metadata.configs import topic_configs
 from ottla.metadata.elections import ElectionRules
-from ottla.metadata.features import feature_level
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
@@ -31,7 +29,7 @@ _SHARED_DEFAULTS: Final = ("num.partitions", "default.replication.factor", "min.
 class ClusterNode:
     """Membership and controller of this broker.
 
-    rules  settings for elections of a topic
+    rules  returns the settings for elections of a topic
     """
 
     def __init__(
@@ -42,10 +40,9 @@ class ClusterNode:
         store: MetadataStore,
         metadata: Metadata,
         environment: Environment,
+        rules: Callable[[TopicImage], ElectionRules],
         failed: Callable[[str], None],
     ) -> None:
-        self._config = config
-        self._metadata = metadata
         self._directories = directories
         values = config()
         self.membership = Membership(
@@ -56,7 +53,7 @@ class ClusterNode:
             environment.clock,
             environment.timers,
             values.integer("broker.session.timeout.ms"),
-            self.rules,
+            rules,
             failed,
         )
         self.controller = Controller(
@@ -64,18 +61,9 @@ class ClusterNode:
             self.membership,
             metadata,
             environment.timers,
-            self.rules,
+            rules,
             lambda: config().flag("auto.leader.rebalance.enable"),
             values.integer("leader.imbalance.check.interval.seconds") * 1000,
-        )
-
-    def rules(self, topic: TopicImage) -> ElectionRules:
-        """Return the settings for elections of a topic."""
-        configs = topic_configs(topic.configs, self._config())
-        return ElectionRules(
-            feature_level(self._metadata.image.features, "eligible.leader.replicas.version") > 0,
-            configs.integer("min.insync.replicas"),
-            configs.flag("unclean.leader.election.enable"),
         )
 
     def join(self, load: Callable[[], None]) -> Answer[str | None]:

@@ -73,6 +73,7 @@ SERVED: Final[dict[int, Served]] = {
     api.DESCRIBE_USER_SCRAM_CREDENTIALS: _served("describe_user_scram_credentials", "0"),
     api.ALTER_USER_SCRAM_CREDENTIALS: _served("alter_user_scram_credentials", "0"),
     api.UPDATE_FEATURES: _served("update_features", "0-2"),
+    api.UNREGISTER_BROKER: _served("unregister_broker", "0"),
     api.DESCRIBE_CLUSTER: _served("describe_cluster", "0-2"),
     api.CONSUMER_GROUP_HEARTBEAT: _served("consumer_group_heartbeat", "0-1"),
     api.CONSUMER_GROUP_DESCRIBE: _served("consumer_group_describe", "0-1"),

@@ -25,7 +25,7 @@ from ottla.protocol.messages.list_config_resources import (
 @handles(ListConfigResourcesRequest)
 def list_config_resources(request: ListConfigResourcesRequest, broker: Broker) -> Answer[ListConfigResourcesResponse]:
     image = broker.image
-    nodes = [str(node) for node in image.brokers]
+    nodes = [str(node) for node in image.registered]
     names = {
         GROUP: [name for kind, name in image.configs if kind == GROUP],
         CLIENT_METRICS: [name for kind, name in image.configs if kind == CLIENT_METRICS],
