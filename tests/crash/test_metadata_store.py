@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla import Admin, NewTopic, Producer
+from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
@@ -36,7 +37,7 @@ def test_a_slow_commit_of_metadata_holds_back_no_other_request(tmp_path: Path, m
     disk = Disk()
     with EmbeddedBroker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("other", 1)]).check()
-        monkeypatch.setattr(SqliteStore, "change_now", disk.slow(SqliteStore.change_now))
+        monkeypatch.setattr(SqliteStore, "_write", disk.slow(SqliteStore._write))
         created: list[object] = []
 
         def create() -> None:
@@ -59,14 +60,14 @@ def test_a_slow_commit_of_metadata_holds_back_no_other_request(tmp_path: Path, m
 def test_the_topics_of_one_request_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change is a flush to disk: three topics took three."""
     changes: list[set[str]] = []
-    change_now = SqliteStore.change_now
+    write = SqliteStore._write
 
-    def counted(store: SqliteStore, **fields: Any) -> Any:
-        changes.append(set(fields["put"]))
-        return change_now(store, **fields)
+    def counted(store: SqliteStore, change: Change) -> Any:
+        changes.append(set(change.put))
+        return write(store, change)
 
     with EmbeddedBroker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        monkeypatch.setattr(SqliteStore, "change_now", counted)
+        monkeypatch.setattr(SqliteStore, "_write", counted)
         admin.create_topics([NewTopic(name, 2) for name in "abc"]).check()
         assert changes == [{"/topics/a", "/topics/b", "/topics/c"}]
         admin.delete_topics(["a", "b"]).check()

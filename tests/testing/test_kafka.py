@@ -356,7 +356,7 @@ class TestSession:
         elif change == "kill":
             kafka_session.kill()
         else:
-            kafka_session._call(lambda: kafka_session.broker.controller.configure(BROKER, "", {"num.partitions": "9"}))
+            kafka_session._call(lambda: kafka_session.broker.metadata.configure(BROKER, "", {"num.partitions": "9"}))
         kafka_session.clear()
         assert kafka_session.bootstrap_servers == servers
         assert kafka_session.topics() == []

@@ -26,8 +26,9 @@ from ottla.metadata.alteration import (
     edited,
 )
 from ottla.metadata.configs import InvalidConfig
-from ottla.metadata.controller import Controller, check_name
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
 from ottla.protocol.answer import Answer, after, in_sequence
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -61,8 +62,8 @@ class ConfigAlterations:
     config  returns the broker's configs in force
     """
 
-    def __init__(self, controller: Controller, config: Callable[[], BrokerConfig], node_id: int) -> None:
-        self._controller = controller
+    def __init__(self, metadata: Metadata, config: Callable[[], BrokerConfig], node_id: int) -> None:
+        self._metadata = metadata
         self._config = config
         self._node_id = node_id
 
@@ -107,12 +108,12 @@ class ConfigAlterations:
         if validate_only or texts == dict(current):
             return CHANGED
         if alteration.kind == TOPIC:
-            return self._controller.change(self._controller.image.topics[alteration.name]._replace(configs=texts))
-        return self._controller.configure(alteration.kind, alteration.name, texts)
+            return self._metadata.change(self._metadata.image.topics[alteration.name]._replace(configs=texts))
+        return self._metadata.configure(alteration.kind, alteration.name, texts)
 
     def _check_together(self, name: str, texts: Mapping[str, str]) -> None:
         """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""
-        layers = {node: self._controller.image.configs_of(BROKER, node) for node in ("", str(self._node_id))} | {
+        layers = {node: self._metadata.image.configs_of(BROKER, node) for node in ("", str(self._node_id))} | {
             name: texts
         }
         try:
@@ -127,7 +128,7 @@ class ConfigAlterations:
             if not name:
                 raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
             check_name(name)
-            topic = self._controller.image.topics.get(name)
+            topic = self._metadata.image.topics.get(name)
             if topic is None:
                 raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             return topic.configs
@@ -142,7 +143,7 @@ class ConfigAlterations:
                 raise Refused(INVALID_REQUEST, "Subscription name can't be empty")
         else:
             raise Refused(INVALID_REQUEST, f"Unknown resource type {kind}")
-        return self._controller.image.configs_of(kind, name)
+        return self._metadata.image.configs_of(kind, name)
 
 
 def _check_node(name: str, node_id: int, otherwise: str) -> None:

@@ -5,7 +5,7 @@ closes it. Services that not every broker needs (coordinators, share partitions,
 first use.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import BrokerConfig
@@ -16,11 +16,12 @@ from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
-from ottla.environment import Clock, Random, Timers
-from ottla.metadata.controller import Controller
+from ottla.environment import Address, Clock, Random, Timers
 from ottla.metadata.features import feature_level
-from ottla.metadata.image import Image
+from ottla.metadata.image import BrokerImage, Image
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
+from ottla.protocol.context import RequestContext
 from ottla.replication.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Broker:
     """The set of services of one broker.
 
     config        the current configs: the start-up values with later alterations
-    controller    the metadata image, and changes to it
+    metadata    the metadata image, and changes to it
     replicas      the partitions that this broker hosts
     topics        creation of topics, also on first use
     moves         moves of partitions between log directories
@@ -53,7 +54,7 @@ class Broker:
         random: Random,
         timers: Timers,
         slices: Slices,
-        controller: Controller,
+        metadata: Metadata,
         replicas: Replicas,
         moves: Moves,
         sessions: FetchSessions,
@@ -66,14 +67,14 @@ class Broker:
         self.timers = timers
         self.slices = slices
         self.large_checks = Turns()
-        self.controller = controller
+        self.metadata = metadata
         self.replicas = replicas
         self.moves = moves
         self.sessions = sessions
         self.resolve = resolve
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
-        self.topics = TopicCreation(controller, replicas, lambda: self.config)
-        self.producer_ids = ProducerIds(controller.producer_id_block)
+        self.topics = TopicCreation(metadata, replicas, lambda: self.config)
+        self.producer_ids = ProducerIds(metadata.producer_id_block)
         self.throttling: Throttling | None = None
         self._coordination: Coordination | None = None
         self._share_partitions: SharePartitions | None = None
@@ -82,7 +83,31 @@ class Broker:
     @property
     def image(self) -> Image:
         """The current metadata image."""
-        return self.controller.image
+        return self.metadata.image
+
+    def address_of(self, node: BrokerImage, context: RequestContext) -> Address | None:
+        """Return the address of a broker for the sender of a request: that of the listener which it connected to.
+
+        None if the broker does not have this listener. For a single broker without advertised.listeners it is the address that
+        the sender connected to.
+        """
+        if not node.endpoints:
+            return self.listeners.advertised(context.address)
+        endpoint = node.endpoint(context.listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def reachable(self, context: RequestContext) -> Collection[int]:
+        """Return the node ids of the live brokers that have the listener which the sender of a request connected to."""
+        brokers = self.image.brokers
+        if all(not node.endpoints or node.endpoint(context.listener) is not None for node in brokers.values()):
+            return brokers
+        return [node_id for node_id, node in brokers.items() if node.endpoint(context.listener) is not None]
+
+    @property
+    def controller_id(self) -> int:
+        """Node id of the controller, or of this broker while there is none: old clients wait for one otherwise."""
+        controller_id = self.image.controller_id
+        return controller_id if controller_id in self.image.brokers else self.node_id
 
     @property
     def coordination(self) -> "Coordination":
@@ -102,7 +127,7 @@ class Broker:
                 self.topics.provide_internal,
             )
             self._coordination.load(self.image)
-            self.controller.subscribe(self._coordination.apply)
+            self.metadata.subscribe(self._coordination.apply)
         return self._coordination
 
     @property
@@ -120,7 +145,7 @@ class Broker:
                 lambda: self.config,
                 self.clock,
                 self.timers,
-                self.controller,
+                self.metadata,
                 self.replicas,
                 self.coordination,
                 self.topics.create,

@@ -5,12 +5,15 @@ line that names the remedy.
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.checkpoints import Checkpoints
+from ottla.broker.cluster.membership import CannotJoin
+from ottla.broker.cluster.node import ClusterNode, found_cluster, registration
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits
@@ -29,7 +32,6 @@ from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
-from ottla.metadata.controller import Controller
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
@@ -37,10 +39,13 @@ from ottla.metadata.image import (
     BrokerImage,
     Delta,
     TopicImage,
+    UnknownFormat,
 )
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.store import MetadataStore, Snapshot
 from ottla.metadata.store.sqlite import DamagedStore
-from ottla.protocol.answer import Answer, Steps
+from ottla.protocol.answer import Answer, Steps, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.version import VERSION
@@ -61,13 +66,17 @@ class BrokerServer:
     broker    its services, from `open` on
     pipeline  serves requests, from `open` on
     sockets   its listeners and connections, from `open` on
+    store     metadata store of a cluster; None for a single broker
+    node      its membership in a cluster; None for a single broker
+    failed    called with the reason, in one line, when a broker of a cluster must stop
     """
 
     broker: Broker
     pipeline: Pipeline
     sockets: SocketServer
 
-    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment, store: MetadataStore | None = None) -> None:
+        self._store = store
         self._config = config.with_node_id()
         self._environment = environment
         workers = environment.workers
@@ -82,11 +91,21 @@ class BrokerServer:
         self._limits = ConnectionLimits(*_limits_of(self._config))
         self._least_throttle_ms = 0
         self._maintenance: Maintenance | None = None
+        self.node: ClusterNode | None = None
+        self.failed: Callable[[str], None] | None = None
+        self._begun_ms = 0
+        self._is_closed = False
 
-    def start(self) -> None:
-        """Open everything, then listen. Raises CannotStart after closing what was opened."""
-        begun_ms = self._environment.clock.now_ms()
+    def start(self) -> Answer[str | None]:
+        """Open everything, then listen. Raises CannotStart after closing what was opened.
+
+        The answer is None when the broker serves requests: a single broker does at once. A broker of a cluster may fail later;
+        the answer is then the reason, in one line.
+        """
+        self._begun_ms = self._environment.clock.now_ms()
         self._report_configs()
+        if self._store is not None:
+            return self._start_in_cluster(self._store)
         self.open()
         try:
             self._listen()
@@ -94,6 +113,63 @@ class BrokerServer:
             self._release()
             raise
         self._begin_maintenance()
+        self._report_start()
+        return None
+
+    def _start_in_cluster(self, store: MetadataStore) -> Answer[str | None]:
+        try:
+            cluster_id = self._storage.open_directories()
+        except (UnusableDirectory, StorageError) as cause:
+            self._release()
+            raise CannotStart(str(cause)) from None
+        min_isr = self._config.integer("min.insync.replicas")
+        snapshot = found_cluster(store, cluster_id, self._environment.random.bytes16(), min_isr)
+
+        def ended(reason: str | None) -> str | None:
+            if reason is not None and not self._is_closed:
+                self._release()
+            return reason
+
+        return after(after(snapshot, partial(self._join, store)), ended)
+
+    def _join(self, store: MetadataStore, snapshot: Snapshot) -> Answer[str | None]:
+        """Build the broker on the metadata of its cluster, and join it. The answer is the reason of a failure."""
+        if snapshot.error is not None or self._is_closed:
+            return snapshot.error or "the broker was stopped"
+        try:
+            self._build(store, snapshot, None)
+            self._storage.claim(self.broker.image.cluster_id)
+            self.sockets.hold()
+            self._listen()
+            own = registration(self._config, self.broker.listeners.bound, self._storage.directories)
+            self.node = node = ClusterNode(
+                lambda: self.broker.config,
+                own,
+                self._storage.directories,
+                store,
+                self.broker.metadata,
+                self._environment,
+                self._fail,
+            )
+        except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin) as cause:
+            return str(cause)
+
+        def joined(reason: str | None) -> str | None:
+            if reason is None and not self._is_closed:
+                self.sockets.release()
+                self._begin_maintenance()
+                self._report_start()
+            return reason
+
+        return after(node.join(self._load_partitions), joined)
+
+    def _fail(self, reason: str) -> None:
+        _logger.error("%s", reason)
+        if self.failed is not None:
+            self.failed(reason)
+
+    def _report_start(self) -> None:
+        begun_ms = self._begun_ms
         _logger.info(
             "Ottla %s started in %d ms on %s: node %d of cluster %s, %d topics, listening on %s",
             VERSION,
@@ -118,7 +194,7 @@ class BrokerServer:
         """Open storage and services without listening. Raises CannotStart after closing what was opened."""
         try:
             self._open()
-        except (UnusableDirectory, StorageError, DamagedStore) as cause:
+        except (UnusableDirectory, StorageError, DamagedStore, UnknownFormat) as cause:
             self._release()
             raise CannotStart(str(cause)) from None
         except BaseException:
@@ -126,16 +202,25 @@ class BrokerServer:
             raise
 
     def _open(self) -> None:
+        store = self._storage.open()
+        config = self._config
+        self._build(store, store.load(), BrokerImage(config.node_id, "", -1, config.text("broker.rack")))
+        self._load_partitions()
+
+    def _build(self, store: MetadataStore, snapshot: Snapshot, single: BrokerImage | None) -> None:
+        """Create the services of the broker, on the contents of its metadata store."""
         environment, config = self._environment, self._config
         slices = Slices(environment.timers)
-        store = self._storage.open()
-        controller = Controller(
+        metadata = Metadata(
             store,
+            snapshot,
             environment.random,
-            BrokerImage(config.node_id, "", -1, config.text("broker.rack")),
+            environment.timers,
             lambda: self.broker.config.integer("num.partitions"),
             lambda: self.broker.config.integer("default.replication.factor"),
+            single,
             slices.run,
+            self._fail,
         )
         worker = self._background if environment.files.durable else None
         self._checkpoints = Checkpoints(self._storage.directories, worker)
@@ -158,7 +243,7 @@ class BrokerServer:
             environment.random,
             environment.timers,
             slices,
-            controller,
+            metadata,
             replicas,
             moves,
             sessions,
@@ -171,12 +256,16 @@ class BrokerServer:
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms)
         self._apply_configs()
         self._apply_quotas()
-        replicas.load(controller.image)
-        controller.subscribe(replicas.apply)
-        controller.subscribe(self._reconfigure)
+
+    def _load_partitions(self) -> None:
+        """Open the partitions of this broker, and apply all later changes of the metadata."""
+        metadata, replicas = self.broker.metadata, self.broker.replicas
+        replicas.load(metadata.image)
+        metadata.subscribe(replicas.apply)
+        metadata.subscribe(self._reconfigure)
         for partition in replicas.misassigned():
             self._assign_directory(partition, replicas.home_of(partition))
-        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & controller.image.topics.keys():
+        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
             _ = self.broker.coordination
 
     def _listen(self) -> None:
@@ -211,11 +300,21 @@ class BrokerServer:
         )
         self._maintenance.begin()
 
-    def stop(self) -> None:
-        """Stop accepting, then close every log cleanly, so that the next start scans no log."""
+    def stop(self) -> Answer[None]:
+        """Stop accepting, then close every log cleanly, so that the next start scans no log.
+
+        A broker of a cluster first removes its sign of life; the answer comes when that is done, or a time-out has passed.
+        """
         _logger.info("stopping")
         begun_ms = self._environment.clock.now_ms()
+        self._is_closed = True
         self.sockets.close()
+        if self.node is None:
+            self._close_all(begun_ms)
+            return None
+        return after(self.node.leave(), lambda _: self._close_all(begun_ms))
+
+    def _close_all(self, begun_ms: int) -> None:
         if self._maintenance is not None:
             self._maintenance.close()
         self.broker.close()
@@ -224,6 +323,8 @@ class BrokerServer:
         self._removing.close(cancel=True)
         self._background.close()
         self._storage.close()
+        if self._store is not None:
+            self._store.close()
         _logger.info("stopped in %d ms", self._environment.clock.now_ms() - begun_ms)
 
     def kill(self) -> None:
@@ -235,6 +336,11 @@ class BrokerServer:
         self._environment.files.close()
 
     def _release(self) -> None:
+        self._is_closed = True
+        if self.node is not None:
+            self.node.close()
+        if self._store is not None:
+            self._store.close()
         if hasattr(self, "sockets"):
             self.sockets.close()
         self._flusher.close()
@@ -271,7 +377,7 @@ class BrokerServer:
 
     def _reconfigure(self, delta: Delta) -> Steps | None:
         broker = self.broker
-        if delta.configured in ((BROKER, ""), (BROKER, str(broker.node_id))):
+        if delta.configured & {(BROKER, ""), (BROKER, str(broker.node_id))}:
             self._apply_configs()
             return broker.replicas.reconfigure(delta.image)
         if delta.settings:
@@ -284,9 +390,9 @@ class BrokerServer:
 
     def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
         """Record in the metadata which log directory a partition is in."""
-        controller, node_id = self.broker.controller, self.broker.node_id
-        return controller.in_turn(
-            lambda: controller.assign_directory(partition.topic_id, partition.index, node_id, directory.id)
+        metadata, node_id = self.broker.metadata, self.broker.node_id
+        return metadata.in_turn(
+            lambda: metadata.assign_directory(partition.topic_id, partition.index, node_id, directory.id)
         )
 
     def _discard(self, home: LogDirectory, path: Path) -> None:

@@ -73,7 +73,7 @@ class Pipeline:
             request.context = context
         if not target.in_turn:
             return self._handle(target, request, envelope)
-        answered = self._broker.controller.in_turn(partial(self._handle_in_turn, target, request, envelope))
+        answered = self._broker.metadata.in_turn(partial(self._handle_in_turn, target, request, envelope))
         if isinstance(answered, PeerError):
             raise answered
         return answered

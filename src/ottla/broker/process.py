@@ -32,7 +32,7 @@ async def serve(config: BrokerConfig, announce: Callable[[BrokerServer], None]) 
     server = BrokerServer(config, process_environment(loop))
     server.start()
     gc.freeze()
-    server.broker.controller.subscribe(_exempt_from_collection)
+    server.broker.metadata.subscribe(_exempt_from_collection)
     watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
     try:
         if watchdog is not None:

@@ -58,6 +58,7 @@ class SocketServer:
         self._dismissed: dict[IncomingConnection, None] = {}
         self._listening: list[ListeningSocket] = []
         self._accepting = True
+        self._is_held = False
         self._quiet_until_ms = 0
         """Time of the next log line about a failed accept, in ms."""
         self._idle_ms = idle_ms
@@ -71,6 +72,8 @@ class SocketServer:
         """
         listening = self._listen(host, port, partial(self._connected, name), self._accept_failed)
         self._listening.append(listening)
+        if self._is_held:
+            listening.pause()
         if not self._ticking.is_set and self._idle_ms >= 0:
             self._ticking.run_in(self._tick_ms)
         return listening.address
@@ -146,7 +149,7 @@ class SocketServer:
 
     def update_accepting(self) -> None:
         """Accept connections if the limits allow one more: one was opened or closed, or the limits have changed."""
-        if self._limits.full:
+        if self._limits.full or self._is_held:
             self._pause_accepting()
         elif not self._accepting:
             self._accepting = True
@@ -173,6 +176,16 @@ class SocketServer:
     def connection_of(self, peer: Peer) -> ServedConnection | None:
         """Return the connection with `peer`; None if it is closed."""
         return next((connection for connection in self.connections if connection.session.peer is peer), None)
+
+    def hold(self) -> None:
+        """Accept no connection until `release`, although the sockets listen."""
+        self._is_held = True
+        self._pause_accepting()
+
+    def release(self) -> None:
+        """Accept connections from now on."""
+        self._is_held = False
+        self.update_accepting()
 
     def stop_listening(self) -> None:
         """Stop listening; open connections stay."""

@@ -10,8 +10,11 @@ from ottla.environment.files import Store
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata import keys
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.deltas import loaded
+from ottla.metadata.elections import restarted_alone
+from ottla.metadata.store import Change, Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.stored import upgraded
 from ottla.protocol.uuids import uuid_text
 
 _logger = logging.getLogger("ottla.broker")
@@ -34,13 +37,43 @@ class Storage:
         self.directories: list[LogDirectory] = []
         self.missing: list[Path] = []
         self.metadata: SqliteStore | None = None
+        self._identities: dict[LogDirectory, Identity | None] = {}
 
-    def open(self) -> MetadataStore:
-        """Open everything, and return the metadata store."""
+    def open(self) -> SqliteStore:
+        """Open everything, and return the metadata store of a single broker."""
         identities = self._open_directories()
         self.metadata = metadata = self._open_metadata(has_identity=any(identities.values()))
         self._check_identities(identities, self._cluster_id(metadata))
+        self._prepare(metadata)
         return metadata
+
+    def open_directories(self) -> str | None:
+        """Open the log directories only; return the cluster id that they have, None if all are new."""
+        self._identities = identities = self._open_directories()
+        return next((identity.cluster_id for identity in identities.values() if identity is not None), None)
+
+    def claim(self, cluster_id: str) -> None:
+        """Verify that the log directories belong to this node of a cluster, and claim new ones."""
+        self._check_identities(self._identities, cluster_id)
+
+    def _prepare(self, metadata: SqliteStore) -> None:
+        """Upgrade the values of an earlier release, and begin new leader epochs after an unclean stop.
+
+        After an unclean stop a log may lack batches that were not flushed: others must not get their offset and epoch.
+        """
+        snapshot = metadata.load()
+        put = upgraded(snapshot.entries)
+        if not all(directory.stopped_cleanly for directory in self.directories) or self.missing:
+            image = (
+                loaded(Snapshot([Entry(key, value, 0, 0) for key, value in put.items()], 0))
+                if put
+                else loaded(snapshot)
+            )
+            put |= restarted_alone(image, self._config.node_id)
+        if put:
+            outcome = metadata.change_now(Change(put=put))
+            if outcome.error is not None:
+                raise UnusableDirectory(outcome.error)
 
     def _open_directories(self) -> dict[LogDirectory, Identity | None]:
         """Open the log directories. Those that fail are `missing`, if another one and the metadata can be opened."""

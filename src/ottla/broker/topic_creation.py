@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import internal_topic
-from ottla.metadata.controller import Controller, RequestedTopic
 from ottla.metadata.image import TopicImage
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.replication.replicas import Replicas
@@ -16,28 +17,28 @@ _logger = logging.getLogger("ottla.broker")
 
 
 class TopicCreation:
-    """Creates topics through the controller; a topic whose partitions cannot be opened on this broker is deleted again.
+    """Creates topics through the metadata; a topic whose partitions cannot be opened on this broker is deleted again.
 
     config  returns the broker's configs in force
     """
 
-    def __init__(self, controller: Controller, replicas: Replicas, config: Callable[[], BrokerConfig]) -> None:
-        self._controller = controller
+    def __init__(self, metadata: Metadata, replicas: Replicas, config: Callable[[], BrokerConfig]) -> None:
+        self._metadata = metadata
         self._replicas = replicas
         self._config = config
 
     def create(self, topic: RequestedTopic, requester: str = "the broker") -> Answer[ChangeResult]:
         """Create a topic without a CreateTopics request: usually on first use."""
-        controller = self._controller
+        metadata = self._metadata
 
         def create() -> Answer[ChangeResult]:
-            planned = [controller.plan(topic, {})]
+            planned = [metadata.plans.plan(topic, {})]
             return after(self.create_planned(planned, requester), lambda changes: changes[topic.name])
 
-        return controller.decide(create)
+        return metadata.decide(create)
 
     def create_planned(self, topics: Sequence[TopicImage], requester: str) -> Answer[dict[str, ChangeResult]]:
-        """Create planned topics in a turn of the controller, and answer the result of each by name.
+        """Create planned topics in a turn of the metadata, and answer the result of each by name.
 
         A topic with a partition that cannot be opened on this broker is deleted again, rather than reported as created.
         (Apache Kafka answers success, and the partition is offline.)
@@ -55,24 +56,24 @@ class TopicCreation:
             if not failed:
                 return results
             results.update({topic.name: _not_opened(topic) for topic in failed})
-            return after(self._controller.delete(failed), lambda deletion: results)  # noqa: ARG005
+            return after(self._metadata.delete(failed), lambda deletion: results)  # noqa: ARG005
 
-        return after(self._controller.create(topics), created)
+        return after(self._metadata.create(topics), created)
 
     def create_internal(self, name: str) -> Answer[ChangeResult]:
         """Create an internal topic, with at most as many replicas as there are brokers."""
         partitions, factor, configs = internal_topic(name, self._config())
-        brokers = len(self._controller.image.brokers)
+        brokers = len(self._metadata.image.brokers)
         return self.create(RequestedTopic(name, partitions, min(factor, brokers), {}, configs))
 
     def provide_internal(self, name: str) -> Answer[bool]:
         """Create a coordinator's internal topic unless it exists; the answer is False if the creation fails."""
-        controller = self._controller
-        if name in controller.image.topics:
+        metadata = self._metadata
+        if name in metadata.image.topics:
             return True
 
         def exists(change: ChangeResult) -> bool:
-            if name in controller.image.topics:
+            if name in metadata.image.topics:
                 return True
             _logger.warning("cannot create %s: %s", name, change.error_message)
             return False

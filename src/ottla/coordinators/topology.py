@@ -26,19 +26,22 @@ class Topology:
         """The revision of the last image with a new topic."""
         self._hashes: dict[str, tuple[TopicImage, Mapping[int, BrokerImage], bytes]] = {}
 
-    def advance(self, image: Image) -> set[str]:
-        """Switch to the next image. Returns the names of topics that were created, changed or deleted."""
+    def advance(self, image: Image, differing: Iterable[str] | None = None) -> set[str]:
+        """Switch to the next image. Returns the names of topics that were created, changed or deleted.
+
+        differing  these names, if they are known; a topic with another leader or ISR only is not among them. None: compare
+        """
         before, after = self.image.topics, image.topics
         self.image = image
-        if before is after:
-            return set()
-        if after.keys() - before.keys():
+        if differing is None:
+            names = before.keys() | after.keys()
+            differing = {name for name in names if before.get(name) is not after.get(name)}
+        changed = set(differing)
+        if any(name in after and name not in before for name in changed):
             self.newest_topic = image.revision
-        changed = {name for name, topic in after.items() if before.get(name) is not topic}
-        gone = before.keys() - after.keys()
-        for name in gone:
+        for name in changed:
             self._hashes.pop(name, None)
-        return changed | gone
+        return changed
 
     def integer(self, group_id: str, group_config: str, broker_config: str, otherwise: int) -> int:
         """Return a config in ms: the group's own value, else the operator's value for the brokers, else `otherwise`."""

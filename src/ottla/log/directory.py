@@ -101,6 +101,7 @@ class LogDirectory:
     """Log directory with its lock, identity and partitions.
 
     random      for segment.jitter.ms, and for the names of renamed directories
+    broker_epoch  broker epoch in the marker of the last clean stop, later the current one; 0 for a single broker
     id          directory.id in meta.properties, 16 bytes; empty before `identity` or `claim`
     offline     error that took the directory offline, None while it is online
     failed      called once when the directory goes offline
@@ -146,7 +147,7 @@ class LogDirectory:
         """Read the marker, names and checkpoints of the last stop. Raises OSError."""
         marker = self._store.read_text(self.path / CLEAN_SHUTDOWN)
         self.stopped_cleanly = marker is not None
-        self._broker_epoch = _broker_epoch(marker)
+        self.broker_epoch = _broker_epoch(marker)
         self._present = set(self._store.names(self.path))
         """Names of all files and directories in this directory at the start."""
         if self.stopped_cleanly and not self._recovery_points.exists:
@@ -551,7 +552,7 @@ class LogDirectory:
             self.release()
             return
         self.checkpoint()
-        marker = json.dumps({"version": 0, "brokerEpoch": self._broker_epoch}, separators=(",", ":"))
+        marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":"))
         self._store.replace(self.path / CLEAN_SHUTDOWN, marker.encode())
         self.release()
 

@@ -27,7 +27,9 @@ from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.kraft import KraftMetadata, KraftTopic, UnreadableMetadata
 from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.stored import stored
 from ottla.protocol.uuids import uuid_bytes
 from ottla.records.batch import HEADER_SIZE, crc_ok, records_of, scan
 from ottla.records.errors import CorruptRecords
@@ -152,7 +154,7 @@ def _check_unadopted(home: Path) -> None:
     store = SqliteStore(home / DATABASE)
     entry = store.get(keys.ADOPTED)
     store.close()
-    if entry is None:
+    if entry is None or entry.value is None:
         raise AlreadyAdopted(f"{home} is Ottla's own: there is nothing to import")
     before = keys.Adopted.decoded(entry.value).offset
     now = read_metadata(home).offset
@@ -319,7 +321,8 @@ def _write(home: Path, adoption: Adoption) -> None:
         keys.ADOPTED: keys.Adopted(metadata.offset).encoded(),
         keys.PRODUCER_IDS: str(adoption.next_producer_id).encode(),
     }
-    put |= {keys.TOPICS + topic.name: topic.encoded() for topic in adoption.topics}
+    for topic in adoption.topics:
+        put |= stored(topic)
     put |= {keys.config_key(*resource): keys.compact(texts) for resource, texts in adoption.configs.items()}
     put |= {keys.FEATURES + name: str(level).encode() for name, level in metadata.features.items()}
     put |= {keys.quota_key(entity): keys.compact(quotas) for entity, quotas in metadata.quotas.items()}
@@ -327,7 +330,7 @@ def _write(home: Path, adoption: Adoption) -> None:
     path = home / f"{DATABASE}.importing"
     path.unlink(missing_ok=True)
     store = SqliteStore(path)
-    outcome = store.change_now(put=put)
+    outcome = store.change_now(Change(put=put))
     store.close()
     if outcome.error is not None:
         raise CannotAdopt(outcome.error)

@@ -8,25 +8,45 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from ottla.metadata.layered import Layered
 from ottla.security.quotas import Quotas
 from ottla.security.scram import ScramCredential
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 UNASSIGNED: Final = bytes(16)
 """Directory id of a replica without an assigned log directory (`DirectoryId.UNASSIGNED` in Kafka)."""
 INTERNAL_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC))
+NO_LEADER: Final = -1
+FORMAT: Final = 1
+"""Format number of values written by this release; values of earlier releases have none."""
+
+
+class UnknownFormat(Exception):
+    """Value of the metadata store that a newer release has written; the message has the key and the remedy."""
 
 
 class PartitionImage(NamedTuple):
-    """The replicas of a partition.
+    """The replicas of a partition and their state. Node ids, in the order of the assignment; the preferred leader is first.
 
-    replicas, isr  node ids; the preferred leader comes first
-    leader         node id, -1 without a leader
-    directories    directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica that was never
-                   moved; empty when no replica was
+    replicas         assigned replicas
+    isr              replicas in sync
+    leader           NO_LEADER without a leader
+    leader_epoch     increases with every election, and whenever a replica leaves the assignment
+    directories      directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica that was never
+                     moved; empty when no replica was
+    epoch            partition epoch: increases with every change of the state
+    adding           replicas that a reassignment adds (KIP-455)
+    removing         replicas that a reassignment removes
+    elr              eligible leader replicas: they left the ISR while it was below min.insync.replicas (KIP-966)
+    last_known_leader  leader before ISR and ELR became empty; NO_LEADER if it is not remembered
+    min_isr          min.insync.replicas that ISR and ELR were computed with; 0: never set
+    offline          replicas whose log directory has failed
+    is_recovering    True from an unclean election until the leader has taken over
+    unknown          fields that a newer release has written
     """
 
     replicas: tuple[int, ...]
@@ -34,6 +54,25 @@ class PartitionImage(NamedTuple):
     leader: int
     leader_epoch: int
     directories: tuple[bytes, ...] = ()
+    epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    min_isr: int = 0
+    offline: tuple[int, ...] = ()
+    is_recovering: bool = False
+    unknown: Mapping[str, Any] = _NO_FIELDS
+
+    @classmethod
+    def new(cls, replicas: tuple[int, ...]) -> "PartitionImage":
+        """Return a partition of a new topic: the first replica leads, all are in sync."""
+        return cls(replicas, replicas, replicas[0], 0)
+
+    @property
+    def is_new(self) -> bool:
+        """True for the state that a partition without a key in the store has."""
+        return self == PartitionImage.new(self.replicas)
 
     def directory_of(self, node_id: int) -> bytes:
         """Return the directory id that the replica on `node_id` is assigned to, or UNASSIGNED."""
@@ -43,28 +82,59 @@ class PartitionImage(NamedTuple):
         """Return this partition with the replica on `node_id` assigned to another log directory."""
         old = self.directories or (UNASSIGNED,) * len(self.replicas)
         new = (directory_id if node == node_id else before for node, before in zip(self.replicas, old, strict=True))
-        return self._replace(directories=tuple(new))
+        return self._replace(directories=tuple(new), epoch=self.epoch + 1)
 
-    def encoded(self) -> list[Any]:
-        """Return the partition's part of a topic's JSON; directories are left out if none is assigned."""
-        fields: list[Any] = [list(self.replicas), list(self.isr), self.leader, self.leader_epoch]
-        return [*fields, [directory.hex() for directory in self.directories]] if self.directories else fields
+    def encoded(self) -> bytes:
+        """Encode the state as the value of the partition's key in the metadata store."""
+        fields: dict[str, Any] = {
+            **self.unknown,
+            "format": FORMAT,
+            "replicas": self.replicas,
+            "isr": self.isr,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "epoch": self.epoch,
+        }
+        if self.directories:
+            fields["directories"] = [directory.hex() for directory in self.directories]
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value != self._field_defaults[name]:
+                fields[name] = value
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
-    def decoded(cls, fields: list[Any]) -> "PartitionImage":
-        """Return the partition from its part of a topic's JSON."""
-        replicas, isr, leader, epoch, *directories = fields
-        ids = tuple(bytes.fromhex(directory) for directory in directories[0]) if directories else ()
-        return cls(tuple(replicas), tuple(isr), leader, epoch, ids)
+    def decoded(cls, key: str, value: bytes) -> "PartitionImage":
+        """Decode a state from the value of its key. Raises UnknownFormat."""
+        fields = _fields(key, value)
+        own: dict[str, Any] = {
+            name: tuple(item) if isinstance(item := fields.pop(name), list) else item
+            for name in cls._fields
+            if name in fields and name not in ("directories", "unknown")
+        }
+        directories = tuple(bytes.fromhex(text) for text in fields.pop("directories", ()))
+        return cls(**own, directories=directories, unknown=fields or _NO_FIELDS)
+
+
+_OPTIONAL: Final = ("adding", "removing", "elr", "last_known_leader", "min_isr", "offline", "is_recovering")
+
+
+def _fields(key: str, value: bytes) -> dict[str, Any]:
+    """Return the fields of a value without its format number. Raises UnknownFormat."""
+    fields: dict[str, Any] = json.loads(value)
+    if fields.pop("format", 0) > FORMAT:
+        raise UnknownFormat(f"{key} was written by a newer release of Ottla: upgrade this one")
+    return fields
 
 
 class TopicImage(NamedTuple):
-    """A topic; `configs` are its overrides as text, under Kafka's names."""
+    """A topic; `configs` are its overrides as text, under Kafka's names; `unknown` are fields of a newer release."""
 
     name: str
     id: bytes
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str]
+    unknown: Mapping[str, Any] = _NO_FIELDS
 
     @property
     def is_internal(self) -> bool:
@@ -72,34 +142,181 @@ class TopicImage(NamedTuple):
         return self.name in INTERNAL_TOPICS
 
     def encoded(self) -> bytes:
-        """Encode the topic as the value of its key in the metadata store."""
-        partitions = [partition.encoded() for partition in self.partitions]
-        fields = {"id": self.id.hex(), "partitions": partitions, "configs": dict(self.configs)}
+        """Encode id, configs and assignment as the value of the topic's key; states of partitions have keys of their own."""
+        fields = {
+            **self.unknown,
+            "format": FORMAT,
+            "id": self.id.hex(),
+            "configs": dict(self.configs),
+            "replicas": [partition.replicas for partition in self.partitions],
+        }
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
-    def decoded(cls, name: str, value: bytes) -> "TopicImage":
-        """Decode a topic from the value of its key in the metadata store."""
-        fields: dict[str, Any] = json.loads(value)
-        partitions = tuple(PartitionImage.decoded(partition) for partition in fields["partitions"])
-        return cls(name, bytes.fromhex(fields["id"]), partitions, fields["configs"])
+    def decoded(cls, key: str, name: str, value: bytes) -> "TopicImage":
+        """Decode a topic from the value of its key; all partitions have the state of new ones. Raises UnknownFormat."""
+        fields = _fields(key, value)
+        if "partitions" in fields:
+            return cls._of_first_format(name, fields)
+        shared: dict[tuple[int, ...], PartitionImage] = {}
+        partitions = []
+        for listed in fields.pop("replicas"):
+            replicas = tuple(listed)
+            partition = shared.get(replicas)
+            if partition is None:
+                partition = shared[replicas] = PartitionImage.new(replicas)
+            partitions.append(partition)
+        topic_id, configs = bytes.fromhex(fields.pop("id")), fields.pop("configs")
+        return cls(name, topic_id, tuple(partitions), configs, fields or _NO_FIELDS)
+
+    @classmethod
+    def _of_first_format(cls, name: str, fields: dict[str, Any]) -> "TopicImage":
+        """Decode a topic whose value has the states of its partitions too, as releases for a single broker wrote it."""
+        partitions = []
+        for replicas, isr, leader, epoch, *directories in fields["partitions"]:
+            ids = tuple(bytes.fromhex(directory) for directory in directories[0]) if directories else ()
+            partitions.append(PartitionImage(tuple(replicas), tuple(isr), leader, epoch, ids))
+        return cls(name, bytes.fromhex(fields["id"]), tuple(partitions), fields["configs"])
+
+    def with_partition(self, index: int, partition: PartitionImage) -> "TopicImage":
+        """Return this topic with another state of one partition."""
+        partitions = list(self.partitions)
+        partitions[index] = partition
+        return self._replace(partitions=tuple(partitions))
+
+
+class Endpoint(NamedTuple):
+    """Address of a broker's listener; `protocol` is Kafka's name of its security protocol."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
 
 
 class BrokerImage(NamedTuple):
-    """Live broker; host and port are the advertised ones, or ("", -1) for the address that a client connected to."""
+    """Registered broker.
+
+    host, port   the advertised address of the first listener, or ("", -1) for the address that a client connected to
+    rack         broker.rack
+    epoch        broker epoch: the revision of the registration
+    incarnation  random id of the broker's current process
+    endpoints    all listeners; empty for a single broker
+    directories  ids of its log directories, as hex
+    defaults     static values of configs that must be equal on all brokers
+    listener     listener that other brokers use
+    """
 
     node_id: int
     host: str
     port: int
     rack: str | None
+    epoch: int = 0
+    incarnation: str = ""
+    endpoints: tuple[Endpoint, ...] = ()
+    directories: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = _NOTHING
+    listener: str = ""
+    unknown: Mapping[str, Any] = _NO_FIELDS
+
+    def encoded(self) -> bytes:
+        """Encode the registration as the value of its key in the metadata store."""
+        fields = {
+            **self.unknown,
+            "format": FORMAT,
+            "incarnation": self.incarnation,
+            "endpoints": self.endpoints,
+            "rack": self.rack,
+            "directories": self.directories,
+            "defaults": dict(self.defaults),
+            "listener": self.listener,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, key: str, node_id: int, value: bytes, epoch: int) -> "BrokerImage":
+        """Decode a registration from the value of its key, which was written at revision `epoch`. Raises UnknownFormat."""
+        fields = _fields(key, value)
+        endpoints = tuple(Endpoint(*endpoint) for endpoint in fields.pop("endpoints"))
+        first = endpoints[0] if endpoints else Endpoint("", "", -1)
+        rack, incarnation = fields.pop("rack"), fields.pop("incarnation")
+        directories, defaults = tuple(fields.pop("directories")), fields.pop("defaults")
+        listener = fields.pop("listener")
+        return cls(
+            node_id,
+            first.host,
+            first.port,
+            rack,
+            epoch,
+            incarnation,
+            endpoints,
+            directories,
+            defaults,
+            listener,
+            fields or _NO_FIELDS,
+        )
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Return the endpoint of a listener; None if the broker does not have it."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+class Liveness(NamedTuple):
+    """Sign of life of a broker, which ends with its lease.
+
+    incarnation  that of the registration it belongs to
+    lease        its lease in the metadata store
+    created      revision at which it was created
+    is_stopping  True once the broker has requested a controlled shutdown
+    """
+
+    incarnation: str
+    lease: int
+    created: int
+    is_stopping: bool = False
+
+    def encoded(self) -> bytes:
+        """Encode it as the value of its key in the metadata store."""
+        fields = {"format": FORMAT, "incarnation": self.incarnation, "lease": self.lease, "stopping": self.is_stopping}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, key: str, value: bytes, created: int) -> "Liveness":
+        """Decode it from the value of its key. Raises UnknownFormat."""
+        fields = _fields(key, value)
+        return cls(fields["incarnation"], fields["lease"], created, fields["stopping"])
+
+
+class ControllerImage(NamedTuple):
+    """The controller; `epoch` is the revision at which it became controller, `lease` that of its broker."""
+
+    node_id: int
+    lease: int
+    epoch: int
+
+    def encoded(self) -> bytes:
+        """Encode it as the value of its key in the metadata store."""
+        fields = {"format": FORMAT, "node_id": self.node_id, "lease": self.lease}
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, key: str, value: bytes, created: int) -> "ControllerImage":
+        """Decode it from the value of its key. Raises UnknownFormat."""
+        fields = _fields(key, value)
+        return cls(fields["node_id"], fields["lease"], created)
 
 
 class Image(NamedTuple):
     """All metadata at `revision`.
 
+    controller_id  node id of the controller, NO_LEADER without one
+    brokers      live brokers
     configs      texts by (resource type, name), for brokers, groups and client-metrics subscriptions; topics have their own
     features     finalized levels that differ from the release's own
     credentials  SCRAM credentials by user and mechanism
+    registered   all registered brokers, live or fenced
+    live         signs of life by node id; a broker is live if it has one of the incarnation that is registered
+    controller   the controller; None without one, and for a single broker
     """
 
     revision: int
@@ -112,31 +329,40 @@ class Image(NamedTuple):
     features: Mapping[str, int] = MappingProxyType({})
     quotas: Quotas = MappingProxyType({})
     credentials: Mapping[tuple[str, int], ScramCredential] = MappingProxyType({})
+    registered: Mapping[int, BrokerImage] = MappingProxyType({})
+    live: Mapping[int, Liveness] = MappingProxyType({})
+    controller: ControllerImage | None = None
 
     def configs_of(self, kind: int, name: str) -> Mapping[str, str]:
         """Return the config overrides of a resource other than a topic."""
         return self.configs.get((kind, name), _NOTHING)
 
-    def with_topics(self, revision: int, changed: Mapping[str, TopicImage | None]) -> "Image":
-        """Return the next image: `changed` topics replace the old ones, None removes a topic."""
-        topics, by_id = dict(self.topics), dict(self.topics_by_id)
-        for name, topic in changed.items():
-            old = topics.pop(name, None)
-            if old is not None:
-                by_id.pop(old.id, None)
-            if topic is not None:
-                topics[name] = topic
-                by_id[topic.id] = topic
-        return self._replace(revision=revision, topics=topics, topics_by_id=by_id)
+    def partition(self, topic_id: bytes, index: int) -> PartitionImage | None:
+        """Return a partition; None for an unknown topic or index."""
+        topic = self.topics_by_id.get(topic_id)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+
+EMPTY: Final = Image(0, "", NO_LEADER, MappingProxyType({}), Layered(), Layered())
 
 
 class Delta(NamedTuple):
-    """Changes that led to `image`: changed or new topics, deleted topics, and the resource whose configs changed; `settings` is
-    True if features, quotas or credentials changed.
+    """Changes that led to `image`.
+
+    changed     topics that are new, or whose number of partitions or configs have changed
+    deleted     deleted topics; a topic that was deleted and created again is in both
+    moved       indexes of partitions whose state has changed, by topic name; only topics that are not in `changed`
+    configured  resources other than topics whose configs have changed
+    settings    True if features, quotas or credentials have changed
+    membership  True if brokers have registered, become live or fenced, or the controller has changed
+    before      the image before the changes
     """
 
     image: Image
-    changed: tuple[TopicImage, ...]
-    deleted: tuple[TopicImage, ...]
-    configured: tuple[int, str] | None = None
+    changed: tuple[TopicImage, ...] = ()
+    deleted: tuple[TopicImage, ...] = ()
+    configured: frozenset[tuple[int, str]] = frozenset()
     settings: bool = False
+    moved: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    membership: bool = False
+    before: Image = EMPTY

@@ -2,9 +2,15 @@
 
 /cluster/id                     the cluster's id, as text
 /cluster/adopted                origin of the metadata, if adopted from Apache Kafka: JSON of `Adopted`
-/topics/<name>                  JSON of a TopicImage
+/topics/<name>                  id, configs and assignment of a topic: JSON of a TopicImage
+/partitions/<topic id>/<index>  state of a partition: JSON of a PartitionImage. Without the key the first replica leads, all
+                                replicas are in sync and the epochs are 0. Deleted with its topic only
+/brokers/<node id>              registration of a broker: JSON of a BrokerImage, written once for each incarnation
+/live/<node id>                 sign of life of a broker: JSON of a Liveness, under the broker's lease
+/controller                     JSON of a ControllerImage, under the same lease
 /configs/<resource type>/<name> JSON of name -> text; the empty name is for all brokers
 /features/<name>                a finalized level, if it differs from the release's own
+/features/ottla.metadata.version  format of the keys and values: 1; a store without it was written for a single broker
 /quotas/<entity>                JSON of quota -> value; the entity is JSON too: [["client-id",null],["user","u1"]]
 /scram/<mechanism>/<user>       JSON of a ScramCredential (KIP-554)
 /producer_ids/next              the first producer id that is not assigned
@@ -19,11 +25,17 @@ from ottla.security.quotas import Entity
 CLUSTER_ID: Final = "/cluster/id"
 ADOPTED: Final = "/cluster/adopted"
 TOPICS: Final = "/topics/"
+PARTITIONS: Final = "/partitions/"
+BROKERS: Final = "/brokers/"
+LIVE: Final = "/live/"
+CONTROLLER: Final = "/controller"
 CONFIGS: Final = "/configs/"
 BROKER_DEFAULTS: Final = "/configs/4/"
 """Key of the configs for all brokers."""
 MIN_ISR: Final = "min.insync.replicas"
 FEATURES: Final = "/features/"
+METADATA_VERSION: Final = "/features/ottla.metadata.version"
+NEWEST_METADATA_VERSION: Final = 1
 QUOTAS: Final = "/quotas/"
 SCRAM: Final = "/scram/"
 PRODUCER_IDS: Final = "/producer_ids/next"
@@ -42,6 +54,32 @@ class Adopted(NamedTuple):
     def decoded(cls, value: bytes) -> "Adopted":
         """Decode a position from the value of its key."""
         return cls(json.loads(value)["offset"])
+
+
+def partitions_key(topic_id: bytes) -> str:
+    """Return the prefix of the keys of a topic's partitions."""
+    return f"{PARTITIONS}{topic_id.hex()}/"
+
+
+def partition_key(topic_id: bytes, index: int) -> str:
+    """Return the key of a partition's state."""
+    return f"{PARTITIONS}{topic_id.hex()}/{index}"
+
+
+def partition_of(key: str) -> tuple[bytes, int]:
+    """Return the topic id and index in a key of `partition_key`."""
+    topic_id, _, index = key[len(PARTITIONS) :].partition("/")
+    return bytes.fromhex(topic_id), int(index)
+
+
+def broker_key(node_id: int) -> str:
+    """Return the key of a broker's registration."""
+    return f"{BROKERS}{node_id}"
+
+
+def live_key(node_id: int) -> str:
+    """Return the key of a broker's sign of life."""
+    return f"{LIVE}{node_id}"
 
 
 def compact(value: object) -> bytes:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 from ottla.environment import Cancellable, Clock, Timers
+from ottla.protocol.answer import Answer, Pending
 
 T = TypeVar("T")
 
@@ -91,6 +92,16 @@ def kept(value: T) -> Promise[T]:
     """Return a promise that already has this value."""
     promise = Promise[T]()
     promise.keep(value)
+    return promise
+
+
+def awaited(answer: Answer[T]) -> Promise[T]:
+    """Return a promise of an answer; its error is RuntimeError if the answer is abandoned."""
+    promise: Promise[T] = Promise()
+    if isinstance(answer, Pending):
+        answer.listen(promise.keep, lambda: promise.fail(RuntimeError("the request was abandoned")))
+    else:
+        promise.keep(answer)
     return promise
 
 

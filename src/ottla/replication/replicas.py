@@ -9,7 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
-from ottla.metadata.image import UNASSIGNED, Delta, Image, TopicImage
+from ottla.metadata.image import UNASSIGNED, BrokerImage, Delta, Image, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
@@ -29,7 +29,9 @@ _TOPICS_A_STEP: Final = 50
 
 
 class PartitionView(NamedTuple):
-    """Leader, ISR and offline replicas of a partition, as reported to clients; `leader` is -1 when its log is offline."""
+    """Leader, ISR and offline replicas of a partition, as reported to clients; `leader` is -1 when its log is offline or its
+    broker is fenced.
+    """
 
     error_code: int
     leader: int
@@ -70,6 +72,7 @@ class Replicas:
         self._homes: dict[tuple[str, int], LogDirectory] = {}
         self._topics: Mapping[str, TopicImage] = {}
         self._topics_by_id: Mapping[bytes, TopicImage] = {}
+        self._live: Mapping[int, BrokerImage] = {}
         self._failed: set[tuple[str, int]] = set()
         self._postponed: dict[tuple[str, int], None] = {}
         """Partitions of `_failed` that could not be opened for a lack of resources."""
@@ -109,6 +112,7 @@ class Replicas:
             for key in inventory.uncertain:
                 uncertain.setdefault(key, []).append(directory)
         self._topics, self._topics_by_id = image.topics, image.topics_by_id
+        self._live = image.brokers
         for key in known:
             if not self._awaits_directory(key, [*certain.get(key, ()), *uncertain.get(key, ())]):
                 self._choose_home(key, certain.get(key, []), uncertain.get(key, []))
@@ -184,6 +188,7 @@ class Replicas:
     def apply(self, delta: Delta) -> Steps:
         """Apply a change of the metadata, in steps."""
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
+        self._live = delta.image.brokers
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
@@ -193,6 +198,8 @@ class Replicas:
                 yield written
         for topic in delta.changed:
             yield from self._open(topic)
+        for name, indexes in delta.moved.items():
+            yield from self._open(delta.image.topics[name], indexes)
 
     def reconfigure(self, image: Image) -> Steps:
         """Compute every log's config again after a change of the broker's own, in steps."""
@@ -201,14 +208,18 @@ class Replicas:
             if number % _TOPICS_A_STEP == 0:
                 yield None
 
-    def _open(self, topic: TopicImage) -> Steps:
-        """Open the partitions of a topic that are not open yet, and set the config of those that are; in steps."""
+    def _open(self, topic: TopicImage, indexes: Iterable[int] | None = None) -> Steps:
+        """Open the partitions of a topic that are not open yet, and set config and leader of those that are; in steps.
+
+        indexes  only these partitions; None: all of them
+        """
         config = self._configs(topic)
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
         opened = 0
-        for index, placed in enumerate(topic.partitions):
+        for index in range(len(topic.partitions)) if indexes is None else indexes:
+            placed = topic.partitions[index]
             if self._node_id not in placed.replicas:
                 continue
             held = partitions.get(index)
@@ -384,9 +395,20 @@ class Replicas:
     def view(self, topic: TopicImage, index: int) -> PartitionView:
         """Return the state of a partition as reported to clients."""
         placed = topic.partitions[index]
-        if (topic.name, index) in self._failed:
-            return PartitionView(LEADER_NOT_AVAILABLE, -1, [], [self._node_id])
-        return PartitionView(NONE, placed.leader, list(placed.isr), [])
+        has_failed = (topic.name, index) in self._failed
+        live = self._live
+        offline = [
+            node
+            for node in placed.replicas
+            if node not in live or node in placed.offline or (has_failed and node == self._node_id)
+        ]
+        if has_failed and placed.leader == self._node_id:
+            return PartitionView(
+                LEADER_NOT_AVAILABLE, -1, [node for node in placed.isr if node not in offline], offline
+            )
+        if placed.leader not in live:
+            return PartitionView(LEADER_NOT_AVAILABLE, -1, list(placed.isr), offline)
+        return PartitionView(NONE, placed.leader, list(placed.isr), offline)
 
     def all(self) -> list[Partition]:
         """Return all open partitions; a directory failure during the iteration does not change the list."""

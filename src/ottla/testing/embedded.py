@@ -110,7 +110,7 @@ class EmbeddedBroker:
         self._thread = threading.Thread(target=self._run, name="ottla-broker", daemon=True)
         self._thread.start()
 
-    def _end(self, end: Callable[[BrokerServer], None]) -> None:
+    def _end(self, end: Callable[[BrokerServer], object]) -> None:
         """End the broker with `BrokerServer.stop` or `.kill`. Its ports stay reserved until the next start or `close`."""
         self._check_process()
         with self._call_lock:

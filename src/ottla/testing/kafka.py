@@ -21,9 +21,9 @@ from ottla.coordinators.runtime import Operation, Result
 from ottla.environment.process import process_environment
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
-from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
 from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE, all_errors
 from ottla.protocol.errors import error as error_row
@@ -240,9 +240,9 @@ class Kafka(EmbeddedBroker):
         image = self.broker.image
         topics = [topic for topic in image.topics.values() if topic.name != TRANSACTION_STATE_TOPIC]
         own = [topic for topic in topics if topic.name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)]
-        controller = self.broker.controller
+        metadata = self.broker.metadata
         others = [topic for topic in topics if topic not in own]
-        return controller.decide(lambda: after(controller.delete(others), lambda _: controller.delete(own)))
+        return metadata.decide(lambda: after(metadata.delete(others), lambda _: metadata.delete(own)))
 
     # Faults.
 

@@ -73,14 +73,14 @@ class Replicated(Machine):
 
     def lead(self, topic: str, leader: int, leader_epoch: int) -> None:
         """Let the metadata say who leads partition 0."""
-        controller = self.broker.controller
+        metadata = self.broker.metadata
 
         def change() -> Any:
-            known = controller.image.topics[topic]
+            known = metadata.image.topics[topic]
             partition = known.partitions[0]._replace(leader=leader, leader_epoch=leader_epoch)
-            return controller.change(known._replace(partitions=(partition, *known.partitions[1:])))
+            return metadata.change_partition(known, 0, partition)
 
-        self.result(lambda: controller.decide(change))
+        self.result(lambda: metadata.decide(change))
 
     def commit(self, topic: str, end_offset: int | None = None) -> None:
         """Move the high watermark to `end_offset`, or to the log end from now on."""
@@ -220,8 +220,8 @@ def test_a_transaction_is_not_complete_while_a_marker_may_be_cut_off(machine: Re
 
 def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: Replicated) -> None:
     elsewhere = TopicImage("elsewhere", bytes(range(16)), (PartitionImage((2,), (2,), 2, 0),), {})
-    controller = machine.broker.controller
-    machine.result(lambda: controller.decide(lambda: controller.create([elsewhere])))
+    metadata = machine.broker.metadata
+    machine.result(lambda: metadata.decide(lambda: metadata.create([elsewhere])))
     assert machine.broker.replicas.leader("elsewhere", 0) == NOT_LEADER_OR_FOLLOWER
     assert machine.broker.replicas.leader("elsewhere", 1) == UNKNOWN_TOPIC_OR_PARTITION
     events = written(machine, ("elsewhere", 0))
@@ -247,13 +247,13 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     monkeypatch.setattr("ottla.broker.share_partitions.dead_letters._RETRY_MS", 10)
     machine.create("dlq.letters", errors_deadletterqueue_group_enable="true")
     configs = {"errors.deadletterqueue.topic.name": "dlq.letters"}
-    controller = machine.broker.controller
-    machine.result(lambda: controller.decide(lambda: controller.configure(GROUP, "g", configs)))
+    metadata = machine.broker.metadata
+    machine.result(lambda: metadata.decide(lambda: metadata.configure(GROUP, "g", configs)))
     machine.lagging["dlq.letters-0"] = 0
     events: list[str] = []
     broker = machine.broker
     writer = DeadLetterWriter(
-        lambda: broker.config, broker.clock, broker.timers, controller, broker.replicas, broker.topics.create
+        lambda: broker.config, broker.clock, broker.timers, metadata, broker.replicas, broker.topics.create
     )
     writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None), lambda: events.append("done"))
     log = machine.partition("dlq.letters").log

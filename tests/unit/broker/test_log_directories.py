@@ -15,8 +15,8 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log.faulty_store import FaultyStore
-from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.context import RequestContext
@@ -126,8 +126,8 @@ class Machine:
         self.result(lambda: self.broker.topics.create(RequestedTopic(name, partitions, 1, {}, texts)))
 
     def delete(self, name: str) -> None:
-        controller = self.broker.controller
-        self.result(lambda: controller.decide(lambda: controller.delete([controller.image.topics[name]])))
+        metadata = self.broker.metadata
+        self.result(lambda: metadata.decide(lambda: metadata.delete([metadata.image.topics[name]])))
 
     def partition(self, name: str, index: int = 0) -> Partition:
         partition = self.broker.replicas.find(name, index)
@@ -379,7 +379,7 @@ def test_a_move_that_the_metadata_cannot_record_is_given_up(
     place(machine, "t", "b")
     machine.append("t", 10)
     refused = ChangeResult(KAFKA_STORAGE_ERROR, "cannot write metadata.db")
-    monkeypatch.setattr(machine.broker.controller, "assign_directory", lambda *_: refused)
+    monkeypatch.setattr(machine.broker.metadata, "assign_directory", lambda *_: refused)
     machine.move("t", "a")
     machine.until(lambda: not machine.broker.moves._under_way)
     assert (machine.home("t"), machine.partition("t").log.is_moving) == ("b", False)

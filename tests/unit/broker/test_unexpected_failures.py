@@ -14,7 +14,7 @@ from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment.process import process_environment
 from ottla.log.log import AppendResult, Log
-from ottla.metadata.controller import PRODUCER_ID_BLOCK
+from ottla.metadata.metadata import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.protocol.answer import Answer, Pending, after
@@ -207,7 +207,7 @@ def test_default_replication_factor_is_not_lowered_in_silence() -> None:
 
 def test_a_first_start_on_a_full_disk_fails_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = ChangeOutcome(0, error="cannot write metadata.db: database or disk is full")
-    monkeypatch.setattr(SqliteStore, "change_now", lambda self, **changes: full)
+    monkeypatch.setattr(SqliteStore, "change_now", lambda self, change: full)
     loop = asyncio.new_event_loop()
     configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
     with pytest.raises(CannotStart, match=r"^cannot write metadata.db: database or disk is full$"):

@@ -12,8 +12,8 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.client.topics import TopicPartition
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
-from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.image import OFFSETS_TOPIC, Image
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import Peer, RequestContext
@@ -70,11 +70,11 @@ class WholeBroker(Broker):
         self.losses = 0
 
     def create_topic(self, name: str, partitions: int) -> None:
-        controller = self._broker.controller
-        controller.create([controller.plan(RequestedTopic(name, partitions, 1, {}, {}), {})])
+        metadata = self._broker.metadata
+        metadata.create([metadata.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), {})])
 
     def delete_topic(self, name: str) -> None:
-        self._broker.controller.delete([self._broker.image.topics[name]])
+        self._broker.metadata.delete([self._broker.image.topics[name]])
 
     @property
     def image(self) -> Image:

@@ -12,7 +12,9 @@ from ottla.environment.system import SystemRandom
 from ottla.metadata import keys
 from ottla.metadata.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.image import PartitionImage, TopicImage
+from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.stored import stored
 from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
 from tests.unit.metadata.kraft_directory import CLUSTER, PLAIN, add_partition, batch, identify, lay_out, topic
@@ -74,8 +76,7 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
         "/producer_ids/next": str(done.next_producer_id).encode(),
         '/quotas/[["user","u"]]': b'{"producer_byte_rate":5.0}',
         "/scram/1/a": b'["73","","",4096]',
-        "/topics/plain": done.topics[0].encoded(),
-    }
+    } | stored(done.topics[0])
     assert done.next_producer_id % (1 << 32) == 3000
     assert {name: data for name, data in files(home).items() if name not in (".lock", "metadata.db")} == before
 
@@ -198,7 +199,7 @@ def test_what_is_ottlas_own_is_no_kafkas(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     lay_out(home, topic("plain", PLAIN, 1))
     store = SqliteStore(home / "metadata.db")
-    store.change(put={keys.CLUSTER_ID: b"x"})
+    store.change(Change(put={keys.CLUSTER_ID: b"x"}))
     store.close()
     with pytest.raises(AlreadyAdopted, match="is Ottla's own"):
         adopted(home)

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordination.producer_ids import ProducerIds
-from ottla.metadata.controller import PRODUCER_ID_BLOCK, Controller, RequestedTopic
-from ottla.metadata.image import BrokerImage
+from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult
+from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import NotReady, Pending
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, TOPIC_ALREADY_EXISTS
 
-from .test_controller import Counting
+from .test_metadata import metadata_on
 
 
 class Later:
@@ -54,13 +55,13 @@ def store(tmp_path: Path, later: Later) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def controller(store: SqliteStore) -> Controller:
-    return Controller(store, Counting(), BrokerImage(1, "", -1, None), lambda: 1, lambda: 1)
+def metadata(store: SqliteStore) -> Metadata:
+    return metadata_on(store)
 
 
-def create(controller: Controller, name: str) -> list[ChangeResult]:
+def create(metadata: Metadata, name: str) -> list[ChangeResult]:
     """Ask for a topic; the result is put into the list when it comes."""
-    answer = controller.decide(lambda: controller.create([controller.plan(RequestedTopic(name, 1, 1, {}, {}), {})]))
+    answer = metadata.decide(lambda: metadata.create([metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), {})]))
     heard: list[ChangeResult] = []
     if isinstance(answer, Pending):
         answer.listen(heard.append)
@@ -69,15 +70,15 @@ def create(controller: Controller, name: str) -> list[ChangeResult]:
     return heard
 
 
-def test_a_topic_is_there_when_it_is_on_disk_and_not_before(controller: Controller, later: Later) -> None:
-    heard = create(controller, "t")
-    assert (heard, list(controller.image.topics)) == ([], [])
+def test_a_topic_is_there_when_it_is_on_disk_and_not_before(metadata: Metadata, later: Later) -> None:
+    heard = create(metadata, "t")
+    assert (heard, list(metadata.image.topics)) == ([], [])
     later.do_one()
-    assert (heard, list(controller.image.topics)) == ([CHANGED], ["t"])
+    assert (heard, list(metadata.image.topics)) == ([CHANGED], ["t"])
 
 
-def test_two_who_create_the_same_topic_at_once(controller: Controller, later: Later) -> None:
-    first, second, third = create(controller, "t"), create(controller, "t"), create(controller, "u")
+def test_two_who_create_the_same_topic_at_once(metadata: Metadata, later: Later) -> None:
+    first, second, third = create(metadata, "t"), create(metadata, "t"), create(metadata, "u")
     assert len(later.waiting) == 1, "the second plan waits for the first"
     later.do_one()
     assert (first, [each.error_code for each in second], third) == ([CHANGED], [TOPIC_ALREADY_EXISTS], [])
@@ -85,48 +86,48 @@ def test_two_who_create_the_same_topic_at_once(controller: Controller, later: La
     assert third == [CHANGED]
 
 
-def test_two_config_changes_at_once_keep_both(controller: Controller, later: Later) -> None:
-    create(controller, "t")
+def test_two_config_changes_at_once_keep_both(metadata: Metadata, later: Later) -> None:
+    create(metadata, "t")
     later.do_one()
 
     def alter(name: str, text: str) -> None:
         def change() -> Any:
-            topic = controller.image.topics["t"]
-            return controller.change(topic._replace(configs={**topic.configs, name: text}))
+            topic = metadata.image.topics["t"]
+            return metadata.change(topic._replace(configs={**topic.configs, name: text}))
 
-        controller.decide(change)
+        metadata.decide(change)
 
     alter("retention.ms", "5")
     alter("segment.ms", "7")
     later.do_one()
     later.do_one()
-    assert controller.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "7"}
+    assert metadata.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "7"}
 
 
 def test_a_disk_that_takes_nothing_is_a_storage_error_in_one_line(
-    controller: Controller, store: SqliteStore, later: Later, caplog: pytest.LogCaptureFixture
+    metadata: Metadata, store: SqliteStore, later: Later, caplog: pytest.LogCaptureFixture
 ) -> None:
     store._db.execute("PRAGMA query_only=1")
-    heard = create(controller, "t")
+    heard = create(metadata, "t")
     later.do_one()
     (result,) = heard
     assert result.error_code == KAFKA_STORAGE_ERROR
     assert "metadata.db: attempt to write a readonly database" in (result.error_message or "")
-    assert (list(controller.image.topics), len(caplog.records)) == ([], 1)
+    assert (list(metadata.image.topics), len(caplog.records)) == ([], 1)
     assert "\n" not in caplog.records[0].getMessage()
     store._db.execute("PRAGMA query_only=0")
-    heard = create(controller, "t")
+    heard = create(metadata, "t")
     later.do_one()
     assert heard == [CHANGED]
 
 
 def test_a_bug_is_not_taken_for_a_full_disk(store: SqliteStore) -> None:
     with pytest.raises(sqlite3.IntegrityError):
-        store.change_now(put={"/a": None})  # type: ignore[dict-item]
+        store.change_now(Change(put={"/a": None}))  # type: ignore[dict-item]
 
 
-def test_producer_ids_are_fetched_ahead(controller: Controller, later: Later) -> None:
-    ids = ProducerIds(controller.producer_id_block)
+def test_producer_ids_are_fetched_ahead(metadata: Metadata, later: Later) -> None:
+    ids = ProducerIds(metadata.producer_id_block)
     with pytest.raises(NotReady):
         ids.take()
     waiting = ids.reserve()
@@ -140,11 +141,9 @@ def test_producer_ids_are_fetched_ahead(controller: Controller, later: Later) ->
     assert taken == list(range(PRODUCER_ID_BLOCK * 3 // 2))
 
 
-def test_no_producer_ids_from_a_disk_that_takes_nothing(
-    controller: Controller, store: SqliteStore, later: Later
-) -> None:
+def test_no_producer_ids_from_a_disk_that_takes_nothing(metadata: Metadata, store: SqliteStore, later: Later) -> None:
     store._db.execute("PRAGMA query_only=1")
-    ids = ProducerIds(controller.producer_id_block)
+    ids = ProducerIds(metadata.producer_id_block)
     answer = ids.reserve()
     assert isinstance(answer, Pending)
     heard: list[bool] = []

@@ -98,7 +98,7 @@ class Coordination:
 
     def apply(self, delta: Delta) -> None:
         """Apply a change of the metadata."""
-        changed = self._topology.advance(delta.image)
+        changed = self._topology.advance(delta.image, (topic.name for topic in (*delta.changed, *delta.deleted)))
         for groups in self.groups.states() if changed else ():
             groups.topics_changed(changed)
         for topic in delta.deleted:
@@ -116,6 +116,8 @@ class Coordination:
         for topic in delta.changed:
             if topic.name in self._runtimes:
                 self._lead(topic)
+        for name in delta.moved.keys() & self._runtimes.keys():
+            self._lead(delta.image.topics[name])
 
     def close(self) -> None:
         """Cancel all timers."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ottla.metadata.controller import PRODUCER_ID_BLOCK
+from ottla.metadata.metadata import PRODUCER_ID_BLOCK
 from ottla.protocol.answer import Answer, NotReady, Pending
 
 _RUNS_LOW: Final = PRODUCER_ID_BLOCK // 2

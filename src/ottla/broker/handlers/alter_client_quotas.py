@@ -58,7 +58,7 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
                 answer.error_code, answer.error_message = change
         return AlterClientQuotasResponse(entries=answers)
 
-    return response(CHANGED) if request.validate_only else after(broker.controller.set_quotas(altered), response)
+    return response(CHANGED) if request.validate_only else after(broker.metadata.set_quotas(altered), response)
 
 
 def _check_address(entity: Entity, resolve: Callable[[str], str | None]) -> None:

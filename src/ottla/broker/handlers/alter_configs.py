@@ -32,7 +32,7 @@ def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterC
         )
         for resource in request.resources
     ]
-    alterations = ConfigAlterations(broker.controller, lambda: broker.config, broker.node_id)
+    alterations = ConfigAlterations(broker.metadata, lambda: broker.config, broker.node_id)
     outcomes = alterations.alter(requested, request.context.requester, validate_only=request.validate_only)
     return after(outcomes, _response)
 

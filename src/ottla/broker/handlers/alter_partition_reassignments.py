@@ -12,8 +12,8 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import check_replicas
 from ottla.metadata.refusal import Refused
+from ottla.metadata.topic_plans import check_replicas
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.alter_partition_reassignments import (

@@ -19,7 +19,7 @@ from pathlib import Path
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.log.log import StorageError
-from ottla.metadata.controller import LONGEST_TOPIC_NAME
+from ottla.metadata.topic_plans import LONGEST_TOPIC_NAME
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND, NONE
 from ottla.protocol.messages.alter_replica_log_dirs import (

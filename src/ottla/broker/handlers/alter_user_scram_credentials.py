@@ -67,7 +67,7 @@ def alter_user_scram_credentials(
         )
 
     credentials = {(user, mechanism): made for user, (mechanism, made) in changes.items()}
-    return after(broker.controller.set_credentials(credentials), response)
+    return after(broker.metadata.set_credentials(credentials), response)
 
 
 def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:

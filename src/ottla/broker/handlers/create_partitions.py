@@ -67,7 +67,7 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
 
     if request.validate_only:
         return response(CHANGED)
-    return after(broker.controller.change(*grown), response)
+    return after(broker.metadata.change(*grown), response)
 
 
 def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:
@@ -78,6 +78,6 @@ def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutation
     assignments = (
         None if requested.assignments is None else [assignment.broker_ids for assignment in requested.assignments]
     )
-    grown = broker.controller.grow(topic, requested.count, assignments)
+    grown = broker.metadata.plans.grow(topic, requested.count, assignments)
     mutations.add(len(grown.partitions) - len(topic.partitions))
     return grown

@@ -22,9 +22,9 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.throttling import Mutations
 from ottla.metadata.configs import describe_resource, topic_configs
-from ottla.metadata.controller import RequestedTopic
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST, NONE
@@ -52,7 +52,7 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
             if name == CLUSTER_METADATA:
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-            topic = broker.controller.plan(_new_topic(requested), planned)
+            topic = broker.metadata.plans.plan(_new_topic(requested), planned)
             mutations.add(len(topic.partitions))
             planned[name] = topic
         except Refused as refused:

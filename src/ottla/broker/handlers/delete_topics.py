@@ -85,7 +85,7 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
                 _logger.info("topic %s deleted by %s", topic.name, request.context.requester)
         return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
-    return after(broker.controller.delete(deleted), response)
+    return after(broker.metadata.delete(deleted), response)
 
 
 def _identity(state: DeleteTopicState) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ Behaviour
 
 Versions
     1  endpoint types
-    2  fenced brokers, on request; Ottla never has any
+    2  fenced brokers, on request
 """
 
 from typing import Final
@@ -35,19 +35,21 @@ def describe_cluster(request: DescribeClusterRequest, broker: Broker) -> Answer[
     if asked != BROKERS:
         text = f"Unsupported endpoint type {asked}"
         return DescribeClusterResponse(error_code=UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
-    host, port = broker.listeners.advertised(request.context.address)
     image = broker.image
+    nodes = image.registered if request.include_fenced_brokers else image.brokers
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=broker.controller_id,
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.node_id,
-                host=node.host or host,
-                port=port if node.port < 0 else node.port,
+                host=address[0],
+                port=address[1],
                 rack=node.rack,
+                is_fenced=node.node_id not in image.brokers,
             )
-            for node in image.brokers.values()
+            for node in nodes.values()
+            if (address := broker.address_of(node, request.context)) is not None
         ],
         cluster_authorized_operations=authorized_operations(request.context, AclResourceType.CLUSTER)
         if request.include_cluster_authorized_operations

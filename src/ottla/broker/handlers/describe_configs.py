@@ -32,8 +32,8 @@ from ottla.metadata.configs import (
     group_configs,
     topic_configs,
 )
-from ottla.metadata.controller import check_name
 from ottla.metadata.refusal import Refused
+from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error

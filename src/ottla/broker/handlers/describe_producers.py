@@ -8,8 +8,8 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import check_name
 from ottla.metadata.refusal import Refused
+from ottla.metadata.topic_plans import check_name
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_producers import (

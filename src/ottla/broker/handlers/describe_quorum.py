@@ -33,8 +33,8 @@ from ottla.protocol.schema import ZERO_UUID
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _FIRST_WITH_NODES: Final = 2
-_LEADER_EPOCH: Final = 1
-"""Constant leader epoch: the cluster has one controller, from its first revision on."""
+_SINGLE_EPOCH: Final = 1
+"""Constant leader epoch of a single broker, which is the controller from its first revision on."""
 
 
 @handles(DescribeQuorumRequest)
@@ -54,30 +54,24 @@ def describe_quorum(request: DescribeQuorumRequest, broker: Broker) -> Answer[De
             last_fetch_timestamp=now_ms,
             last_caught_up_timestamp=now_ms,
         )
-        for node_id in image.brokers
+        for node_id in image.registered
     ]
     partition = DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_code=NONE,
         error_message="",
-        leader_id=image.controller_id,
-        leader_epoch=_LEADER_EPOCH,
+        leader_id=broker.controller_id,
+        leader_epoch=_SINGLE_EPOCH if image.controller is None else image.controller.epoch,
         high_watermark=image.revision,
         current_voters=voters,
     )
-    host, port = broker.listeners.advertised(request.context.address)
     nodes = [
         Node(
             node_id=node.node_id,
-            listeners=[
-                Listener(
-                    name=broker.listeners.name_of(request.context.address[1]),
-                    host=node.host or host,
-                    port=port if node.port < 0 else node.port,
-                )
-            ],
+            listeners=[Listener(name=request.context.listener, host=address[0], port=address[1])],
         )
-        for node in image.brokers.values()
+        for node in image.registered.values()
+        if (address := broker.address_of(node, request.context)) is not None
         if request.context.version >= _FIRST_WITH_NODES
     ]
     topic = DescribeQuorumResponseTopicData(topic_name=_METADATA_TOPIC, partitions=[partition])

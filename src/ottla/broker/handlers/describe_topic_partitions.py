@@ -11,9 +11,9 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import check_name
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import Refused
+from ottla.metadata.topic_plans import check_name
 from ottla.protocol.answer import Answer
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION

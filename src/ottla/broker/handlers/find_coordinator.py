@@ -87,8 +87,8 @@ def _find(key: str, request: FindCoordinatorRequest, broker: Broker) -> _Found:
     node = broker.image.brokers.get(leader)
     if node is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)
-    host, port = broker.listeners.advertised(request.context.address)
-    return _Found(NONE, node.node_id, node.host or host, port if node.port < 0 else node.port)
+    address = broker.address_of(node, request.context)
+    return _Found(COORDINATOR_NOT_AVAILABLE) if address is None else _Found(NONE, node.node_id, *address)
 
 
 def _is_valid(key: str, request: FindCoordinatorRequest) -> bool:

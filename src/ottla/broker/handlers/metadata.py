@@ -7,14 +7,17 @@ Behaviour
     unknown topic id               UNKNOWN_TOPIC_ID
     ids and names in one request   the names are ignored; neither name nor id: UNKNOWN_SERVER_ERROR for all
     illegal name                   INVALID_TOPIC_EXCEPTION
-    the address of a broker        advertised.listeners, else the one this client dialled
+    brokers                        live ones, at the address of the listener that this client connected to
+    the leader lacks that listener LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE)
+    no leader, or one that is fenced  LEADER_NOT_AVAILABLE, leader -1
 
 Versions
     0  an empty list asks for everything
     1  null asks for everything; racks, the controller
     2  the cluster's id
     4  the client may forbid auto-creation
-    5  offline replicas: those whose log directory failed, LEADER_NOT_AVAILABLE
+    5  offline replicas: those of fenced brokers and failed log directories
+    6  LISTENER_NOT_FOUND
     7  leader epochs
     8  authorized operations, when asked for
     10 topic ids (KIP-516); 12 topics may be requested by id
@@ -27,12 +30,15 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.controller import RequestedTopic, check_name
-from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
+from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.topic_plans import RequestedTopic, check_name
 from ottla.protocol.answer import Answer, Pending, after, gather
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
+    LEADER_NOT_AVAILABLE,
+    LISTENER_NOT_FOUND,
     NONE,
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_SERVER_ERROR,
@@ -52,6 +58,7 @@ from ottla.security.operations import NOT_REQUESTED, AclResourceType, authorized
 
 _logger = logging.getLogger("ottla.broker")
 _PARTITIONS_A_STEP: Final = 1_000
+_FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
 
 
 @handles(MetadataRequest)
@@ -61,7 +68,8 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     if everything:
         described = Pending[MetadataResponse]()
         broker.slices.run(
-            _describe_all(topics, broker), lambda: described.follow(_response(request, broker, topics, []))
+            _describe_all(topics, broker, request.context),
+            lambda: described.follow(_response(request, broker, topics, [])),
         )
         return described
     missing: list[str] = []
@@ -80,11 +88,11 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     return _response(request, broker, topics, missing)
 
 
-def _describe_all(rows: list[MetadataResponseTopic], broker: Broker) -> Iterator[None]:
+def _describe_all(rows: list[MetadataResponseTopic], broker: Broker, context: RequestContext) -> Iterator[None]:
     """Add a row for every topic, in steps."""
     partitions = 0
     for topic in broker.image.topics.values():
-        rows.append(_described(topic, broker))
+        rows.append(_described(topic, broker, context))
         partitions += len(topic.partitions)
         if partitions >= _PARTITIONS_A_STEP:
             partitions = 0
@@ -103,16 +111,14 @@ def _response(
                 topic.topic_authorized_operations = operations
             else:
                 topic.topic_authorized_operations = NOT_REQUESTED
-    host, port = broker.listeners.advertised(request.context.address)
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(
-                node_id=node.node_id, host=node.host or host, port=port if node.port < 0 else node.port, rack=node.rack
-            )
+            MetadataResponseBroker(node_id=node.node_id, host=address[0], port=address[1], rack=node.rack)
             for node in image.brokers.values()
+            if (address := broker.address_of(node, request.context)) is not None
         ],
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=broker.controller_id,
         topics=topics,
         cluster_authorized_operations=authorized_operations(request.context, AclResourceType.CLUSTER)
         if request.include_cluster_authorized_operations
@@ -141,10 +147,10 @@ def _asked_for(
         topic = image.topics_by_id.get(requested.topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=requested.topic_id)
-        return _described(topic, broker)
+        return _described(topic, broker, request.context)
     topic = image.topics.get(requested.name)
     if topic is not None:
-        return _described(topic, broker)
+        return _described(topic, broker, request.context)
     error_code = UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(requested.name)
@@ -174,13 +180,19 @@ def _created(name: str, broker: Broker, requester: str) -> Answer[ChangeResult]:
     return after(answer, logged)
 
 
-def _described(topic: TopicImage, broker: Broker) -> MetadataResponseTopic:
+def _described(topic: TopicImage, broker: Broker, context: RequestContext) -> MetadataResponseTopic:
+    version = context.version
+    reachable = broker.reachable(context)
     partitions = []
     for index, partition in enumerate(topic.partitions):
         view = broker.replicas.view(topic, index)
+        error_code = view.error_code
+        if view.leader not in reachable and error_code == NONE:
+            error_code = LISTENER_NOT_FOUND if version >= _FIRST_WITH_LISTENER_NOT_FOUND else LEADER_NOT_AVAILABLE
+            view = view._replace(leader=NO_LEADER)
         partitions.append(
             MetadataResponsePartition(
-                error_code=view.error_code,
+                error_code=error_code,
                 partition_index=index,
                 leader_id=view.leader,
                 leader_epoch=partition.leader_epoch,

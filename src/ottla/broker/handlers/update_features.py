@@ -43,4 +43,4 @@ def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[Up
         results = [UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates]
         return UpdateFeaturesResponse(error_message=None, results=results)
 
-    return response(CHANGED) if request.validate_only else after(broker.controller.set_features(levels), response)
+    return response(CHANGED) if request.validate_only else after(broker.metadata.set_features(levels), response)

@@ -27,8 +27,9 @@ from ottla.environment import Clock, Timers
 from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
-from ottla.metadata.controller import Controller, RequestedTopic
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
 from ottla.records.batch import build, records_of
@@ -91,14 +92,14 @@ class DeadLetterWriter:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         timers: Timers,
-        controller: Controller,
+        metadata: Metadata,
         replicas: Replicas,
         create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
     ) -> None:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._controller = controller
+        self._metadata = metadata
         self._replicas = replicas
         self._create_topic = create_topic
 
@@ -141,7 +142,7 @@ class DeadLetterWriter:
 
     def _target(self, group_id: str, index: int) -> "Partition | None":
         """Return the target partition for partition `index`, None while it is offline. Raises _Impossible, _Missing."""
-        image, config = self._controller.image, self._config()
+        image, config = self._metadata.image, self._config()
         name = group_configs(image.configs_of(GROUP, group_id), config).text("errors.deadletterqueue.topic.name")
         if not name:
             raise _Impossible("there is no dead-letter topic any more")
@@ -169,7 +170,7 @@ class DeadLetterWriter:
     def _append(self, target: "Partition", letters: _Letters) -> Answer[_WriteResult]:
         """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
         dead = letters.letters
-        values = group_configs(self._controller.image.configs_of(GROUP, letters.group_id), self._config())
+        values = group_configs(self._metadata.image.configs_of(GROUP, letters.group_id), self._config())
         copies = values.flag("errors.deadletterqueue.copy.record.enable")
         now_ms = self._clock.wall_ms()
         originals = _records(letters.source.log, dead.first, dead.last) if copies else {}

@@ -37,10 +37,11 @@ from ottla.environment import Clock, Timers
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
-from ottla.metadata.controller import Controller, RequestedTopic
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import (
@@ -96,7 +97,7 @@ class SharePartitions:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         timers: Timers,
-        controller: Controller,
+        metadata: Metadata,
         replicas: Replicas,
         coordination: Coordination,
         create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
@@ -104,20 +105,20 @@ class SharePartitions:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._controller = controller
+        self._metadata = metadata
         self._replicas = replicas
         self._coordinator = coordination.shares
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """Rules by group, with their inputs: the configs of resources, those of the broker, and the features."""
-        self._dead_letters = DeadLetterWriter(config, clock, timers, controller, replicas, create_topic)
+        self._dead_letters = DeadLetterWriter(config, clock, timers, metadata, replicas, create_topic)
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
         self._alarm = DueWork("a timer of share partitions", self._run_due, clock, timers)
         coordination.share_resets.append(self._reset)
-        controller.subscribe(self._apply)
+        metadata.subscribe(self._apply)
 
     # Services for share partitions.
 
@@ -131,7 +132,7 @@ class SharePartitions:
 
     def read(self, request: ReadState) -> Answer[StateRead]:
         """Read a state at the share coordinator."""
-        if SHARE_STATE_TOPIC not in self._controller.image.topics:
+        if SHARE_STATE_TOPIC not in self._metadata.image.topics:
             return StateRead(UNKNOWN_SERVER_ERROR, None)
         return self._coordinator.run(share_key(*request[:3]), read_state, request)
 
@@ -141,7 +142,7 @@ class SharePartitions:
 
     def rules(self, group_id: str) -> GroupRules:
         """The group's current configs."""
-        image, config = self._controller.image, self._config()
+        image, config = self._metadata.image, self._config()
         known = self._rules.get(group_id)
         if known is not None and known[0] is image.configs and known[1] is config and known[2] is image.features:
             return known[3]
@@ -218,7 +219,7 @@ class SharePartitions:
 
     def refusal(self, group_id: str | None, member_id: str | None) -> int:
         """Return the error of a request in a cluster without share groups, or with an invalid group or member id; else NONE."""
-        if feature_level(self._controller.image.features, _SHARE_VERSION) == 0:
+        if feature_level(self._metadata.image.features, _SHARE_VERSION) == 0:
             return UNSUPPORTED_VERSION
         if group_id is None or not member_id or len(member_id) > _LONGEST_MEMBER_ID:
             return INVALID_REQUEST

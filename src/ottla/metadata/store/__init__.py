@@ -1,7 +1,7 @@
 """The metadata store: keys, values and revisions, embedded in one broker or shared by a cluster.
 
-Every change gets the next revision of the store. A change takes effect for a broker when the watch delivers it, whoever made it:
-there is one way in for own and foreign changes, in the order of revisions.
+Every change gets the next revision of the store. A change takes effect for a broker when the watch delivers it, whoever made
+it: there is one way in for own and foreign changes, in the order of revisions.
 
     change ---> store ---> watcher.changed(revision, entries) of every broker
                   |
@@ -77,10 +77,14 @@ class ChangeOutcome(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All entries, by key, at a revision; the revision of an empty store is 0."""
+    """All entries, by key, at a revision; the revision of an empty store is 0.
+
+    error  reason in one line why the contents cannot be read; None if this is the contents
+    """
 
     entries: Sequence[Entry]
     revision: int
+    error: str | None = None
 
 
 class LeaseOutcome(NamedTuple):
@@ -104,10 +108,16 @@ class Watcher(Protocol):
 
 
 class MetadataStore(Protocol):
-    """Store of sorted keys with revisions, compare-and-set, a watch and leases. An answered change survives a crash."""
+    """Store of sorted keys with revisions, compare-and-set, a watch and leases. An answered change survives a crash.
 
-    def load(self) -> Answer[Snapshot | str]:
-        """Return the contents, or the reason in one line why they cannot be read."""
+    largest_change  maximum number of puts, of deletions and of comparisons in one change
+    """
+
+    @property
+    def largest_change(self) -> int: ...
+
+    def load(self) -> Answer[Snapshot]:
+        """Return the contents."""
 
     def watch(self, revision: int, watcher: Watcher) -> None:
         """Deliver all changes after `revision` to the watcher, in order, until the store is closed. There is one watcher."""

@@ -1,20 +1,19 @@
 """Who changes topics: plans, refusals, deltas, and what another start finds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.metadata.controller import (
-    PRODUCER_ID_BLOCK,
-    Controller,
-    RequestedTopic,
-    check_name,
-)
+from ottla.metadata.deltas import loaded
 from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.placement import place
 from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.store import Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.stored import stored
+from ottla.metadata.topic_plans import RequestedTopic, check_name
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -41,6 +40,21 @@ class Counting:
         return 0
 
 
+class NoTimers:
+    """Timers that never ring: no store in these tests is slow."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> "NoTimers":
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+
+def metadata_on(store: SqliteStore, partitions: int = 1) -> Metadata:
+    single = BrokerImage(1, "", -1, None)
+    return Metadata(store, store.load(), Counting(), NoTimers(), lambda: partitions, lambda: 1, single)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     found = SqliteStore(tmp_path / "metadata.db")
@@ -49,8 +63,8 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     found.close()
 
 
-def controller_of(store: SqliteStore) -> Controller:
-    return Controller(store, Counting(), BrokerImage(1, "", -1, None), lambda: 3, lambda: 1)
+def started_on(store: SqliteStore) -> Metadata:
+    return metadata_on(store, partitions=3)
 
 
 def wanted(name: str = "t", partitions: int = -1, factor: int = -1, **rest: object) -> RequestedTopic:
@@ -60,77 +74,70 @@ def wanted(name: str = "t", partitions: int = -1, factor: int = -1, **rest: obje
 def test_a_cluster_keeps_its_first_id(store: SqliteStore) -> None:
     store.initialize("second")
     assert store.cluster_id == "first"
-    assert controller_of(store).image.cluster_id == "first"
+    assert loaded(store.load()).cluster_id == "first"
 
 
 def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteStore) -> None:
-    controller = controller_of(store)
+    metadata = started_on(store)
     deltas: list[Delta] = []
-    controller.subscribe(deltas.append)
-    before = controller.image
-    topic = controller.plan(wanted(configs={"retention.ms": "7"}), {})
-    assert controller.image is before
-    controller.create([topic])
-    assert (before.topics, deltas) == ({}, [Delta(controller.image, (topic,), ())])
-    assert controller.image.topics_by_id[topic.id] is topic
+    metadata.subscribe(deltas.append)
+    before = metadata.image
+    topic = metadata.plans.plan(wanted(configs={"retention.ms": "7"}), {})
+    assert metadata.image is before
+    metadata.create([topic])
+    assert (before.topics, deltas) == ({}, [Delta(metadata.image, (topic,), before=before)])
+    assert metadata.image.topics_by_id[topic.id] is metadata.image.topics["t"]
     assert len(topic.partitions) == 3
-    again = controller_of(store).image
-    assert (again.topics, again.revision) == ({"t": topic}, controller.image.revision)
+    again = loaded(store.load())
+    assert (again.topics, again.revision) == ({"t": topic}, metadata.image.revision)
 
 
 def test_deleted_topics_are_gone(store: SqliteStore) -> None:
-    controller = controller_of(store)
+    metadata = started_on(store)
     deltas: list[Delta] = []
-    controller.create([controller.plan(wanted("a"), {}), controller.plan(wanted("b"), {})])
-    controller.subscribe(deltas.append)
-    gone = controller.image.topics["a"]
-    controller.delete([gone])
-    assert deltas == [Delta(controller.image, (), (gone,))]
-    assert (list(controller.image.topics), gone.id in controller.image.topics_by_id) == (["b"], False)
-    assert list(controller_of(store).image.topics) == ["b"]
+    metadata.create([metadata.plans.plan(wanted("a"), {}), metadata.plans.plan(wanted("b"), {})])
+    metadata.subscribe(deltas.append)
+    before = metadata.image
+    gone = before.topics["a"]
+    metadata.delete([gone])
+    assert deltas == [Delta(metadata.image, (), (gone,), before=before)]
+    assert (list(metadata.image.topics), gone.id in metadata.image.topics_by_id) == (["b"], False)
+    assert list(loaded(store.load()).topics) == ["b"]
 
 
 def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
-    controller = controller_of(store)
+    metadata = started_on(store)
     deltas: list[Delta] = []
-    controller.subscribe(deltas.append)
-    controller.configure(4, "", {"log.retention.ms": "5"})
-    controller.configure(32, "a/b", {"consumer.session.timeout.ms": "50000"})
-    assert [delta.configured for delta in deltas] == [(4, ""), (32, "a/b")]
-    again = controller_of(store)
+    metadata.subscribe(deltas.append)
+    metadata.configure(4, "", {"log.retention.ms": "5"})
+    metadata.configure(32, "a/b", {"consumer.session.timeout.ms": "50000"})
+    assert [delta.configured for delta in deltas] == [{(4, "")}, {(32, "a/b")}]
+    again = started_on(store)
     assert (
         again.image.configs
-        == controller.image.configs
+        == metadata.image.configs
         == {
             (4, ""): {"log.retention.ms": "5"},
             (32, "a/b"): {"consumer.session.timeout.ms": "50000"},
         }
     )
     again.configure(4, "", {})
-    assert controller_of(store).image.configs_of(4, "") == {}
+    assert loaded(store.load()).configs_of(4, "") == {}
 
 
 def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
-    controller = controller_of(store)
-    topic = controller.plan(wanted(partitions=2), {})
-    controller.create([topic])
-    grown = controller.grow(topic, 4, None)
+    metadata = started_on(store)
+    topic = metadata.plans.plan(wanted(partitions=2), {})
+    metadata.create([topic])
+    grown = metadata.plans.grow(topic, 4, None)
     assert grown.partitions[:2] == topic.partitions
     assert len(grown.partitions) == 4
-    controller.change(grown)
-    assert controller_of(store).image.topics["t"] == grown
-    controller.delete([grown])
-    refused = controller.change(grown)
+    metadata.change(grown)
+    assert loaded(store.load()).topics["t"] == grown
+    metadata.delete([grown])
+    refused = metadata.change(grown)
     assert isinstance(refused, ChangeResult)
     assert refused.error_code == UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_a_slower_controller_is_refused(store: SqliteStore) -> None:
-    one, two = controller_of(store), controller_of(store)
-    one.create([one.plan(wanted(), {})])
-    refused = two.create([two.plan(wanted(), {}), two.plan(wanted("u"), {})])
-    assert refused == ChangeResult(TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
-    assert list(controller_of(store).image.topics) == ["t"]
 
 
 @pytest.mark.parametrize(
@@ -154,11 +161,11 @@ def test_a_slower_controller_is_refused(store: SqliteStore) -> None:
     ],
 )
 def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
-    controller = controller_of(store)
-    controller.create([controller.plan(wanted("old"), {}), controller.plan(wanted("a_b"), {})])
+    metadata = started_on(store)
+    metadata.create([metadata.plans.plan(wanted("old"), {}), metadata.plans.plan(wanted("a_b"), {})])
     revision = store.revision
     with pytest.raises(Refused) as refused:
-        controller.plan(topic, {})
+        metadata.plans.plan(topic, {})
     assert refused.value.code == code
     assert store.revision == revision
 
@@ -167,12 +174,6 @@ def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -
 def test_names_that_no_topic_has(name: str) -> None:
     with pytest.raises(Refused, match="Topic name is invalid: "):
         check_name(name)
-
-
-def test_producer_ids_come_in_blocks_that_nobody_shares(store: SqliteStore) -> None:
-    one, two = controller_of(store), controller_of(store)
-    blocks = [each.producer_id_block() for each in (one, two, two, one)]
-    assert blocks == [number * PRODUCER_ID_BLOCK for number in range(4)]
 
 
 def test_replicas_go_round() -> None:
@@ -184,10 +185,14 @@ def test_replicas_go_round() -> None:
 
 def test_a_topic_comes_back_from_its_bytes() -> None:
     topic = TopicImage("t", bytes(range(16)), (PartitionImage((1, 2), (2,), 2, 7),), {"retention.ms": "7"})
-    assert TopicImage.decoded("t", topic.encoded()) == topic
-    moved = topic._replace(partitions=(topic.partitions[0].assigned(2, bytes(range(16, 32))),))
-    assert TopicImage.decoded("t", moved.encoded()) == moved
+    assert loaded(Snapshot(entries_of(topic), 1)).topics["t"] == topic
+    moved = topic.with_partition(0, topic.partitions[0].assigned(2, bytes(range(16, 32))))
+    assert loaded(Snapshot(entries_of(moved), 1)).topics_by_id[topic.id] == moved
     assert moved.partitions[0].directory_of(2) == bytes(range(16, 32))
     assert moved.partitions[0].directory_of(1) == topic.partitions[0].directory_of(2) == bytes(16)
     assert not topic.is_internal
     assert topic._replace(name="__consumer_offsets").is_internal
+
+
+def entries_of(topic: TopicImage) -> list[Entry]:
+    return [Entry(key, value, 1, 1) for key, value in stored(topic).items()]

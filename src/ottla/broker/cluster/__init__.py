@@ -1,0 +1,1 @@
+"""Membership of this broker in a cluster, and the controller."""

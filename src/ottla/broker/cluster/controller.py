@@ -1,0 +1,301 @@
+"""The controller: one broker of the cluster, which reacts to brokers that come and go.
+
+Any broker plans and writes what its clients request; the controller only elects leaders, and removes fenced brokers from the
+ISRs. It is the broker whose lease /controller hangs on. When it becomes controller it looks at all partitions; afterwards an
+index leads from a broker to its partitions, so that a change costs only the partitions that it affects.
+
+Elections are written in changes of many partitions. A change compares every partition and topic it is planned on, the
+controller's own key, and the registrations and signs of life of the new leaders: an old controller, or one with an old image,
+writes nothing.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ottla.broker.cluster.membership import Membership
+from ottla.environment import Cancellable, Timers
+from ottla.metadata import keys
+from ottla.metadata.elections import ElectionRules, online, preferred, without
+from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
+from ottla.metadata.metadata import Metadata
+from ottla.metadata.store import Change, ChangeOutcome
+from ottla.protocol.answer import after
+
+_logger = logging.getLogger("ottla.cluster")
+_PARTITIONS_A_CHANGE: Final = 100
+_PARTITIONS_A_STEP: Final = 1_000
+"""Number of partitions examined in one step of a few milliseconds."""
+_RETRY_MS: Final = 200
+Place = tuple[bytes, int]
+"""Topic id and index of a partition."""
+
+
+class PartitionIndex:
+    """Partitions by their brokers: leader and ISR members; and partitions without a leader."""
+
+    def __init__(self, image: Image) -> None:
+        self._by_node: dict[int, dict[Place, None]] = {}
+        self._nodes_of: dict[Place, tuple[int, ...]] = {}
+        for topic in image.topics.values():
+            self.update(topic, range(len(topic.partitions)))
+
+    def update(self, topic: TopicImage, indexes: Iterable[int]) -> None:
+        """Enter the current state of some partitions of a topic."""
+        for index in indexes:
+            partition = topic.partitions[index]
+            self._enter((topic.id, index), (partition.leader, *partition.isr, *partition.elr))
+
+    def remove(self, topic: TopicImage) -> None:
+        """Remove the partitions of a deleted topic."""
+        for index in range(len(topic.partitions)):
+            self._enter((topic.id, index), ())
+
+    def _enter(self, place: Place, nodes: tuple[int, ...]) -> None:
+        before = self._nodes_of.pop(place, ())
+        if before == nodes:
+            self._nodes_of[place] = nodes
+            return
+        for node in before:
+            self._by_node[node].pop(place, None)
+        for node in nodes:
+            self._by_node.setdefault(node, {})[place] = None
+        if nodes:
+            self._nodes_of[place] = nodes
+
+    def of(self, node: int) -> list[Place]:
+        """Return the partitions that a broker leads or is in the ISR or ELR of; NO_LEADER: those without a leader."""
+        return list(self._by_node.get(node, ()))
+
+
+class Controller:
+    """The controller's part of this broker.
+
+    rules              returns the settings for elections of a topic
+    balances_leaders   returns auto.leader.rebalance.enable
+    balance_ms         leader.imbalance.check.interval.seconds, in ms
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        membership: Membership,
+        metadata: Metadata,
+        timers: Timers,
+        rules: Callable[[TopicImage], ElectionRules],
+        balances_leaders: Callable[[], bool],
+        balance_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._membership = membership
+        self._metadata = metadata
+        self._timers = timers
+        self._rules = rules
+        self._balances_leaders = balances_leaders
+        self._balance_ms = balance_ms
+        self._index: PartitionIndex | None = None
+        """None while another broker is the controller."""
+        self._epoch = 0
+        self._due: dict[Place, bool] = {}
+        """Partitions to look at; True if the preferred leader is to be elected."""
+        self._is_writing = False
+        self._is_candidate = False
+        self._timer: Cancellable | None = None
+        self._balance_timer: Cancellable | None = None
+        self._is_closed = False
+        metadata.subscribe(self._apply)
+
+    @property
+    def is_active(self) -> bool:
+        """True while this broker is the controller."""
+        return self._index is not None
+
+    def begin(self) -> None:
+        """Take part in the election of a controller, once this broker is live."""
+        self._apply(Delta(self._metadata.image, membership=True))
+
+    def close(self) -> None:
+        """Stop; the next controller continues."""
+        self._is_closed = True
+        self._index = None
+        for timer in (self._timer, self._balance_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # -- becoming controller --
+
+    def _apply(self, delta: Delta) -> None:
+        if self._is_closed:
+            return
+        image = delta.image
+        if delta.membership:
+            self._follow(image)
+        if self._index is not None:
+            self._notice(delta, self._index)
+
+    def _follow(self, image: Image) -> None:
+        """Become controller, or stop being it, as the image says; stand for election if there is no controller."""
+        controller = image.controller
+        is_own = controller is not None and (controller.node_id, controller.lease) == (
+            self._node_id,
+            self._membership.lease,
+        )
+        if controller is not None and is_own and self._epoch != controller.epoch:
+            self._epoch = controller.epoch
+            self._index = PartitionIndex(image)
+            _logger.info("node %d is the controller, epoch %d", self._node_id, controller.epoch)
+            self._look_at(
+                (topic.id, index) for topic in image.topics.values() for index in range(len(topic.partitions))
+            )
+            self._plan_balancing()
+        elif not is_own:
+            self._index, self._epoch = None, 0
+            if controller is None and self._membership.is_live and self._membership.lease:
+                self._stand()
+
+    def _stand(self) -> None:
+        """Try to become controller."""
+        if self._is_candidate:
+            return
+        self._is_candidate = True
+        lease = self._membership.lease
+        live = keys.live_key(self._node_id)
+        own = ControllerImage(self._node_id, lease, 0)
+        change = Change(
+            {keys.CONTROLLER: 0},
+            {live: self._metadata.created_of(live)},
+            put={keys.CONTROLLER: own.encoded()},
+            lease=lease,
+        )
+
+        def stood(outcome: ChangeOutcome) -> None:
+            self._is_candidate = False
+            if outcome.error is not None:
+                self._timers.call_later(_RETRY_MS, self.begin)
+            else:
+                self.begin()
+
+        after(self._metadata.submit(change), stood)
+
+    # -- elections --
+
+    def _notice(self, delta: Delta, index: PartitionIndex) -> None:
+        """Look at the partitions that a delta affects."""
+        image = delta.image
+        for topic in delta.deleted:
+            index.remove(topic)
+        for topic in delta.changed:
+            index.update(topic, range(len(topic.partitions)))
+            self._look_at((topic.id, number) for number in range(len(topic.partitions)))
+        for name, numbers in delta.moved.items():
+            index.update(image.topics[name], numbers)
+            self._look_at((image.topics[name].id, number) for number in numbers)
+        if delta.membership:
+            before = delta.before.brokers
+            for node in sorted(before.keys() - image.brokers.keys()):
+                _logger.info("broker %d is fenced: it leads or replicates %d partitions", node, len(index.of(node)))
+                self._look_at(index.of(node))
+            if image.brokers.keys() - before.keys():
+                self._look_at(index.of(NO_LEADER))
+
+    def _look_at(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self._due.setdefault(place, False)
+        self._write()
+
+    def _write(self) -> None:
+        """Write the next change of those that are needed."""
+        while self._due and not self._is_writing and self._index is not None:
+            planned: list[tuple[TopicImage, int, PartitionImage]] = []
+            examined = 0
+            while self._due and len(planned) < _PARTITIONS_A_CHANGE:
+                examined += 1
+                if examined > _PARTITIONS_A_STEP:
+                    self._timer = self._timers.call_later(0, self._write)
+                    break
+                place = next(iter(self._due))
+                balances = self._due.pop(place)
+                topic = self._metadata.image.topics_by_id.get(place[0])
+                state = None if topic is None else self._planned(topic, place[1], balances=balances)
+                if topic is not None and state is not None:
+                    planned.append((topic, place[1], state))
+            if planned:
+                self._submit(planned)
+            elif examined > _PARTITIONS_A_STEP:
+                return
+
+    def _acceptable(self, node: int) -> bool:
+        image = self._metadata.image
+        return node in image.brokers and not image.live[node].is_stopping
+
+    def _planned(self, topic: TopicImage, index: int, *, balances: bool) -> PartitionImage | None:
+        """Return the next state of a partition, None if it needs no change."""
+        image, rules = self._metadata.image, self._rules(topic)
+        before = topic.partitions[index]
+
+        def acceptable(node: int) -> bool:
+            return node not in before.offline and self._acceptable(node)
+
+        state = before
+        for node in before.isr:
+            if node not in image.brokers:
+                state = without(state, node, acceptable, rules) or state
+        elect = preferred if balances else online
+        state = elect(state, acceptable, rules) or state
+        return None if state == before else state._replace(epoch=before.epoch + 1)
+
+    def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
+        created = {keys.CONTROLLER: self._epoch}
+        leaders = {state.leader for _, _, state in planned if state.leader != NO_LEADER}
+        for key in (key(node) for node in sorted(leaders) for key in (keys.broker_key, keys.live_key)):
+            created[key] = self._metadata.created_of(key)
+        change = self._metadata.partition_changes(planned, created)
+        registered = {key: self._metadata.revision_of(key) for key in map(keys.broker_key, sorted(leaders))}
+        change = change._replace(expect={**change.expect, **registered})
+        self._is_writing = True
+
+        def written(outcome: ChangeOutcome) -> None:
+            self._is_writing = False
+            if outcome.revision:
+                self._log(planned)
+                self._write()
+                return
+            for topic, index, _ in planned:
+                self._due.setdefault((topic.id, index), False)
+            if outcome.error is None:
+                self._write()
+            elif self._index is not None:
+                _logger.warning("cannot write elections of %d partitions: %s", len(planned), outcome.error)
+                self._timer = self._timers.call_later(_RETRY_MS, self._write)
+
+        after(self._metadata.submit(change), written)
+
+    def _log(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
+        elected = sum(state.leader != topic.partitions[index].leader for topic, index, state in planned)
+        without_leader = sum(state.leader == NO_LEADER for _, _, state in planned)
+        _logger.info(
+            "changed %d partitions: %d leaders elected, %d without a leader",
+            len(planned),
+            elected - without_leader,
+            without_leader,
+        )
+
+    # -- preferred leaders --
+
+    def _plan_balancing(self) -> None:
+        if self._balance_timer is not None:
+            self._balance_timer.cancel()
+        self._balance_timer = self._timers.call_later(self._balance_ms, self._balance)
+
+    def _balance(self) -> None:
+        """Elect the preferred leader of every partition that another replica leads."""
+        if self._index is None:
+            return
+        if self._balances_leaders():
+            for topic in self._metadata.image.topics.values():
+                for index, partition in enumerate(topic.partitions):
+                    first = partition.replicas[0]
+                    if partition.leader != first and first in partition.isr and self._acceptable(first):
+                        self._due[topic.id, index] = True
+            self._write()
+        self._plan_balancing()

@@ -1,0 +1,284 @@
+"""Membership of this broker in a cluster: registration, lease, and sign of life.
+
+A broker joins in this order:
+
+    previous   the sign of life of this broker's own earlier process is removed; that of another process is waited for
+    register   /brokers/<id> is written with the incarnation of this process: its revision is the broker epoch
+    epochs     partitions that the earlier incarnation led get a new leader epoch, and after an unclean stop this broker leaves
+               the ISRs: an offset of an old epoch must never be assigned again
+    live       /live/<id> is written under a lease, which is renewed from then on
+
+It serves no request before its own sign of life is in its image. If the lease ends while the process lives, because the store
+could not be reached or another broker has revoked it, the broker writes its sign of life again: the registration stays valid.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ottla.environment import Clock, Timers
+from ottla.metadata import keys
+from ottla.metadata.elections import ElectionRules, restarted
+from ottla.metadata.image import BrokerImage, Delta, Liveness, PartitionImage, TopicImage
+from ottla.metadata.metadata import Metadata
+from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
+from ottla.net.scheduler import Promise, Scheduler, Task, awaited
+from ottla.protocol.answer import Answer, Pending
+
+_logger = logging.getLogger("ottla.cluster")
+_RETRY_MS: Final = 200
+_PARTITIONS_A_CHANGE: Final = 100
+_DUPLICATE: Final = (
+    "Another broker is registered with that broker id. If the broker was recently restarted this should self-resolve once the "
+    "heartbeat manager expires the broker's session. This is node {}: give another node.id, or stop the other broker"
+)
+
+
+class CannotJoin(Exception):
+    """Failed start of a broker in a cluster: the reason and its remedy, in one line."""
+
+
+class Incarnation(NamedTuple):
+    """Process of a broker.
+
+    id            random, as hex
+    previous      id of the last process that used the same data directory; empty for a new directory
+    broker_epoch  broker epoch of the last clean stop, 0 after an unclean stop
+    """
+
+    id: str
+    previous: str
+    broker_epoch: int
+
+
+class Membership:
+    """Membership of this broker.
+
+    registration  what is written to /brokers/<id>; epoch and incarnation are set here
+    rules         returns the settings for elections of a topic
+    changed       called when this broker becomes live, or is fenced
+    failed        called with the reason, in one line, when another process has taken the node id
+    """
+
+    def __init__(
+        self,
+        registration: BrokerImage,
+        incarnation: Incarnation,
+        store: MetadataStore,
+        metadata: Metadata,
+        clock: Clock,
+        timers: Timers,
+        session_timeout_ms: int,
+        rules: Callable[[TopicImage], ElectionRules],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._node_id = registration.node_id
+        self._registration = registration._replace(incarnation=incarnation.id)
+        self._incarnation = incarnation
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._scheduler = Scheduler(clock, timers, self._report)
+        self._session_timeout_ms = session_timeout_ms
+        self._rules = rules
+        self._failed = failed
+        self._renewing: Task[None] | None = None
+        self._is_joined = False
+        self._is_closed = False
+        self._is_restoring = False
+        before = metadata.image.registered.get(self._node_id)
+        self._previous_epoch = 0 if before is None else before.epoch
+        """Broker epoch of the earlier incarnation."""
+        self.epoch = 0
+        """Broker epoch, 0 before the registration."""
+        self.lease = 0
+        """The current lease, 0 without one."""
+        metadata.subscribe(self._apply)
+
+    @property
+    def is_live(self) -> bool:
+        """True while this broker has a sign of life in the image."""
+        sign = self._metadata.image.live.get(self._node_id)
+        return sign is not None and sign.incarnation == self._incarnation.id
+
+    def join(self, load: Callable[[], None]) -> Answer[str | None]:
+        """Join the cluster; the answer is None when this broker is live, otherwise the reason of the failure in one line.
+
+        load  opens the logs; called after the registration, before the sign of life
+        """
+        answer = Pending[str | None]()
+
+        def ended(task: Promise[None]) -> None:
+            if isinstance(task.error, CannotJoin):
+                answer.complete(str(task.error))
+            elif task.error is not None:
+                answer.abandon()
+                raise task.error
+            else:
+                answer.complete(None)
+
+        self._scheduler.spawn(self._join(load), "join").listen(ended)
+        return answer
+
+    async def _join(self, load: Callable[[], None]) -> None:
+        await self._register()
+        await self._begin_epochs()
+        load()
+        await self._go_live()
+        self._is_joined = True
+
+    async def _register(self) -> None:
+        key, live_key = keys.broker_key(self._node_id), keys.live_key(self._node_id)
+        while True:
+            await self._end_previous()
+            value = self._registration.encoded()
+            revision = self._metadata.revision_of(key)
+            outcome = await self._submit(Change({key: revision}, {live_key: 0}, put={key: value}))
+            if outcome.error is not None:
+                _logger.warning("cannot register node %d: %s; this will be retried", self._node_id, outcome.error)
+                await self._scheduler.sleep(_RETRY_MS)
+            registered = self._metadata.image.registered.get(self._node_id)
+            if registered is not None and registered.incarnation == self._incarnation.id:
+                self.epoch = registered.epoch
+                return
+
+    async def _end_previous(self) -> None:
+        """Wait until no earlier process has a sign of life. Raises CannotJoin if another process keeps its own."""
+        deadline_ms = self._clock.now_ms() + 2 * self._session_timeout_ms
+        while (sign := self._metadata.image.live.get(self._node_id)) is not None:
+            # The lock of the data directory proves that the process which used it before has ended.
+            if sign.incarnation == self._incarnation.previous:
+                await awaited(self._store.revoke(sign.lease))
+            if self._clock.now_ms() >= deadline_ms:
+                raise CannotJoin(_DUPLICATE.format(self._node_id))
+            await self._scheduler.sleep(_RETRY_MS // 4)
+
+    async def _begin_epochs(self) -> None:
+        """Begin new leader epochs where the earlier incarnation led; after an unclean stop leave the ISRs and ELRs."""
+        was_clean = self._previous_epoch != 0 and self._incarnation.broker_epoch == self._previous_epoch
+        left = [
+            (topic.id, index)
+            for topic in self._metadata.image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if partition.leader == self._node_id
+            or (not was_clean and self._node_id in (*partition.isr, *partition.elr, partition.last_known_leader))
+        ]
+        if left:
+            _logger.info("beginning new leader epochs of %d partitions", len(left))
+        while left:
+            chunk = left[:_PARTITIONS_A_CHANGE]
+            change = self._metadata.partition_changes(self._restarted(chunk, was_clean=was_clean))
+            if not change.put:
+                del left[: len(chunk)]
+                continue
+            outcome = await self._submit(change)
+            if outcome.revision:
+                del left[: len(chunk)]
+            elif not outcome.conflicts:
+                await self._scheduler.sleep(_RETRY_MS)
+
+    def _restarted(
+        self, chunk: Sequence[tuple[bytes, int]], *, was_clean: bool
+    ) -> list[tuple[TopicImage, int, PartitionImage]]:
+        image = self._metadata.image
+
+        def acceptable(node: int) -> bool:
+            return node != self._node_id and node in image.brokers and not image.live[node].is_stopping
+
+        planned = []
+        for topic_id, index in chunk:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is None:  # deleted meanwhile
+                continue
+            state = restarted(
+                topic.partitions[index], self._node_id, acceptable, self._rules(topic), was_clean=was_clean
+            )
+            if state is not None:
+                planned.append((topic, index, state))
+        return planned
+
+    async def _go_live(self) -> None:
+        """Write the sign of life under a new lease, and renew it from then on."""
+        key, broker_key = keys.live_key(self._node_id), keys.broker_key(self._node_id)
+        while not self._has_ended():
+            granted = await awaited(self._store.grant(self._session_timeout_ms))
+            if granted.id:
+                sign = Liveness(self._incarnation.id, granted.id, 0)
+                change = Change({key: 0, broker_key: self.epoch}, put={key: sign.encoded()}, lease=granted.id)
+                outcome = await self._submit(change)
+                if outcome.revision and not self._has_ended():
+                    self.lease = granted.id
+                    self._renewing = self._scheduler.background(self._renew(granted.id), "renewing the lease")
+                    return
+                await self._clear(granted, outcome)
+                if self._has_ended():
+                    return
+                if broker_key in outcome.conflicts:
+                    raise CannotJoin(_DUPLICATE.format(self._node_id))
+            await self._scheduler.sleep(_RETRY_MS)
+
+    def _has_ended(self) -> bool:
+        return self._is_closed
+
+    async def _clear(self, granted: LeaseOutcome, outcome: ChangeOutcome) -> None:
+        """Revoke a lease that was granted in vain, and that of this broker's own sign of life which is still there."""
+        if outcome.error is not None:
+            _logger.warning("cannot write the sign of life of node %d: %s", self._node_id, outcome.error)
+        await awaited(self._store.revoke(granted.id))
+        sign = self._metadata.image.live.get(self._node_id)
+        if sign is not None and sign.incarnation == self._incarnation.id:
+            await awaited(self._store.revoke(sign.lease))
+
+    async def _renew(self, lease: int) -> None:
+        """Renew a lease until it ends."""
+        while lease == self.lease and not self._is_closed:
+            await self._scheduler.sleep(self._session_timeout_ms // 4)
+            outcome = await awaited(self._store.renew(lease))
+            if outcome.id == 0 and outcome.error is None and lease == self.lease:
+                _logger.warning("node %d has lost its lease: it becomes live again with a new one", self._node_id)
+                self._restore()
+
+    def _restore(self) -> None:
+        """Become live again."""
+        if self._is_restoring or self._is_closed:
+            return
+        self._is_restoring = True
+        self.lease = 0
+
+        async def restore() -> None:
+            try:
+                await self._go_live()
+            except CannotJoin as cause:
+                self._failed(str(cause))
+            finally:
+                self._is_restoring = False
+
+        self._scheduler.background(restore(), "becoming live again")
+
+    def _apply(self, delta: Delta) -> None:
+        if not delta.membership or not self._is_joined or self._is_closed:
+            return
+        registered = delta.image.registered.get(self._node_id)
+        if registered is None or registered.incarnation != self._incarnation.id:
+            self._is_closed = True
+            self._failed(_DUPLICATE.format(self._node_id))
+        elif not self.is_live and self.lease:
+            _logger.warning("node %d was fenced: it becomes live again", self._node_id)
+            self._restore()
+
+    def _submit(self, change: Change) -> Promise[ChangeOutcome]:
+        return awaited(self._metadata.submit(change))
+
+    def _report(self, name: str, error: BaseException) -> None:
+        _logger.error("%s failed", name, exc_info=error)
+
+    def leave(self) -> Answer[bool]:
+        """Remove the sign of life; the answer is False if the store did not confirm it in time."""
+        self.close()
+        return self._store.revoke(self.lease) if self.lease else True
+
+    def close(self) -> None:
+        """Renew the lease no longer."""
+        self._is_closed = True
+        if self._renewing is not None:
+            self._renewing.cancel()

@@ -1,0 +1,206 @@
+"""This broker as a node of a cluster: its membership, its part as controller, and its registration."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
+from ottla.broker.config import BrokerConfig, Listener
+from ottla.environment import Address, Environment
+from ottla.environment.files import Store
+from ottla.log.directory import LogDirectory
+from ottla.metadata import keys
+from ottla.metadata.configs import topic_configs
+from ottla.metadata.elections import ElectionRules
+from ottla.metadata.features import feature_level
+from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
+from ottla.metadata.metadata import Metadata
+from ottla.metadata.store import Change, MetadataStore, Snapshot
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.uuids import uuid_text
+
+_logger = logging.getLogger("ottla.cluster")
+_WILDCARDS: Final = frozenset(("", "0.0.0.0", "::"))
+_INCARNATION: Final = "ottla-incarnation"
+"""File in the first log directory with the incarnation of the last process."""
+_SHARED_DEFAULTS: Final = ("num.partitions", "default.replication.factor", "min.insync.replicas")
+
+
+class ClusterNode:
+    """Membership and controller of this broker.
+
+    rules  settings for elections of a topic
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        registration: BrokerImage,
+        directories: Sequence[LogDirectory],
+        store: MetadataStore,
+        metadata: Metadata,
+        environment: Environment,
+        failed: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._directories = directories
+        values = config()
+        self.membership = Membership(
+            registration,
+            _new_incarnation(environment, directories),
+            store,
+            metadata,
+            environment.clock,
+            environment.timers,
+            values.integer("broker.session.timeout.ms"),
+            self.rules,
+            failed,
+        )
+        self.controller = Controller(
+            registration.node_id,
+            self.membership,
+            metadata,
+            environment.timers,
+            self.rules,
+            lambda: config().flag("auto.leader.rebalance.enable"),
+            values.integer("leader.imbalance.check.interval.seconds") * 1000,
+        )
+
+    def rules(self, topic: TopicImage) -> ElectionRules:
+        """Return the settings for elections of a topic."""
+        configs = topic_configs(topic.configs, self._config())
+        return ElectionRules(
+            feature_level(self._metadata.image.features, "eligible.leader.replicas.version") > 0,
+            configs.integer("min.insync.replicas"),
+            configs.flag("unclean.leader.election.enable"),
+        )
+
+    def join(self, load: Callable[[], None]) -> Answer[str | None]:
+        """Join the cluster, then take part in the election of a controller; see `Membership.join`."""
+
+        def joined(reason: str | None) -> str | None:
+            if reason is None:
+                for directory in self._directories:
+                    directory.broker_epoch = self.membership.epoch
+                self.controller.begin()
+            return reason
+
+        return after(self.membership.join(load), joined)
+
+    def leave(self) -> Answer[bool]:
+        """Leave the cluster, for a clean stop."""
+        self.controller.close()
+        return self.membership.leave()
+
+    def close(self) -> None:
+        """Stop all timers, as when the process ends."""
+        self.controller.close()
+        self.membership.close()
+
+
+def _new_incarnation(environment: Environment, directories: Sequence[LogDirectory]) -> Incarnation:
+    """Return the incarnation of this process, and keep its id for the next one. Raises OSError."""
+    home = directories[0].path
+    files: Store = environment.files
+    text = files.read_text(home / _INCARNATION)
+    epochs = {directory.broker_epoch if directory.stopped_cleanly else 0 for directory in directories}
+    own = environment.random.bytes16().hex()
+    files.replace(home / _INCARNATION, json.dumps({"version": 0, "incarnation": own}).encode())
+    previous = ""
+    if text is not None:
+        try:
+            previous = str(json.loads(text)["incarnation"])
+        except (ValueError, KeyError, TypeError):
+            _logger.warning("%s is damaged", home / _INCARNATION)
+    return Incarnation(own, previous, epochs.pop() if len(epochs) == 1 else 0)
+
+
+def registration(
+    config: BrokerConfig, bound: Sequence[tuple[Listener, Address]], directories: Sequence[LogDirectory]
+) -> BrokerImage:
+    """Return the registration of this broker. Raises CannotJoin for listeners that other brokers could not use."""
+    advertised = {listener.name: listener for listener in config.advertised_listeners}
+    endpoints = []
+    for listener, (_, port) in bound:
+        shown = advertised.get(listener.name)
+        if shown is not None:
+            endpoints.append(Endpoint(listener.name, shown.host, shown.port, listener.protocol))
+        elif listener.host in _WILDCARDS:
+            raise CannotJoin(
+                f"listener {listener} is for all addresses: set advertised.listeners, so that clients and other brokers can "
+                "connect"
+            )
+        else:
+            endpoints.append(Endpoint(listener.name, listener.host, port, listener.protocol))
+    return BrokerImage(
+        config.node_id,
+        endpoints[0].host,
+        endpoints[0].port,
+        config.text("broker.rack"),
+        endpoints=tuple(endpoints),
+        directories=tuple(directory.id.hex() for directory in directories),
+        defaults={name: config.static[name] for name in _SHARED_DEFAULTS if name in config.static},
+        listener=_inter_broker_listener(config, endpoints),
+    )
+
+
+def _inter_broker_listener(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> str:
+    """Return the name of the listener that other brokers use. Raises CannotJoin."""
+    name = config.text("inter.broker.listener.name")
+    if name:
+        if not any(endpoint.listener == name.upper() for endpoint in endpoints):
+            raise CannotJoin(f"inter.broker.listener.name={name} must be one of the listeners")
+        return name.upper()
+    protocol = config.text("security.inter.broker.protocol")
+    for endpoint in endpoints:
+        if endpoint.protocol == protocol:
+            return endpoint.listener
+    raise CannotJoin(f"no listener has the protocol {protocol} for other brokers: set inter.broker.listener.name")
+
+
+def found_cluster(
+    store: MetadataStore, cluster_id: str | None, new_id: bytes, min_insync_replicas: int
+) -> Answer[Snapshot]:
+    """Load the metadata of a cluster, which is founded if the store is empty. The answer has an error if that fails.
+
+    cluster_id  id in the data directories, None if they are new: they found a cluster only then
+    new_id      id of a new cluster
+    """
+
+    def loaded(snapshot: Snapshot) -> Answer[Snapshot]:
+        if snapshot.error is not None:
+            return snapshot
+        stored = next((entry.value for entry in snapshot.entries if entry.key == keys.CLUSTER_ID), None)
+        if stored is not None:
+            known = stored.decode()
+            if cluster_id not in (None, known):
+                return _failed(
+                    f"the data directories belong to cluster {cluster_id}, and the metadata store has cluster {known}: "
+                    "give the right --cluster or another --data-dir"
+                )
+            return snapshot
+        if cluster_id is not None:
+            return _failed(
+                f"the metadata store has no cluster, and the data directories belong to cluster {cluster_id}: the prefix is "
+                "wrong, or the store has lost its data"
+            )
+        put = {
+            keys.CLUSTER_ID: uuid_text(new_id).encode(),
+            keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode(),
+            keys.BROKER_DEFAULTS: keys.compact({keys.MIN_ISR: str(min_insync_replicas)}),
+        }
+        # Another broker may found the cluster at the same time: then its id is loaded.
+        founding = store.change(Change({keys.CLUSTER_ID: 0}, put=put))
+        return after(founding, lambda outcome: again() if outcome.error is None else _failed(outcome.error))
+
+    def again() -> Answer[Snapshot]:
+        return after(store.load(), loaded)
+
+    return again()
+
+
+def _failed(reason: str) -> Snapshot:
+    return Snapshot((), 0, reason)

@@ -1,0 +1,185 @@
+"""Elections of partition leaders: pure functions from the state of a partition to its next state.
+
+    online      a leader is needed: it failed, or the partition is new, or a replica is back
+    preferred   the first assigned replica should lead (KIP-183)
+    unclean     any replica may lead, even if records are lost (KIP-460)
+    without     a broker was fenced, or a log directory failed: the replica leaves the ISR
+    restarted   a broker has started again: it never leads in its old leader epoch, and after an unclean stop it leaves the ISR
+
+A replica is acceptable as leader if its broker is live, does not stop, and its log directory is online. With eligible leader
+replicas (KIP-966) a replica that leaves the ISR while it is below min.insync.replicas is remembered in the ELR: it has
+everything that was committed, and may be elected when the ISR is empty. Every function returns None if nothing changes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.metadata.image import NO_LEADER, Image, PartitionImage
+from ottla.metadata.stored import stored
+
+
+class ElectionRules(NamedTuple):
+    """Settings for elections of a partition.
+
+    has_elr         True if eligible.leader.replicas.version is 1
+    min_isr         min.insync.replicas, for a partition whose state has none
+    allows_unclean  unclean.leader.election.enable
+    """
+
+    has_elr: bool = True
+    min_isr: int = 1
+    allows_unclean: bool = False
+
+
+Acceptable = Callable[[int], bool]
+"""Returns True for a node that may lead."""
+
+
+class _Members(NamedTuple):
+    """Replicas from which a leader may be elected."""
+
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_leader: int
+
+
+def online(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+    """Elect a leader if the current one is not valid."""
+    members = _Members(partition.isr, partition.elr, partition.last_known_leader)
+    return _elected(partition, members, acceptable, rules, allows_unclean=rules.allows_unclean)
+
+
+def preferred(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+    """Elect the preferred leader if it is in sync; otherwise only replace a leader that is not valid."""
+    members = _Members(partition.isr, partition.elr, partition.last_known_leader)
+    first = partition.replicas[0]
+    if _is_valid(first, members, acceptable, rules):
+        return _with_leader(partition, members, first, rules, is_unclean=False)
+    return _elected(partition, members, acceptable, rules, allows_unclean=False)
+
+
+def unclean(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+    """Elect any acceptable replica if no replica in sync is acceptable."""
+    members = _Members(partition.isr, partition.elr, partition.last_known_leader)
+    return _elected(partition, members, acceptable, rules, allows_unclean=True)
+
+
+def without(
+    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules
+) -> PartitionImage | None:
+    """Remove a replica from the ISR, and elect another leader if it led. The last member stays, unless it goes to the ELR."""
+    isr = tuple(member for member in partition.isr if member != node)
+    members = _reduced(partition, isr, (), rules)
+    return _elected(partition, members, acceptable, rules, allows_unclean=rules.allows_unclean)
+
+
+def restarted(
+    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules, *, was_clean: bool
+) -> PartitionImage | None:
+    """Handle a new incarnation of a broker, before it is live.
+
+    If the broker led the partition, and no other replica can, it leads again, in a new leader epoch: in the old one it might
+    assign an offset twice, to different records.
+    """
+    members = _Members(partition.isr, partition.elr, partition.last_known_leader)
+    if not was_clean:
+        isr = tuple(member for member in partition.isr if member != node)
+        members = _reduced(partition, isr, (node,), rules)
+    if partition.leader != node:
+        return _changed(partition, members, partition.leader, partition.leader_epoch)
+    result = _elected(partition, members, acceptable, rules, allows_unclean=False, keeps_leader=False)
+    if result is not None and result.leader != NO_LEADER:
+        return result
+    if node in members.isr:
+        return _changed(partition, members, node, partition.leader_epoch + 1)
+    return result
+
+
+def _reduced(
+    partition: PartitionImage, isr: tuple[int, ...], unclean_nodes: Sequence[int], rules: ElectionRules
+) -> _Members:
+    """Return the members after the ISR has become smaller."""
+    if not rules.has_elr:
+        return _Members(isr or partition.isr, (), NO_LEADER)
+    min_isr = min(partition.min_isr or rules.min_isr, len(partition.replicas))
+    if len(isr) >= min_isr:
+        return _Members(isr, (), NO_LEADER)
+    candidates = dict.fromkeys((*partition.elr, *partition.isr))
+    elr = tuple(node for node in candidates if node not in isr and node not in unclean_nodes)
+    last_known = partition.last_known_leader
+    if not isr and not elr and partition.leader != NO_LEADER:
+        last_known = partition.leader
+    return _Members(isr, elr, last_known)
+
+
+def _is_valid(node: int, members: _Members, acceptable: Acceptable, rules: ElectionRules) -> bool:
+    in_sync = node in members.isr or (rules.has_elr and not members.isr and node in members.elr)
+    return in_sync and acceptable(node)
+
+
+def _elected(
+    partition: PartitionImage,
+    members: _Members,
+    acceptable: Acceptable,
+    rules: ElectionRules,
+    *,
+    allows_unclean: bool,
+    keeps_leader: bool = True,
+) -> PartitionImage | None:
+    """Return the partition with its members, and with its leader if that one is valid, otherwise with another one."""
+    order = ((partition.leader,) if keeps_leader else ()) + partition.replicas
+    for node in order:
+        if _is_valid(node, members, acceptable, rules):
+            return _with_leader(partition, members, node, rules, is_unclean=False)
+    last_known = members.last_known_leader
+    if rules.has_elr and not members.isr and not members.elr and last_known != NO_LEADER and acceptable(last_known):
+        return _with_leader(partition, members, last_known, rules, is_unclean=True)
+    if allows_unclean:
+        for node in partition.replicas:
+            if acceptable(node):
+                return _with_leader(partition, members, node, rules, is_unclean=True)
+    return _with_leader(partition, members, NO_LEADER, rules, is_unclean=False)
+
+
+def _with_leader(
+    partition: PartitionImage, members: _Members, leader: int, rules: ElectionRules, *, is_unclean: bool
+) -> PartitionImage | None:
+    epoch = partition.leader_epoch + (leader != partition.leader)
+    if is_unclean:  # the new leader may lack records: no other replica is in sync with it
+        return _changed(partition, _Members((leader,), (), NO_LEADER), leader, epoch, is_recovering=True)
+    if leader != NO_LEADER and leader not in members.isr:  # from the ELR
+        elr = tuple(node for node in members.elr if node != leader)
+        members = _Members((leader,), elr, NO_LEADER)
+        min_isr = min(partition.min_isr or rules.min_isr, len(partition.replicas))
+        if len(members.isr) >= min_isr:
+            members = members._replace(elr=())
+    return _changed(partition, members, leader, epoch)
+
+
+def _changed(
+    partition: PartitionImage, members: _Members, leader: int, leader_epoch: int, *, is_recovering: bool = False
+) -> PartitionImage | None:
+    result = partition._replace(
+        isr=members.isr,
+        elr=members.elr,
+        last_known_leader=members.last_known_leader,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        is_recovering=partition.is_recovering or is_recovering,
+    )
+    return None if result == partition else result._replace(epoch=partition.epoch + 1)
+
+
+def restarted_alone(image: Image, node: int) -> dict[str, bytes]:
+    """Return the keys to write when a single broker starts after an unclean stop: all of its partitions begin new epochs."""
+    put: dict[str, bytes] = {}
+    for topic in image.topics.values():
+        partitions = tuple(
+            partition._replace(leader_epoch=partition.leader_epoch + 1, epoch=partition.epoch + 1)
+            if partition.leader == node
+            else partition
+            for partition in topic.partitions
+        )
+        if partitions != topic.partitions:
+            put |= stored(topic._replace(partitions=partitions))
+    return put

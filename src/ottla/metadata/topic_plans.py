@@ -1,0 +1,216 @@
+"""Plans of new topics and partitions: names, configs and assignments are checked, replicas are placed on brokers.
+
+A plan is only a value; `Metadata` writes it to the store. Error messages are Kafka's, because operators search for them.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ottla.environment import Random
+from ottla.metadata import placement
+from ottla.metadata.configs import InvalidConfig, validate_topic
+from ottla.metadata.image import Image, PartitionImage, TopicImage
+from ottla.metadata.refusal import Refused
+from ottla.protocol.errors import (
+    INVALID_CONFIG,
+    INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    POLICY_VIOLATION,
+    TOPIC_ALREADY_EXISTS,
+)
+
+MOST_PARTITIONS_AT_ONCE: Final = 10_000
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+LONGEST_TOPIC_NAME: Final = 249
+MOST_REPLICAS: Final = 1
+"""Largest replication factor: a replica does not copy the records of its leader yet."""
+_NO_REPLICAS: Final = "Ottla does not replicate yet: the replication factor must be 1."
+
+
+class RequestedTopic(NamedTuple):
+    """Topic to create; -1 means the broker's default; `assignments` maps partition numbers to node ids."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    assignments: Mapping[int, Sequence[int]]
+    configs: Mapping[str, str | None]
+
+
+def check_name(name: str) -> None:
+    """Raise Refused unless `name` is valid for a topic."""
+    if not name:
+        why = "the empty string is not allowed"
+    elif name in (".", ".."):
+        why = f"'{name}' is not allowed"
+    elif len(name) > LONGEST_TOPIC_NAME:
+        why = f"the length of '{name}' is longer than the max allowed length {LONGEST_TOPIC_NAME}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+
+
+def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
+    """Raise Refused unless a partition may have these manually assigned replicas."""
+    if not replicas:
+        text = "The manual partition assignment includes an empty replica list."
+        raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+    if len(set(replicas)) != len(replicas):
+        double = next(node for node in sorted(replicas) if list(replicas).count(node) > 1)
+        text = f"The manual partition assignment includes the broker {double} more than once."
+        raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+    for node in sorted(replicas):
+        if node not in brokers:
+            text = f"The manual partition assignment includes broker {node}, but no such broker is registered."
+            raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+
+
+class TopicPlans:
+    """Plans topics on the current image.
+
+    image                                 returns the current image
+    default_partitions, default_replicas  return the current num.partitions and default.replication.factor
+    """
+
+    def __init__(
+        self,
+        image: Callable[[], Image],
+        random: Random,
+        default_partitions: Callable[[], int],
+        default_replicas: Callable[[], int],
+    ) -> None:
+        self._image = image
+        self._random = random
+        self._default_partitions = default_partitions
+        self._default_replicas = default_replicas
+
+    def plan(self, topic: RequestedTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
+        """Return the topic that CreateTopics would create. Raises Refused.
+
+        taken  topics that the same request creates, by name
+        """
+        check_name(topic.name)
+        for names in (self._image().topics, taken):
+            if topic.name in names:
+                raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+            self._check_collision(topic.name, names)
+        configs = self._checked_configs(topic.configs)
+        partitions = self._placed(topic)
+        return TopicImage(topic.name, self._new_uuid(), tuple(partitions), configs)
+
+    @staticmethod
+    def _check_collision(name: str, names: Mapping[str, TopicImage]) -> None:
+        """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""
+        if "." in name or "_" in name:
+            plain = name.replace(".", "_")
+            for other in names:
+                if other.replace(".", "_") == plain:
+                    raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+    def _placed(self, topic: RequestedTopic) -> list[PartitionImage]:
+        brokers = sorted(self._image().brokers)
+        if topic.assignments:
+            return self._assigned(topic, brokers)
+        factor, count = topic.replication_factor, topic.partitions
+        if factor < -1 or factor == 0:
+            raise Refused(
+                INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if count < -1 or count == 0:
+            raise Refused(INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        factor = self._default_replicas() if factor == -1 else factor
+        count = self._default_partitions() if count == -1 else count
+        if factor > len(brokers):
+            raise Refused(
+                INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+                f"cannot be reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
+                "directories cordoned.",
+            )
+        if factor > MOST_REPLICAS:
+            raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
+        return placement.place(count, factor, brokers, self._random.below(len(brokers)))
+
+    @staticmethod
+    def _assigned(topic: RequestedTopic, brokers: Sequence[int]) -> list[PartitionImage]:
+        if topic.replication_factor != -1:
+            text = "A manual partition assignment was specified, but replication factor was not set to -1."
+            raise Refused(INVALID_REQUEST, text)
+        if topic.partitions != -1:
+            text = "A manual partition assignment was specified, but numPartitions was not set to -1."
+            raise Refused(INVALID_REQUEST, text)
+        placed: list[PartitionImage] = []
+        for number in range(len(topic.assignments)):
+            replicas = topic.assignments.get(number)
+            if replicas is None:
+                text = "partitions should be a consecutive 0-based integer sequence"
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            check_replicas(replicas, brokers)
+            if len(replicas) > MOST_REPLICAS:
+                raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
+            if placed and len(placed[0].replicas) != len(replicas):
+                text = (
+                    f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+                    f"consistent with previous partitions, which have {len(placed[0].replicas)} replica(s)."
+                )
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            placed.append(PartitionImage(tuple(replicas), tuple(replicas), replicas[0], 0))
+        return placed
+
+    @staticmethod
+    def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the overrides of a topic, checked. Raises Refused."""
+        nulls = [name for name, text in configs.items() if text is None]
+        if nulls:
+            raise Refused(INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        kept = {name: text for name, text in configs.items() if text is not None}
+        try:
+            validate_topic(kept)
+        except InvalidConfig as cause:
+            raise Refused(INVALID_CONFIG, str(cause)) from None
+        return kept
+
+    def _new_uuid(self) -> bytes:
+        """Return a random topic id; never one that Kafka reserves, or whose text begins with '-'."""
+        while True:
+            raw = bytearray(self._random.bytes16())
+            raw[6] = (raw[6] & 0x0F) | 0x40
+            raw[8] = (raw[8] & 0x3F) | 0x80
+            if raw[0] >> 2 != 62:
+                return bytes(raw)
+
+    def grow(self, topic: TopicImage, count: int, assignments: Sequence[Sequence[int]] | None) -> TopicImage:
+        """Return `topic` with `count` partitions in all; `assignments` are the replicas of each new one, None to place them.
+
+        This is only a plan, which `change` carries out. Raises Refused.
+        """
+        have = len(topic.partitions)
+        if count == have:
+            raise Refused(INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+        if count < have:
+            text = f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
+            raise Refused(INVALID_PARTITIONS, text)
+        more = count - have
+        if more > MOST_PARTITIONS_AT_ONCE:
+            raise Refused(POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+        brokers = sorted(self._image().brokers)
+        if assignments is None:
+            factor = len(topic.partitions[0].replicas)
+            placed = placement.place(more, factor, brokers, self._random.below(len(brokers)))
+        else:
+            if len(assignments) != more:
+                text = (
+                    f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) "
+                    "were specified."
+                )
+                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+            assigned = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
+            placed = self._assigned(assigned, brokers)
+        return topic._replace(partitions=(*topic.partitions, *placed))

@@ -1,0 +1,235 @@
+"""Metadata stores for the tests of the contract: how each is opened, and how time passes for it.
+
+Another store takes part in all tests of the contract with one more entry in `STORES`.
+"""
+
+import heapq
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol, TypeVar
+
+import pytest
+
+from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot
+from ottla.metadata.store.memory import SharedMetadata
+from ottla.protocol.answer import Answer, Pending
+
+T = TypeVar("T")
+
+
+class _Scheduled:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class VirtualTime:
+    """Clock and timers that only tests move."""
+
+    def __init__(self) -> None:
+        self.now = 1000
+        self._due: list[tuple[int, int, _Scheduled]] = []
+        self._count = 0
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _Scheduled:
+        self._count += 1
+        scheduled = _Scheduled(callback)
+        heapq.heappush(self._due, (self.now + max(delay_ms, 0), self._count, scheduled))
+        return scheduled
+
+    def advance(self, ms: int) -> None:
+        """Run all that is due within the next `ms` milliseconds."""
+        end = self.now + ms
+        while self.step(end):
+            pass
+        self.now = end
+
+    def step(self, end: int) -> bool:
+        """Run the next callback that is due until `end`."""
+        if not self._due or self._due[0][0] > end:
+            return False
+        self.now, _, scheduled = heapq.heappop(self._due)
+        if scheduled.callback is not None:
+            scheduled.callback()
+        return True
+
+
+class StoreHarness(Protocol):
+    """A store, for one test.
+
+    ttl_ms          a short time to live that leases can have
+    first_revision  revision of the empty store, None if it may be any
+    """
+
+    ttl_ms: int
+    first_revision: int | None
+
+    def connect(self) -> MetadataStore:
+        """Open the store for one more broker."""
+
+    def advance(self, ms: int) -> None:
+        """Let time pass."""
+
+    def until(self, condition: Callable[[], bool], limit_ms: int = 10_000) -> None:
+        """Let time pass until the condition holds; fails after `limit_ms`."""
+
+
+class MemoryHarness:
+    """The store in memory, on virtual time."""
+
+    ttl_ms = 1000
+    first_revision: int | None = 0
+
+    def __init__(
+        self, latency: Callable[[], int] = lambda: 0, skip: Callable[[], bool] = lambda: False, timeout_ms: int = 2000
+    ) -> None:
+        self.time = VirtualTime()
+        self.shared = SharedMetadata(self.time, self.time)
+        self.options: dict[str, Any] = {"latency": latency, "skip": skip, "timeout_ms": timeout_ms}
+
+    def connect(self) -> MetadataStore:
+        return self.shared.connect(**self.options)
+
+    def advance(self, ms: int) -> None:
+        self.time.advance(ms)
+
+    def until(self, condition: Callable[[], bool], limit_ms: int = 10_000) -> None:
+        end = self.time.now + limit_ms
+        while not condition():
+            assert self.time.step(end), "the condition does not hold in time"
+
+
+@contextmanager
+def memory(request: pytest.FixtureRequest) -> Any:
+    del request
+    yield MemoryHarness()
+
+
+@contextmanager
+def slow_memory(request: pytest.FixtureRequest) -> Any:
+    """Requests, answers and deliveries take different times."""
+    del request
+    dice = random.Random(1)
+    yield MemoryHarness(latency=lambda: dice.choice((0, 1, 30)))
+
+
+@contextmanager
+def skipping_memory(request: pytest.FixtureRequest) -> Any:
+    """Every other revision is delivered with the next ones."""
+    del request
+    dice = random.Random(2)
+    yield MemoryHarness(latency=lambda: dice.choice((0, 1, 2)), skip=lambda: dice.random() < 0.5)
+
+
+STORES: Final[Mapping[str, Callable[[pytest.FixtureRequest], AbstractContextManager[StoreHarness]]]] = {
+    "memory": memory,
+    "slow memory": slow_memory,
+    "skipping memory": skipping_memory,
+}
+
+
+class Replica:
+    """A watcher that keeps the contents, as a broker does, and checks what every delivery must keep to."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.entries: dict[str, Entry] = {}
+        self.deliveries: list[tuple[int, list[Entry]]] = []
+        self.reloads = 0
+        self.failures: list[str] = []
+        self.on_change: Callable[[int], None] = lambda revision: None
+
+    def start(self, snapshot: Snapshot) -> None:
+        """Start with the loaded contents."""
+        assert [entry.key for entry in snapshot.entries] == sorted(entry.key for entry in snapshot.entries)
+        assert all(0 < entry.created <= entry.revision <= snapshot.revision for entry in snapshot.entries)
+        self.revision = snapshot.revision
+        self.entries = {entry.key: entry for entry in snapshot.entries}
+
+    def changed(self, revision: int, entries: Sequence[Entry]) -> None:
+        assert revision > self.revision
+        assert len({entry.key for entry in entries}) == len(entries)
+        for entry in entries:
+            assert self.revision < entry.revision <= revision
+            if entry.value is None:
+                assert (entry.created, entry.lease) == (0, 0)
+                self.entries.pop(entry.key, None)
+            else:
+                before = self.entries.get(entry.key)
+                assert (before is not None and entry.created == before.created) or entry.created > self.revision
+                self.entries[entry.key] = entry
+        self.revision = revision
+        self.deliveries.append((revision, list(entries)))
+        self.on_change(revision)
+
+    def reloaded(self, snapshot: Snapshot) -> None:
+        assert snapshot.revision >= self.revision
+        self.reloads += 1
+        self.start(snapshot)
+        self.on_change(snapshot.revision)
+
+    def failed(self, reason: str) -> None:
+        assert "\n" not in reason
+        self.failures.append(reason)
+
+    def value(self, key: str) -> bytes | None:
+        """Return the value of a key, None if it does not exist."""
+        entry = self.entries.get(key)
+        return entry.value if entry else None
+
+
+class Broker:
+    """One connection to a store, with its replica, and requests that wait for their answers."""
+
+    def __init__(self, stores: StoreHarness) -> None:
+        self.stores = stores
+        self.store = stores.connect()
+        self.replica = Replica()
+
+    def wait(self, answer: Answer[T]) -> T:
+        """Let time pass until an answer has come."""
+        if not isinstance(answer, Pending):
+            return answer
+        responses: list[T] = []
+        answer.listen(responses.append)
+        self.stores.until(lambda: bool(responses))
+        return responses[0]
+
+    def load(self) -> Snapshot:
+        """Return the contents."""
+        return self.wait(self.store.load())
+
+    def watch(self) -> Replica:
+        """Load the contents, and follow the changes."""
+        self.replica.start(self.load())
+        self.store.watch(self.replica.revision, self.replica)
+        return self.replica
+
+    def outcome(self, **change: Any) -> ChangeOutcome:
+        return self.wait(self.store.change(Change(**change)))
+
+    def change(self, **change: Any) -> int:
+        """Make a change, and return its revision."""
+        outcome = self.outcome(**change)
+        assert (outcome.error, outcome.conflicts, outcome.is_unknown) == (None, {}, False)
+        assert outcome.revision > 0
+        return outcome.revision
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the entry that the store has now."""
+        return next((entry for entry in self.load().entries if entry.key == key), None)
+
+    def grant(self, ttl_ms: int) -> int:
+        outcome = self.wait(self.store.grant(ttl_ms))
+        assert outcome.error is None
+        assert outcome.id > 0
+        return outcome.id
