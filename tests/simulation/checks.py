@@ -4,7 +4,7 @@ Each check takes plain data and returns the violations that it finds; `tests/sim
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .disks import WrittenBatch
@@ -256,17 +256,19 @@ def shares_accounted(
     most_deliveries: int,
 ) -> list[Violation]:
     """Every expected record was delivered, none after its acknowledgement was confirmed, none more often than allowed."""
-    ended = {}
-    for one in finished:
-        ended.setdefault((one.group, one.partition, one.offset), one.at_us)
+    ended: dict[tuple[str, PartitionKey, int], int] = {}
+    for end in finished:
+        ended.setdefault((end.group, end.partition, end.offset), end.at_us)
     violations = []
     for one in received:
         end_us = ended.get((one.group, one.partition, one.offset))
         if end_us is not None and one.at_us > end_us:
             text = f"{one.group}: {one.partition}@{one.offset} was delivered to {one.member} after its end"
             violations.append(Violation("shares accounted", text, (one.member, str(one.partition)), one.at_us))
-        if one.count > most_deliveries:
-            text = f"{one.group}: delivery {one.count} of {one.partition}@{one.offset}, allowed are {most_deliveries}"
+        if one.deliveries > most_deliveries:
+            text = (
+                f"{one.group}: delivery {one.deliveries} of {one.partition}@{one.offset}, allowed are {most_deliveries}"
+            )
             violations.append(Violation("shares accounted", text, (one.member,), one.at_us))
     delivered = {(one.partition, one.offset) for one in received}
     for partition, offset in expected:
@@ -330,12 +332,11 @@ def high_watermarks_monotonic(samples: Iterable[tuple[str, int, int, str, int]])
     """High watermarks never go back within an epoch; samples are (topic id, partition, epoch, broker, high watermark)."""
     highest: dict[tuple[str, int, int, str], int] = {}
     violations = []
-    for *where, offset in samples:
-        topic_id, partition, epoch, broker = where
-        key = (str(topic_id), int(partition), int(epoch), str(broker))
+    for topic_id, partition, epoch, broker, offset in samples:
+        key = (topic_id, partition, epoch, broker)
         if offset < highest.get(key, -1):
             text = f"{topic_id}-{partition} of {broker}, epoch {epoch}: {offset} after {highest[key]}"
-            violations.append(Violation("high watermarks monotonic", text, (str(broker),)))
+            violations.append(Violation("high watermarks monotonic", text, (broker,)))
         highest[key] = max(offset, highest.get(key, -1))
     return violations
 
@@ -356,6 +357,3 @@ def replicas_equal(
                 text = f"{topic_id}-{partition} differs on {first} and {broker}: {differing[0]} and {differing[1]}"
                 violations.append(Violation("replicas equal", text, (first, broker)))
     return violations
-
-
-Check = Callable[[], list[Violation]]

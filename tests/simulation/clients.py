@@ -151,6 +151,7 @@ class SimulatedClient:
     def __init__(
         self,
         host: Host,
+        role: str,
         network: Network,
         cluster: Cluster,
         history: History,
@@ -158,6 +159,7 @@ class SimulatedClient:
         stops_us: int,
     ) -> None:
         self.host = host
+        self.role = role
         self.cluster = cluster
         self.history = history
         self.stops_us = stops_us
@@ -194,7 +196,7 @@ class SimulatedClient:
             application.process.note_error("ends", error)
             self.host.world.count("client restarts")
             self._restart()
-        except Exception as error:  # noqa: BLE001  (a bug, in the application or the client)
+        except Exception as error:
             self.host.failed(f"{type(error).__name__}: {error}")
             raise
         else:

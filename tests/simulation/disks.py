@@ -94,7 +94,7 @@ class HostStore(MemoryStore):
 
     def lose_power(self, chance: random.Random) -> None:
         """Keep flushed data, and a random part of the rest."""
-        self._root = self.power_loss(chance)._root  # noqa: SLF001  (the same class)
+        self._root = self.power_loss(chance)._root
         self._locked.clear()
         self._topic_ids.clear()
 
@@ -108,17 +108,11 @@ class DiskState(Enum):
 
 
 class HostDisk:
-    """Disk of a host with its condition.
-
-    state     current condition
-    metadata  values and revision of the metadata store that is kept on this disk, for a broker with a store of its own
-    """
+    """Disk of a host with its condition."""
 
     def __init__(self, observer: Observer) -> None:
         self.store = HostStore(observer)
         self.state = DiskState.GOOD
-        self.metadata: dict[str, tuple[bytes, int]] = {}
-        self.revision = 0
 
     def failure(self, operation: str, path: Path) -> OSError | None:
         """Return the error of an operation; see `FaultyStore`."""

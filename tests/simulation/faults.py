@@ -12,6 +12,7 @@ from .brokers import SimulatedBroker
 from .clients import SimulatedClient
 from .disks import DiskState
 from .hosts import Host
+from .metadata import StoreHost
 from .network import Network
 from .world import MS_US, SECOND_US, Callback, World
 
@@ -49,6 +50,7 @@ class Faults:
         self,
         world: World,
         network: Network,
+        stores: Sequence[StoreHost],
         brokers: Sequence[SimulatedBroker],
         clients: Sequence[SimulatedClient],
         *,
@@ -57,6 +59,7 @@ class Faults:
     ) -> None:
         self._world = world
         self._network = network
+        self._stores = stores
         self._brokers = brokers
         self._clients = clients
         self._parallel = parallel
@@ -78,6 +81,10 @@ class Faults:
             (1, self._drift),
             (1, partial(self._disk, DiskState.FULL)),
             (1, partial(self._disk, DiskState.FAILING)),
+            (1, self._freeze),
+            (1, self._slow_store),
+            (2, self._cut_from_store),
+            (1, self._compact),
             (2, self._kill_client),
             (2, self._pause_client),
         ]
@@ -122,7 +129,7 @@ class Faults:
     def _end_all(self) -> None:
         for number in list(self._active):
             self._end(number)
-        for host in [one.host for one in (*self._brokers, *self._clients)]:
+        for host in self._hosts():
             host.clock.drift(0)
         self._network.extra_us.clear()
         for broker in self._brokers:
@@ -130,10 +137,10 @@ class Faults:
                 self._restart(broker)
 
     def _is_free(self, name: str) -> bool:
-        return not any(name in active.targets for active in self._active.values())
+        return not any(name == active.targets[0] for active in self._active.values())
 
     def _free_broker(self) -> SimulatedBroker | None:
-        free = [broker for broker in self._brokers if broker.server is not None and self._is_free(broker.name)]
+        free = [broker for broker in self._brokers if broker.is_serving and self._is_free(broker.name)]
         return self._random.choice(free) if free else None
 
     def _free_client(self) -> SimulatedClient | None:
@@ -176,7 +183,7 @@ class Faults:
     # -- network --
 
     def _hosts(self) -> list[Host]:
-        return [one.host for one in (*self._brokers, *self._clients)]
+        return [*(broker.host for broker in self._brokers), *(client.host for client in self._clients)]
 
     def _reset(self) -> None:
         host = self._random.choice(self._hosts())
@@ -209,8 +216,8 @@ class Faults:
                 self._network.heal(*direction)
 
         name = "one-way cut" if one_way else "cut"
-        self._begin(f"{name} of {len(others)} hosts from", (f"network of {broker.name}",), _CUT_MS, apply, heal)
-        self._world.count(f"fault: {name}")
+        targets = (f"network of {broker.name}", "with", *(host.name for host in others))
+        self._begin(name, targets, _CUT_MS, apply, heal)
 
     def _slow(self) -> None:
         host = self._random.choice(self._hosts())
@@ -223,6 +230,35 @@ class Faults:
             self._network.extra_us.pop(host.name, None)
 
         self._begin("slow network", (f"latency of {host.name}",), _SLOW_MS, apply, end)
+
+    # -- metadata store --
+
+    def _freeze(self) -> None:
+        store = self._random.choice(self._stores)
+        if self._is_free(store.host.name):
+            self._begin("frozen store", (store.host.name,), _CUT_MS, store.shared.freeze, store.shared.thaw)
+
+    def _slow_store(self) -> None:
+        store = self._random.choice(self._stores)
+
+        def set_slow(is_slow: bool) -> None:
+            store.is_slow = is_slow
+
+        if self._is_free(store.host.name):
+            self._begin("slow store", (store.host.name,), _CUT_MS, partial(set_slow, True), partial(set_slow, False))
+
+    def _cut_from_store(self) -> None:
+        broker = self._random.choice(self._brokers)
+        target = f"store of {broker.name}"
+        if self._is_free(target):
+            apply, end = partial(broker.store.cut, broker.name), partial(broker.store.heal, broker.name)
+            self._begin("cut from the store", (target,), _CUT_MS, apply, end)
+
+    def _compact(self) -> None:
+        store = self._random.choice(self._stores)
+        self._world.count("fault: compaction")
+        self._world.tell("faults", f"compaction of {store.host.name}")
+        store.shared.compact()
 
     # -- clocks and disks --
 

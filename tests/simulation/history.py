@@ -73,7 +73,7 @@ class Commit(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Record that a member of a group got; `count` is the delivery count of a share group, else 0."""
+    """Record that a member of a group got; `deliveries` is the delivery count of a share group, else 0."""
 
     group: str
     member: str
@@ -81,7 +81,7 @@ class Received(NamedTuple):
     offset: int
     value: str
     at_us: int
-    count: int = 0
+    deliveries: int = 0
 
 
 class Finished(NamedTuple):

@@ -7,7 +7,6 @@ end - 25 s     clients write nothing new
 end            owners are recorded, then every partition is read; the run ends a few virtual seconds later
 """
 
-import gc
 import json
 import logging
 import random
@@ -18,7 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ottla.protocol.uuids import uuid_text
+from ottla.metadata import keys
+from ottla.metadata.deltas import loaded
+from ottla.metadata.image import Image, TopicImage
 
 from . import checks
 from .applications import (
@@ -35,12 +36,13 @@ from .applications import (
     Transformer,
 )
 from .brokers import SimulatedBroker
-from .checks import Violation
+from .checks import Leadership, Violation
 from .clients import Application, ClientProcess, Cluster, SimulatedClient
 from .disks import WrittenBatch
 from .faults import Faults
 from .history import History, Outcome
 from .hosts import Host
+from .metadata import StoreHost
 from .network import Network
 from .world import SECOND_US, StoryLine, World
 
@@ -52,7 +54,15 @@ _MOST_DELIVERIES: Final = 5
 _STALL_US: Final = 35 * SECOND_US
 _AROUND_US: Final = 2 * SECOND_US
 _MOST_LINES: Final = 60
+_MOST_OF_A_CHECK: Final = 5
 _SHORTEST_MINUTES: Final = 1.25
+_SAMPLE_US: Final = SECOND_US // 4
+_REPLICATION_FACTORS: Final = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
 
 Create = Callable[[ClientProcess], Application]
 _ROLES: Final[tuple[tuple[tuple[str, Create], ...], ...]] = (
@@ -86,12 +96,18 @@ class Settings:
     brokers   number of brokers
     clients   number of clients
     parallel  largest number of faults at a time
+    replicas  replication factor of all topics
+    clusters  number of clusters; brokers and clients are spread over them
+    roles     names of clients to start; all by default
     """
 
     minutes: float = 3.0
     brokers: int = 3
     clients: int = 12
     parallel: int = 3
+    replicas: int = 1
+    clusters: int = 3
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +146,21 @@ class Result:
         one = self.settings
         return (
             f"scripts/simulate --seed {self.seed} --minutes {one.minutes:g} --brokers {one.brokers} "
-            f"--clients {one.clients} --parallel {one.parallel}"
+            f"--clients {one.clients} --parallel {one.parallel} --replicas {one.replicas} --clusters {one.clusters}"
+            + (f" --roles {','.join(one.roles)}" if one.roles else "")
         )
 
     def explain(self) -> str:
         """Describe the violations with the events around the first of each check."""
-        lines = []
-        shown: dict[str, None] = {}
+        by_check: dict[str, list[Violation]] = {}
         for violation in self.violations:
-            lines.append(f"VIOLATION {violation.check}: {violation.text}")
-            if violation.check not in shown:
-                shown[violation.check] = None
-                lines += [f"    {line}" for line in self._around(violation)]
+            by_check.setdefault(violation.check, []).append(violation)
+        lines = []
+        for check, its in by_check.items():
+            lines += [f"VIOLATION {check}: {violation.text}" for violation in its[:_MOST_OF_A_CHECK]]
+            if len(its) > _MOST_OF_A_CHECK:
+                lines.append(f"VIOLATION {check}: {len(its) - _MOST_OF_A_CHECK} more")
+            lines += [f"    {line}" for line in self._around(its[0])]
         return "\n".join([*lines, f"repeat: {self.command}", self.summary()])
 
     def _around(self, violation: Violation) -> list[StoryLine]:
@@ -217,18 +236,28 @@ class Simulation:
         self.flushes = draw.random() < 0.6
         """True if every append is flushed before it is acknowledged: only then power may be lost."""
         configs = {"log.flush.interval.messages": "1"} if self.flushes else {}
-        self.brokers = [self._broker(number, configs) for number in range(1, settings.brokers + 1)]
-        self.clusters = [Cluster(f"c{broker.node_id}", (broker.name,)) for broker in self.brokers]
+        configs |= {name: str(settings.replicas) for name in _REPLICATION_FACTORS}
+        count = min(settings.clusters, settings.brokers)
+        self.stores = [StoreHost(self._host(f"store-c{number}"), f"c{number}") for number in range(1, count + 1)]
+        self.brokers = [
+            self._broker(number, self.stores[number % count], configs) for number in range(1, settings.brokers + 1)
+        ]
+        self.clusters = [
+            Cluster(store.cluster, tuple(broker.name for broker in self.brokers if broker.store is store))
+            for store in self.stores
+        ]
         self.clients = self._clients(draw)
         self.faults = Faults(
             self.world,
             self.network,
+            self.stores,
             self.brokers,
             self.clients,
             parallel=settings.parallel,
             power_loss=self.flushes,
         )
-        self._waiting: dict[str, list[SimulatedClient]] = {}
+        self.leaderships: dict[Leadership, None] = {}
+        self.high_watermarks: list[tuple[str, int, int, str, int]] = []
 
     # -- set-up --
 
@@ -241,36 +270,32 @@ class Simulation:
         self.world.remark(host, text)
         self.violations.append(Violation("no unexpected exception", f"{host}: {text}", (host,), self.world.now_us))
 
-    def _broker(self, number: int, configs: dict[str, str]) -> SimulatedBroker:
+    def _broker(self, number: int, store: StoreHost, configs: dict[str, str]) -> SimulatedBroker:
         host = self._host(f"b{number}")
 
         def observe(topic_id: str, partition: int, epoch: int, base_offset: int, content: int) -> None:
             batch = WrittenBatch(topic_id, partition, epoch, base_offset, content, host.name, self.world.now_us)
             self.batches.append(batch)
 
-        return SimulatedBroker(host, self.network, number, configs, observe)
+        return SimulatedBroker(host, self.network, store, number, configs, observe)
 
-    def _client(self, cluster: Cluster, role: str, create: Create) -> SimulatedClient:
-        host = self._host(f"{role}-{cluster.name}")
-        return SimulatedClient(host, self.network, cluster, self.history, create, self.end_us - _QUIET_US)
+    def _client(self, cluster: Cluster, role: str, create: Create, same: int = 0) -> SimulatedClient:
+        """Create a client; `same` is the number of clients of this role that the cluster has already."""
+        host = self._host(f"{role}-{cluster.name}" + (f"-{same}" if same else ""))
+        return SimulatedClient(host, role, self.network, cluster, self.history, create, self.end_us - _QUIET_US)
 
     def _clients(self, draw: random.Random) -> list[SimulatedClient]:
         """Spread the roles over the clusters; a smaller number of clients leaves the last role of each group out."""
         first = draw.randrange(len(self.clusters))
         homes = [self.clusters[(first + number) % len(self.clusters)] for number in range(len(_ROLES))]
-        clients = []
+        clients: list[SimulatedClient] = []
         for place in range(max(map(len, _ROLES))):
-            for number, roles in enumerate(_ROLES):
-                if len(clients) < self.settings.clients:
-                    role, create = roles[place]
-                    same = sum(client.name.startswith(f"{role}-{homes[number].name}") for client in clients)
-                    name = f"{role}-{homes[number].name}" if not same else f"{role}-{homes[number].name}-{same}"
-                    host = self._host(name)
-                    clients.append(
-                        SimulatedClient(
-                            host, self.network, homes[number], self.history, create, self.end_us - _QUIET_US
-                        )
-                    )
+            for home, roles in zip(homes, _ROLES, strict=True):
+                role, create = roles[place]
+                wanted = not self.settings.roles or role.removesuffix("-2") in self.settings.roles
+                if wanted and len(clients) < self.settings.clients:
+                    same = sum(client.role == role and client.cluster is home for client in clients)
+                    clients.append(self._client(home, role, create, same))
         return clients
 
     # -- phases --
@@ -284,8 +309,9 @@ class Simulation:
             self._client(
                 cluster,
                 "setup",
-                lambda process, cluster=cluster: SetUp(process, partial(self._ready, cluster), 1),  # type: ignore[misc]
+                lambda process, cluster=cluster: SetUp(process, partial(self._ready, cluster), self.settings.replicas),  # type: ignore[misc]
             ).start()
+        world.call_after(_SAMPLE_US, self._sample)
         self.faults.schedule(_FIRST_FAULT_US, self.end_us - _REST_US)
         world.run(self.end_us)
         for client in self.clients:
@@ -293,6 +319,18 @@ class Simulation:
                 client.application.at_rest()
         self._audit()
         self._check()
+
+    def _sample(self) -> None:
+        """Record who leads each partition, and its high watermark, as the brokers themselves have it."""
+        for broker in self.brokers:
+            if broker.server is None or not broker.is_serving:
+                continue
+            for partition in broker.server.broker.replicas.all():
+                if partition.leader_id == broker.node_id:
+                    where = (partition.topic_id.hex(), partition.index, partition.leader_epoch)
+                    self.leaderships[Leadership(*where, broker.node_id, broker.incarnation)] = None
+                    self.high_watermarks.append((*where, broker.name, partition.log.high_watermark))
+        self.world.call_after(_SAMPLE_US, self._sample)
 
     def _ready(self, cluster: Cluster) -> None:
         self.world.tell(cluster.name, "topics exist")
@@ -322,13 +360,16 @@ class Simulation:
         self.violations += checks.nothing_duplicated(reads)
         self.violations += checks.nothing_invented(reads, history.sent)
         self.violations += checks.order_kept(history.acknowledged)
-        self.violations += checks.one_content(self._comparable_batches())
+        self.violations += checks.one_content(self.batches)
+        self.violations += checks.one_leader(self.leaderships)
+        self.violations += checks.high_watermarks_monotonic(self.high_watermarks)
+        self._check_metadata()
         self.violations += checks.producer_ids_unique(history.identities)
         self.violations += checks.transactions_atomic(history.transactions, reads)
         self.violations += checks.topics_as_answered(
             history.topics, {cluster.name: self._topics_of(cluster) for cluster in self.clusters}
         )
-        names = [client.name for client in self.clients if not client.name.startswith("classic-2")]
+        names = [client.name for client in self.clients]
         self.violations += checks.stalls_bounded(names, history.steps, self.faults.last_end_us, _STALL_US)
         for cluster in self.clusters:
             self._check_cluster(cluster)
@@ -355,7 +396,7 @@ class Simulation:
             )
 
     def _has(self, cluster: Cluster, role: str) -> bool:
-        return any(client.cluster is cluster and client.name.startswith(role) for client in self.clients)
+        return any(client.cluster is cluster and client.role == role for client in self.clients)
 
     def _topics_of(self, cluster: Cluster) -> list[str]:
         names: dict[str, None] = {}
@@ -364,13 +405,42 @@ class Simulation:
                 names |= dict.fromkeys(broker.server.broker.image.topics)
         return list(names)
 
-    def _comparable_batches(self) -> list[WrittenBatch]:
-        """Return the batches to compare.
+    def _check_metadata(self) -> None:
+        serving = [broker for broker in self.brokers if broker.server is not None and broker.is_serving]
+        for store in self.stores:
+            image = loaded(store.shared.snapshot())
+            images = {
+                broker.name: _texts(broker.server.broker.image)
+                for broker in serving
+                if broker.server is not None and broker.store is store
+            }
+            self.violations += checks.images_equal(_texts(image), images)
+            topic_ids = [topic_id.hex() for topic_id in image.topics_by_id]
+            self.violations += checks.no_orphans(store.values(), topic_ids, keys.PARTITIONS)
+        self.violations += [
+            Violation("brokers serve", f"{broker.name} does not serve at the end", (broker.name,))
+            for broker in self.brokers
+            if broker not in serving
+        ]
 
-        A broker with a metadata store of its own does not begin a new leader epoch after a loss of power yet: batches that
-        were lost unflushed are written again in the same epoch, with other content.
-        """
-        return [] if self.flushes else self.batches
+
+def _texts(image: Image) -> dict[str, str]:
+    """Return the content of an image as texts, for a comparison."""
+    texts = {"controller": repr(image.controller), "brokers": repr(sorted(image.brokers))}
+    for topic in image.topics.values():
+        texts |= _topic_texts(topic)
+    for node, broker in image.registered.items():
+        texts[f"{keys.BROKERS}{node}"] = repr(broker)
+    for node, sign in image.live.items():
+        texts[f"{keys.LIVE}{node}"] = repr(sign)
+    return texts | {f"configs {resource}": repr(dict(values)) for resource, values in image.configs.items()}
+
+
+def _topic_texts(topic: TopicImage) -> dict[str, str]:
+    texts = {f"{keys.TOPICS}{topic.name}": f"{topic.id.hex()} {dict(topic.configs)}"}
+    for index, partition in enumerate(topic.partitions):
+        texts[keys.partition_key(topic.id, index)] = repr(partition)
+    return texts
 
 
 def run(seed: int, settings: Settings | None = None) -> Result:
