@@ -175,6 +175,7 @@ class Transformer(Writer):
                 group_protocol="consumer",
                 enable_auto_commit="false",
                 auto_offset_reset="earliest",
+                max_poll_interval_ms="15000",
                 isolation_level="read_committed",
             )
         )
@@ -235,6 +236,7 @@ class GroupMember(Application):
             group_protocol=protocol,
             enable_auto_commit="false",
             auto_offset_reset="earliest",
+            max_poll_interval_ms="15000",
             **session,
         )
         self._consumer = ConsumerCore(self._core)

@@ -52,7 +52,8 @@ _QUIET_US: Final = 25 * SECOND_US
 _AUDIT_US: Final = 60 * SECOND_US
 _MOST_DELIVERIES: Final = 5
 _STALL_US: Final = 35 * SECOND_US
-_AROUND_US: Final = 2 * SECOND_US
+_BEFORE_US: Final = 5 * SECOND_US
+_AFTER_US: Final = 20 * SECOND_US
 _MOST_LINES: Final = 60
 _MOST_OF_A_CHECK: Final = 5
 _SHORTEST_MINUTES: Final = 1.25
@@ -165,14 +166,17 @@ class Result:
 
     def _around(self, violation: Violation) -> list[StoryLine]:
         """Return the story around a violation: lines that concern it, and faults and life of brokers near it."""
+        hosts = {"faults", *(f"b{number}" for number in range(1, self.settings.brokers + 1))}
         near = [
             line
             for line in self.story
-            if violation.at_us >= 0 and abs(line.at_us - violation.at_us) <= _AROUND_US and "#" not in line.text
+            if violation.at_us >= 0
+            and violation.at_us - _BEFORE_US <= line.at_us <= violation.at_us + _AFTER_US
+            and (line.host in hosts or (line.host.startswith("(") and "topic scratch" not in line.text))
         ]
         about = [line for line in self.story if any(word in f"{line.host} {line.text}" for word in violation.about)]
         lines = dict.fromkeys(
-            sorted([*near[-_MOST_LINES // 2 :], *about[-_MOST_LINES // 2 :]], key=lambda one: one.at_us)
+            sorted([*near[: _MOST_LINES // 2], *about[-_MOST_LINES // 2 :]], key=lambda one: one.at_us)
         )
         return list(lines)
 
@@ -302,6 +306,25 @@ class Simulation:
 
     def run(self) -> None:
         """Run all phases and checks."""
+        with _logging_to(_LogLines(self.world, self.failed)):
+            self._run()
+
+    def result(self, cpu_seconds: float) -> Result:
+        """Return the outcome of a run."""
+        world = self.world
+        return Result(
+            world.seed,
+            self.settings,
+            self.violations,
+            world.trace_hash,
+            world.now_us / SECOND_US,
+            cpu_seconds,
+            world.events,
+            dict(world.counts),
+            world.story,
+        )
+
+    def _run(self) -> None:
         world = self.world
         for broker in self.brokers:
             broker.start()
@@ -448,18 +471,5 @@ def run(seed: int, settings: Settings | None = None) -> Result:
     settings = settings or Settings()
     begun = time.process_time()
     simulation = Simulation(seed, settings)
-    world = simulation.world
-    with _logging_to(_LogLines(world, simulation.failed)):
-        simulation.run()
-    cpu_seconds = time.process_time() - begun
-    return Result(
-        seed,
-        settings,
-        simulation.violations,
-        world.trace_hash,
-        world.now_us / SECOND_US,
-        cpu_seconds,
-        world.events,
-        dict(world.counts),
-        world.story,
-    )
+    simulation.run()
+    return simulation.result(time.process_time() - begun)
