@@ -8,6 +8,7 @@ first use.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.listeners import BoundListeners
@@ -44,6 +45,7 @@ class Broker:
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
     slices        long work on the event loop, in slices
+    peers         requests to other brokers of the cluster
     large_checks  checks of batches that are large when decompressed, one after the other
     """
 
@@ -59,6 +61,7 @@ class Broker:
         moves: Moves,
         sessions: FetchSessions,
         resolve: Callable[[str], str | None],
+        peers: Peers,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -72,6 +75,7 @@ class Broker:
         self.moves = moves
         self.sessions = sessions
         self.resolve = resolve
+        self.peers = peers
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config)
         self.producer_ids = ProducerIds(metadata.producer_id_block)
@@ -105,7 +109,7 @@ class Broker:
 
     @property
     def controller_id(self) -> int:
-        """Node id of the controller, or of this broker while there is none: old clients wait for one otherwise."""
+        """Node id of the controller, or of this broker while there is no controller: old clients wait for one otherwise."""
         controller_id = self.image.controller_id
         return controller_id if controller_id in self.image.brokers else self.node_id
 
@@ -125,6 +129,7 @@ class Broker:
                 lambda: feature_level(self.image.features, "transaction.version"),
                 self.producer_ids.take,
                 self.topics.provide_internal,
+                self.peers,
             )
             self._coordination.load(self.image)
             self.metadata.subscribe(self._coordination.apply)
@@ -167,5 +172,6 @@ class Broker:
             self._share_partitions.close()
         if self._coordination is not None:
             self._coordination.close()
+        self.peers.close()
         self.slices.close()
         self.moves.close()

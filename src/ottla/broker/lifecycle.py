@@ -14,6 +14,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.cluster.membership import CannotJoin
 from ottla.broker.cluster.node import ClusterNode, found_cluster, registration
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits
@@ -248,6 +249,7 @@ class BrokerServer:
             moves,
             sessions,
             environment.resolve,
+            Peers(config.node_id, lambda: metadata.image, environment),
         )
         self.pipeline = Pipeline(self.broker, environment.now_ns)
         request_bytes, idle_ms = (
@@ -343,6 +345,7 @@ class BrokerServer:
             self._store.close()
         if hasattr(self, "sockets"):
             self.sockets.close()
+            self.broker.peers.close()
         self._flusher.close()
         self._removing.close(cancel=True)
         self._background.close()

@@ -8,7 +8,7 @@ from ottla.broker.coordination.internal_topics import internal_topic
 from ottla.metadata.image import TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.topic_plans import MOST_REPLICAS, RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.replication.replicas import Replicas
@@ -61,10 +61,9 @@ class TopicCreation:
         return after(self._metadata.create(topics), created)
 
     def create_internal(self, name: str) -> Answer[ChangeResult]:
-        """Create an internal topic, with at most as many replicas as there are brokers."""
+        """Create an internal topic, with one replica: brokers do not replicate yet."""
         partitions, factor, configs = internal_topic(name, self._config())
-        brokers = len(self._metadata.image.brokers)
-        return self.create(RequestedTopic(name, partitions, min(factor, brokers), {}, configs))
+        return self.create(RequestedTopic(name, partitions, min(factor, MOST_REPLICAS), {}, configs))
 
     def provide_internal(self, name: str) -> Answer[bool]:
         """Create a coordinator's internal topic unless it exists; the answer is False if the creation fails."""

@@ -18,6 +18,37 @@ _MOST_PIECES: Final = 64
 """Maximum number of buffers in one sendmsg."""
 
 
+class ThreadsafeTimers:
+    """Implementation of `Timers` whose calls may be scheduled from any thread; ignored after the loop is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancellable:
+        call = _ThreadsafeCall(callback)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: its broker has ended
+            if delay_ms <= 0:
+                self._loop.call_soon_threadsafe(call.run)
+            else:
+                self._loop.call_soon_threadsafe(self._loop.call_later, delay_ms / 1000, call.run)
+        return call
+
+
+class _ThreadsafeCall:
+    """Scheduled call that can be cancelled from any thread."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self._callback = None
+
+    def run(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
 class _Socket:
     """Open socket as a `Stream`.
 

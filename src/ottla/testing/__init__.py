@@ -10,12 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ottla.testing.cluster import KafkaCluster
     from ottla.testing.embedded import EmbeddedBroker
     from ottla.testing.kafka import Kafka
 
-_HOMES = {"EmbeddedBroker": "ottla.testing.embedded", "Kafka": "ottla.testing.kafka"}
+_HOMES = {
+    "EmbeddedBroker": "ottla.testing.embedded",
+    "Kafka": "ottla.testing.kafka",
+    "KafkaCluster": "ottla.testing.cluster",
+}
 
-__all__ = ["EmbeddedBroker", "Kafka", "broker"]
+__all__ = ["EmbeddedBroker", "Kafka", "KafkaCluster", "broker"]
 
 
 def broker(configs: "Mapping[str, object] | None" = None, *, data_dir: "Path | None" = None, port: int = 0) -> "Kafka":

@@ -123,10 +123,24 @@ class EmbeddedBroker:
         end(self.server)
         self._loop.close()
         self._reserve_ports()
+        self._keep_listeners()
+
+    def _keep_listeners(self) -> None:
+        """Let the next start listen on the same ports."""
         bound = [
             f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in self.broker.listeners.bound
         ]
         self._configs["listeners"] = ",".join(bound)
+
+    def _stop_thread(self) -> None:
+        """End the thread of the broker, and close its event loop."""
+        with self._call_lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.run_until_complete(_cancel_tasks())
+            self._loop.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -197,6 +197,10 @@ class Kafka(EmbeddedBroker):
         self._refuses_connections = False
         self._start_again()
 
+    def stop(self) -> None:
+        """Stop the broker cleanly; `restart` starts it again."""
+        self._end(BrokerServer.stop)
+
     def kill(self) -> None:
         """Stop the broker at once, as kill -9 does: connections break, new ones are refused, nothing is flushed to disk.
 

@@ -3,6 +3,7 @@
 kafka           a broker for one test
 kafka_session   one broker shared by all tests that use it; topics and groups are deleted after each test
 kafka_factory   creates any number of brokers: `kafka_factory({"num.partitions": 3})`
+kafka_cluster   starts a cluster of several brokers: `kafka_cluster(3)`
 kafka_config    configs of all these brokers; override it in a conftest.py, with scope="session" for kafka_session
 
 `@pytest.mark.kafka(**{"auto.create.topics.enable": "false"})` sets configs of the broker of one test. The rest of Ottla is only
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.testing.cluster import KafkaCluster
     from ottla.testing.kafka import Kafka
 
 
@@ -51,6 +53,19 @@ def kafka_factory(kafka_config: Mapping[str, object]) -> "Iterator[Callable[...,
 
         def start(configs: Mapping[str, object] | None = None) -> "Kafka":
             return brokers.enter_context(Kafka({**kafka_config, **(configs or {})}))
+
+        yield start
+
+
+@pytest.fixture
+def kafka_cluster(kafka_config: Mapping[str, object]) -> "Iterator[Callable[..., KafkaCluster]]":
+    """Function that starts a cluster of Kafka brokers; all are stopped after the test."""
+    from ottla.testing.cluster import KafkaCluster
+
+    with ExitStack() as clusters:
+
+        def start(brokers: int = 3, configs: Mapping[str, object] | None = None) -> "KafkaCluster":
+            return clusters.enter_context(KafkaCluster(brokers, {**kafka_config, **(configs or {})}))
 
         yield start
 

@@ -200,7 +200,7 @@ def written(machine: Replicated, *partitions: tuple[str, int]) -> list[str]:
         events.append("complete")
         return NONE
 
-    machine.broker.coordination.markers.write(markers(*partitions), 0, complete)
+    machine.broker.coordination.markers.write(markers(*partitions), 0, lambda: True, complete)
     return events
 
 

@@ -1,17 +1,20 @@
 """The group coordinator's way to the share coordinator: one that is not there yet is waited for."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from tests.unit.coordinators.test_consumer_transcripts import image
 from tests.unit.coordinators.world import MemoryLog, VirtualClock
 
-from ottla.broker.coordination.share_state import ShareStateKeeper
+from ottla.broker.cluster.peers import Peers
+from ottla.broker.coordination.routing import CoordinatorRouting
+from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates, StateOutcome
 from ottla.coordinators.topology import Topology
+from ottla.metadata.image import EMPTY
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NOT_COORDINATOR
 
@@ -46,7 +49,10 @@ class Desk:
             clock=VirtualClock(),
             locate=locate,
         )
-        self.keeper = ShareStateKeeper(self.runtime, self.later, self.provide)
+        # Without a topic in the metadata no other broker coordinates anything, and there are no requests to peers.
+        routing = CoordinatorRouting(0, lambda: EMPTY)
+        coordinators = ShareCoordinators(self.runtime, routing, cast(Peers, None))
+        self.keeper = ShareStateKeeper(coordinators, self.later, self.provide)
 
     def provide(self) -> bool:
         self.provided += 1

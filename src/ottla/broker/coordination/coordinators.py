@@ -11,9 +11,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.markers import MarkerWriter
 from ottla.broker.coordination.partition_log import PartitionLog
-from ottla.broker.coordination.share_state import ShareStateKeeper, TopicIdPartition
+from ottla.broker.coordination.remote_verification import RemoteVerification
+from ottla.broker.coordination.routing import CoordinatorRouting
+from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper, TopicIdPartition
+from ottla.broker.coordination.verification import Verification
 from ottla.broker.due_work import DueWork
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
@@ -46,7 +50,9 @@ class Coordination:
     groups        the group coordinator: `groups.run(group_id, operation, request)`
     transactions  the transaction coordinator: `transactions.run(transactional_id, operation, request)`
     shares        the share coordinator: `shares.run(share_key(group_id, topic_id, partition), operation, request)`
+    verification  verification of transactional batches, here or at another broker's coordinator
     share_states  requests of the group coordinator to the share coordinator
+    share_coordinators  the share coordinators of the cluster
     share_resets  called when a share partition's state was replaced or deleted
     """
 
@@ -61,6 +67,7 @@ class Coordination:
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
         provide_topic: Callable[[str], Answer[bool]],
+        peers: Peers,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -76,12 +83,15 @@ class Coordination:
         self._loading: Cancellable | None = None
         self._topology = Topology(node_id)
         self.groups = group_coordinator(values, clock, random, self._topology, self._alarm.set, self._on_group_message)
-        self.markers = MarkerWriter(replicas, self.groups, clock, timers)
+        self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
+        self.markers = MarkerWriter(replicas, self.groups, clock, timers, self.routing, peers)
         self.transactions = transaction_coordinator(
             values, clock, transaction_version, new_producer_id, self._write_markers, self._alarm.set
         )
         self.shares = share_coordinator(values, clock, self._topology, self._on_share_message, self._alarm.set)
-        self.share_states = ShareStateKeeper(self.shares, timers, partial(provide_topic, SHARE_STATE_TOPIC))
+        self.verification = Verification(self.transactions, self.routing, RemoteVerification(peers))
+        self.share_coordinators = ShareCoordinators(self.shares, self.routing, peers)
+        self.share_states = ShareStateKeeper(self.share_coordinators, timers, partial(provide_topic, SHARE_STATE_TOPIC))
         self.share_resets: list[Callable[[StateReset], None]] = []
         self._runtimes: dict[str, Runtime[Any]] = {
             OFFSETS_TOPIC: self.groups,
@@ -128,16 +138,18 @@ class Coordination:
 
     def _write_markers(self, partition: int, markers: Markers) -> None:
         """Write the markers of a transaction whose end is decided, for a partition of __transaction_state."""
-        log = self._replicas.find(TRANSACTION_STATE_TOPIC, partition)
-        if log is None:
+        place = TRANSACTION_STATE_TOPIC, partition
+        epoch = self._epochs.get(place)
+        if epoch is None:
             return
 
+        def is_current() -> bool:
+            return self.transactions.leads(partition) and self._epochs.get(place) == epoch
+
         def complete() -> Answer[int]:
-            if not self.transactions.leads(partition):
-                return NONE  # the next coordinator writes the markers again
             return self.transactions.run_on(partition, completed, markers)
 
-        self.markers.write(markers, log.leader_epoch, complete)
+        self.markers.write(markers, epoch, is_current, complete)
 
     def _on_group_message(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
         """Initialise the state of a share group's partitions; the heartbeat that caused it is answered already."""

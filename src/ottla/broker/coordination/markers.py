@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.partition_log import PartitionLog
+from ottla.broker.coordination.remote_markers import write_remotely
+from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.retrying import repeat_while
 from ottla.coordinators.runtime import Ending, Runtime
@@ -30,6 +33,7 @@ from ottla.protocol.errors import (
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.replication.replicas import Replicas
 
@@ -48,9 +52,19 @@ _RETRIED: Final = frozenset(
 
 
 class MarkerWriter:
-    """Writes markers into the partitions of this broker."""
+    """Writes markers into the partitions of this broker, and lets other brokers write those of theirs."""
 
-    def __init__(self, replicas: Replicas, groups: Runtime[Any], clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        groups: Runtime[Any],
+        clock: Clock,
+        timers: Timers,
+        routing: CoordinatorRouting,
+        peers: Peers,
+    ) -> None:
+        self._routing = routing
+        self._peers = peers
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
@@ -58,7 +72,7 @@ class MarkerWriter:
         self._closed = False
 
     def append(self, markers: Sequence[tuple[Place, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
-        """Append one marker to each topic-partition.
+        """Append one marker to each topic-partition that this broker leads.
 
         markers  (place, ending, decided); `decided` is called once with an error code, NONE when the marker is committed
         done     called when all are decided, perhaps before this returns
@@ -79,10 +93,52 @@ class MarkerWriter:
                 decided(code)
         DelayedCommit(done).begin(appended, self._timers, _COMMIT_TIMEOUT_MS)
 
-    def write(self, markers: Markers, coordinator_epoch: int, complete: Callable[[], Answer[int]]) -> None:
+    def _append_everywhere(
+        self, places: Sequence[Place], ending: Ending, decided: Callable[[Place, int], None], done: Callable[[], None]
+    ) -> None:
+        """Append a marker to each topic-partition, at its leader; see `append`.
+
+        Only the metadata of this broker shows that a partition does not exist: another broker may know an older state.
+        """
+        local: list[Place] = []
+        remote: dict[int, list[Place]] = {}
+        left = set(places)
+
+        def settle(place: Place, code: int) -> None:
+            decided(place, code)
+            left.discard(place)
+            if not left:
+                done()
+
+        unknown = [place for place in places if not self._routing.exists(*place)]
+        for place in places:
+            if place in unknown:
+                continue
+            leader = self._routing.leader(*place)
+            if self._routing.is_remote(leader):
+                remote.setdefault(leader, []).append(place)
+            else:
+                local.append(place)
+        if not places:
+            done()
+        for node_id, theirs in remote.items():
+            write_remotely(self._peers, node_id, ending, theirs, settle)
+        self.append([(place, ending, partial(settle, place)) for place in local], lambda: None)
+        for place in unknown:
+            settle(place, UNKNOWN_TOPIC_OR_PARTITION)
+
+    def write(
+        self,
+        markers: Markers,
+        coordinator_epoch: int,
+        is_current: Callable[[], bool],
+        complete: Callable[[], Answer[int]],
+    ) -> None:
         """Write the markers of a transaction until all are committed, then call `complete` until it succeeds.
 
-        complete  answers an error code
+        is_current  returns False when this broker does not coordinate the transaction in this epoch any more: the coordinator
+                    of the next epoch writes the markers again
+        complete    answers an error code
         """
         ending = Ending(
             markers.producer_id, markers.epoch, coordinator_epoch, commit=markers.commit, new_epoch=markers.new_epoch
@@ -104,15 +160,18 @@ class MarkerWriter:
                 left = failed
                 attempted.complete(failed)
 
-            self.append([(place, ending, partial(decided, place)) for place in left], done)
+            if self._closed or not is_current():
+                return failed
+            self._append_everywhere(left, ending, decided, done)
             return attempted
 
         def is_incomplete(code: int) -> bool:
-            return code not in (NONE, INVALID_TXN_STATE) and not self._closed  # the log rejects the record for now
+            # The log rejects the record for now.
+            return code not in (NONE, INVALID_TXN_STATE) and not self._closed and is_current()
 
         def written(failed: list[Place]) -> Answer[int]:
-            if failed:
-                return NONE  # closed: the next start writes them
+            if failed or self._closed or not is_current():
+                return NONE  # the next start, or the next coordinator, writes them
             return repeat_while(is_incomplete, partial(_answered, complete), self._timers.call_later)
 
         is_left: Callable[[list[Place]], bool] = lambda failed: bool(failed) and not self._closed  # noqa: E731

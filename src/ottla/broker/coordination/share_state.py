@@ -6,8 +6,10 @@ created at first use, and loaded when the broker starts.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+from ottla.broker.cluster.peers import Peers
+from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
@@ -23,6 +25,7 @@ from ottla.coordinators.share.state import (
     summarize_state,
 )
 from ottla.environment import Timers
+from ottla.metadata.image import SHARE_STATE_TOPIC
 from ottla.protocol.answer import Answer, after, gather
 
 P = TypeVar("P")
@@ -76,6 +79,25 @@ TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
+class ShareCoordinators:
+    """The share coordinators of the cluster: this broker for some keys, other brokers for the rest."""
+
+    def __init__(self, local: ShareCoordinator, routing: CoordinatorRouting, peers: Peers) -> None:
+        self._local = local
+        self._routing = routing
+        self._peers = peers
+
+    def run(self, operation: Operation[Any, R], request: Any) -> Answer[R]:
+        """Run an operation at the coordinator of its share partition; COORDINATOR_NOT_AVAILABLE if that does not answer."""
+        key = share_key(request.group_id, request.topic_id, request.partition)
+        node_id = self._routing.coordinator(SHARE_STATE_TOPIC, key)
+        if self._routing.is_remote(node_id):
+            from ottla.broker.coordination.remote_share_state import run_remotely
+
+            return cast(Answer[R], run_remotely(self._peers, node_id, operation, request))
+        return self._local.run(key, operation, request)
+
+
 class ShareStateKeeper:
     """Requests of the group coordinator to the share coordinator, each for many partitions of one group.
 
@@ -83,9 +105,9 @@ class ShareStateKeeper:
     """
 
     def __init__(
-        self, coordinator: ShareCoordinator, timers: Timers, provide_topic: Callable[[], Answer[bool]]
+        self, coordinators: ShareCoordinators, timers: Timers, provide_topic: Callable[[], Answer[bool]]
     ) -> None:
-        self._coordinator = coordinator
+        self._coordinators = coordinators
         self._timers = timers
         self._provide_topic = provide_topic
 
@@ -119,10 +141,9 @@ class ShareStateKeeper:
 
     def _run_when_available(self, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
         """Run an operation, and repeat it while the coordinator is not available, up to a number of attempts."""
-        key = share_key(request.group_id, request.topic_id, request.partition)
         return repeat_while(
             lambda response: response.error_code in COORDINATOR_UNAVAILABLE,
-            partial(self._coordinator.run, key, operation, request),
+            partial(self._coordinators.run, operation, request),
             self._timers.call_later,
             attempts=_ATTEMPTS,
         )

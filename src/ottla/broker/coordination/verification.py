@@ -7,9 +7,12 @@ transaction ended would open a transaction that never ends.
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from ottla.broker.coordination.remote_verification import RemoteVerification
+from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
+from ottla.metadata.image import TRANSACTION_STATE_TOPIC
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
@@ -49,21 +52,34 @@ def without_fenced(response: W) -> W:
     return response
 
 
-def verified(
-    transactions: TransactionCoordinator, partitions: PartitionsOf, client: Client, *, is_enabled: bool
-) -> Answer[Codes]:
-    """Verify or add partitions; the answer has an error code for each, NONE if the producer may write to it.
+class Verification:
+    """Verifies transactional batches with the coordinator of their transaction."""
 
-    is_enabled  transaction.partition.verification.enable
-    """
-    if client is Client.ADDS_IMPLICITLY:
-        adding = partitions._replace(version=VERSION_WITH_EPOCH_BUMP)
-        answer = transactions.run(partitions.transactional_id, add_partitions, adding)
-    elif not is_enabled:
-        return dict.fromkeys(partitions.partitions, NONE)
-    else:
-        answer = transactions.run(partitions.transactional_id, verify_partitions, partitions)
-    return after(answer, lambda codes: _as_seen_by(client, codes))
+    def __init__(
+        self, transactions: TransactionCoordinator, routing: CoordinatorRouting, remote: RemoteVerification
+    ) -> None:
+        self._transactions = transactions
+        self._routing = routing
+        self._remote = remote
+
+    def verified(self, partitions: PartitionsOf, client: Client, *, is_enabled: bool) -> Answer[Codes]:
+        """Verify or add partitions; the answer has an error code for each, NONE if the producer may write to it.
+
+        is_enabled  transaction.partition.verification.enable
+        """
+        adds = client is Client.ADDS_IMPLICITLY
+        if not adds and not is_enabled:
+            return dict.fromkeys(partitions.partitions, NONE)
+        if adds:
+            partitions = partitions._replace(version=VERSION_WITH_EPOCH_BUMP)
+        transactional_id = partitions.transactional_id
+        node_id = self._routing.coordinator(TRANSACTION_STATE_TOPIC, transactional_id)
+        if self._routing.is_remote(node_id):
+            answer = self._remote.run(node_id, partitions, only_verify=not adds)
+        else:
+            operation = add_partitions if adds else verify_partitions
+            answer = self._transactions.run(transactional_id, operation, partitions)
+        return after(answer, lambda codes: _as_seen_by(client, codes))
 
 
 def _as_seen_by(client: Client, codes: Codes) -> Codes:

@@ -33,7 +33,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.verification import Client, verified
+from ottla.broker.coordination.verification import Client
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
@@ -95,7 +95,7 @@ def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespons
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    answer = verified(broker.coordination.transactions, unverified, client, is_enabled=is_enabled)
+    answer = broker.coordination.verification.verified(unverified, client, is_enabled=is_enabled)
     if not isinstance(answer, Pending):
         return _append_all(request, broker, {**codes, **answer})
 

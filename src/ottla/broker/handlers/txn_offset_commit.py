@@ -21,7 +21,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.unknown_partitions import merge_rows, reject_unknown
-from ottla.broker.coordination.verification import Client, verified
+from ottla.broker.coordination.verification import Client
 from ottla.broker.dispatch import handles
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
@@ -123,7 +123,7 @@ def _committed(
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     partitions = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    return after(verified(broker.coordination.transactions, partitions, client, is_enabled=is_enabled), go_on)
+    return after(broker.coordination.verification.verified(partitions, client, is_enabled=is_enabled), go_on)
 
 
 def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:

@@ -29,7 +29,6 @@ from ottla.coordinators.share.state import (
     StateReset,
     WriteState,
     read_state,
-    share_key,
     write_state,
 )
 from ottla.coordinators.share.window import DeadLetters
@@ -107,7 +106,7 @@ class SharePartitions:
         self._timers = timers
         self._metadata = metadata
         self._replicas = replicas
-        self._coordinator = coordination.shares
+        self._coordinators = coordination.share_coordinators
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
@@ -134,11 +133,11 @@ class SharePartitions:
         """Read a state at the share coordinator."""
         if SHARE_STATE_TOPIC not in self._metadata.image.topics:
             return StateRead(UNKNOWN_SERVER_ERROR, None)
-        return self._coordinator.run(share_key(*request[:3]), read_state, request)
+        return self._coordinators.run(read_state, request)
 
     def write(self, request: WriteState) -> Answer[StateOutcome]:
         """Write a state to the share coordinator."""
-        return self._coordinator.run(share_key(*request[:3]), write_state, request)
+        return self._coordinators.run(write_state, request)
 
     def rules(self, group_id: str) -> GroupRules:
         """The group's current configs."""

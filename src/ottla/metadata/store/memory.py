@@ -59,14 +59,16 @@ class SharedMetadata:
         latency: Callable[[], int] = lambda: 0,
         skip: Callable[[], bool] = lambda: False,
         timeout_ms: int = 2000,
+        timers: Timers | None = None,
     ) -> "MemoryMetadataStore":
         """Open the connection of one broker.
 
+        timers      timers of the broker, if it runs on another event loop than the store: then they are thread-safe
         latency     returns the milliseconds that the next request, answer or delivery takes
         skip        returns True if the next revision is delivered together with later ones
         timeout_ms  time after which a request without an answer fails
         """
-        connection = MemoryMetadataStore(self, self._timers, latency, skip, timeout_ms)
+        connection = MemoryMetadataStore(self, self._timers, timers or self._timers, latency, skip, timeout_ms)
         self._connections.append(connection)
         return connection
 
@@ -218,6 +220,7 @@ class MemoryMetadataStore:
     def __init__(
         self,
         shared: SharedMetadata,
+        store_timers: Timers,
         timers: Timers,
         latency: Callable[[], int],
         skip: Callable[[], bool],
@@ -227,7 +230,7 @@ class MemoryMetadataStore:
         self._timers = timers
         self._skip = skip
         self._timeout_ms = timeout_ms
-        self._requests = _Pipe(timers, latency)
+        self._requests = _Pipe(store_timers, latency)
         self._responses = _Pipe(timers, latency)
         self._watcher: Watcher | None = None
         self._delivered = 0

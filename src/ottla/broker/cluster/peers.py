@@ -1,0 +1,77 @@
+"""Requests of this broker to other brokers of its cluster, over the listener that brokers use among themselves."""
+
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ottla.environment import Address, Environment
+from ottla.metadata.image import Image
+from ottla.net.connection import ConnectionSettings
+from ottla.net.errors import KafkaError
+from ottla.net.network import Network
+from ottla.net.scheduler import Scheduler
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
+_logger = logging.getLogger("ottla.cluster")
+_REQUEST_TIMEOUT_MS: Final = 30_000
+_SETUP_TIMEOUT_MS: Final = 3_000
+
+
+class Peers:
+    """Connections to the other brokers.
+
+    image  returns the current image
+    """
+
+    def __init__(self, node_id: int, image: Callable[[], Image], environment: Environment) -> None:
+        self._image = image
+        settings = ConnectionSettings(
+            f"broker-{node_id}",
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            setup_timeout_ms=_SETUP_TIMEOUT_MS,
+            setup_timeout_max_ms=_SETUP_TIMEOUT_MS,
+            reconnect_backoff_ms=20,
+            reconnect_backoff_max_ms=1000,
+        )
+        self._scheduler = Scheduler(environment.clock, environment.timers, _report)
+        self._network = Network(settings, self._scheduler, environment.transport, environment.random)
+
+    def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
+        """Send a request in the newest common version. The answer is None if the broker cannot be reached or does not answer,
+        and then it may have served the request nevertheless.
+
+        purpose  separates connections for requests that must not wait for each other
+        """
+        address = self._address(node_id)
+        if address is None:
+            return None
+        answer = Pending[R | None]()
+        self._network.cluster_id = self._image().cluster_id
+
+        async def send() -> None:
+            try:
+                link = await self._network.ready_at(address, purpose, node_id)
+                response = await link.request(request, link.version(type(request)))
+            except KafkaError as cause:
+                _logger.debug("request to broker %d failed: %s", node_id, cause)
+                answer.complete(None)
+            else:
+                answer.complete(response)
+
+        self._scheduler.background(send(), f"request to broker {node_id}")
+        return answer
+
+    def _address(self, node_id: int) -> Address | None:
+        node = self._image().brokers.get(node_id)
+        endpoint = None if node is None else node.endpoint(node.listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def close(self) -> None:
+        """Close all connections; requests in flight are answered with None."""
+        self._network.close()
+
+
+def _report(name: str, error: BaseException) -> None:
+    _logger.error("%s failed", name, exc_info=error)

@@ -1,0 +1,107 @@
+"""Verification of transactions at coordinators on other brokers: AddPartitionsToTxn, batched (KIP-890).
+
+One request at a time is sent to each broker; the transactions that arrive meanwhile go with the next one.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster.peers import Peers
+from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
+from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, NONE
+from ottla.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
+
+_PURPOSE: Final = "transactions"
+
+
+class _Verification(NamedTuple):
+    """Transaction that waits to be sent."""
+
+    partitions: PartitionsOf
+    only_verify: bool
+    answer: Pending[Codes]
+
+
+class RemoteVerification:
+    """Verifies or adds partitions at transaction coordinators on other brokers."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._queued: dict[int, list[_Verification]] = {}
+        self._is_sending: dict[int, bool] = {}
+
+    def run(self, node_id: int, partitions: PartitionsOf, *, only_verify: bool) -> Answer[Codes]:
+        """Verify or add partitions; the answer has an error code for each.
+
+        COORDINATOR_NOT_AVAILABLE if the coordinator does not answer
+        """
+        verification = _Verification(partitions, only_verify, Pending())
+        self._queued.setdefault(node_id, []).append(verification)
+        self._send(node_id)
+        return verification.answer
+
+    def _send(self, node_id: int) -> None:
+        queued = self._queued.get(node_id)
+        if not queued or self._is_sending.get(node_id):
+            return
+        # A producer id is in a request once: the answers are matched by transactional id.
+        chosen: dict[str, _Verification] = {}
+        left = []
+        for verification in queued:
+            if verification.partitions.transactional_id in chosen:
+                left.append(verification)
+            else:
+                chosen[verification.partitions.transactional_id] = verification
+        self._queued[node_id] = left
+        self._is_sending[node_id] = True
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(sent) for sent in chosen.values()])
+
+        def answered(response: AddPartitionsToTxnResponse | None) -> None:
+            self._is_sending[node_id] = False
+            for sent in chosen.values():
+                sent.answer.complete(_codes(sent.partitions, response))
+            self._send(node_id)
+
+        after(self._peers.request(node_id, request, purpose=_PURPOSE), answered)
+
+
+def _transaction(verification: _Verification) -> AddPartitionsToTxnTransaction:
+    partitions = verification.partitions
+    return AddPartitionsToTxnTransaction(
+        transactional_id=partitions.transactional_id,
+        producer_id=partitions.producer_id,
+        producer_epoch=partitions.producer_epoch,
+        verify_only=verification.only_verify,
+        topics=[
+            AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in by_topic(sorted(partitions.partitions)).items()
+        ],
+    )
+
+
+def _codes(partitions: PartitionsOf, response: AddPartitionsToTxnResponse | None) -> Codes:
+    if response is None:
+        return dict.fromkeys(partitions.partitions, COORDINATOR_NOT_AVAILABLE)
+    if response.error_code != NONE:
+        return dict.fromkeys(partitions.partitions, response.error_code)
+    codes = dict.fromkeys(partitions.partitions, COORDINATOR_NOT_AVAILABLE)
+    for transaction in response.results_by_transaction:
+        if transaction.transactional_id == partitions.transactional_id:
+            for topic in transaction.topic_results:
+                for partition in topic.results_by_partition:
+                    codes[topic.name, partition.partition_index] = partition.partition_error_code
+    return codes
+
+
+def by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group (topic, partition) pairs by topic."""
+    grouped: dict[str, list[int]] = {}
+    for name, index in places:
+        grouped.setdefault(name, []).append(index)
+    return grouped
