@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=12, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
     parser.add_argument("--replicas", type=int, default=1, help="replication factor of all topics")
-    parser.add_argument("--clusters", type=int, default=3, help="number of clusters that the brokers form")
+    parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
     parser.add_argument("--json", action="store_true", help="print each result as JSON")
     parser.add_argument("--story", action="store_true", help="print the story of a run that passes, too")

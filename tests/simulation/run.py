@@ -107,7 +107,7 @@ class Settings:
     clients: int = 12
     parallel: int = 3
     replicas: int = 1
-    clusters: int = 3
+    clusters: int = 1
     roles: tuple[str, ...] = ()
 
 

@@ -9,9 +9,9 @@ from .world import SECOND_US
 _PRODUCERS = ("producer",)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_clusters_of_one_broker(seed: int) -> None:
-    result = run(seed, Settings(minutes=1.5))
+    result = run(seed, Settings(minutes=1.5, clusters=3))
     assert not result.violations, result.explain()
     assert result.counts["broker starts"] >= 4  # a quiet run proves nothing
     assert result.counts["records acknowledged"] > 1_000
@@ -19,15 +19,14 @@ def test_clusters_of_one_broker(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [3, 4])
 def test_one_cluster_of_three_brokers(seed: int) -> None:
-    settings = Settings(minutes=1.5, clusters=1, roles=("producer", "classic", "consumer", "admin"))
-    result = run(seed, settings)
+    result = run(seed, Settings(minutes=1.5))
     assert not result.violations, result.explain()
     assert result.counts["broker starts"] >= 4
     assert result.counts["records acknowledged"] > 1_000
 
 
-def _planted(seed: int, **settings: int) -> Simulation:
-    simulation = Simulation(seed, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS, clusters=1, **settings))
+def _planted(seed: int) -> Simulation:
+    simulation = Simulation(seed, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS))
     simulation.world.call_at(10 * SECOND_US, simulation.brokers[0].lose_power)
     simulation.world.call_at(11 * SECOND_US, simulation.brokers[0].start)
     return simulation
