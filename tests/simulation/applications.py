@@ -26,8 +26,10 @@ DERIVED: Final = "derived"
 TOPICS: Final[Mapping[str, int]] = {PLAIN: 3, LEDGER: 2, DERIVED: 2}
 SHARE_GROUP: Final = "sharing"
 TRANSFORM_GROUP: Final = "transforming"
+_GROUPS: Final = (TRANSFORM_GROUP, "group-classic", "group-consumer")
 DERIVED_PREFIX: Final = "derived:"
 _COMMIT_ATTEMPTS: Final = 8
+_SOONEST_RETRY_US: Final = 80_000
 
 
 class Writer(Application):
@@ -365,8 +367,12 @@ class Administrator(Application):
         process, admin, topics = self.process, self._admin, self.process.history.topics
         key = (process.cluster.name, name)
         topics[key] = None
+        begun_us = process.now_us
         try:
             (await admin.create_topics([NewTopic(name, process.chance.randint(1, 4))], timeout=10)).check()
+            # A client that got no answer creates the topic again at another broker, and the first broker may carry its
+            # request out later, even after the topic was deleted: as in Kafka.
+            was_repeated = process.now_us - begun_us >= _SOONEST_RETRY_US
             topics[key] = True
             process.step()
             change = ConfigChange("retention.ms", str(process.chance.randint(1, 9) * 3_600_000))
@@ -379,7 +385,7 @@ class Administrator(Application):
             if process.chance.random() < 0.7:
                 topics[key] = None
                 (await admin.delete_topics([name], timeout=10)).check()
-                topics[key] = False
+                topics[key] = None if was_repeated else False
                 process.step()
         except KafkaError as error:
             process.note_error(f"topic {name}", error)
@@ -442,6 +448,7 @@ class Auditor(Application):
                 process.note_error("ends", error)
                 if error.code == UNKNOWN_TOPIC_OR_PARTITION:
                     raise
+        await self._read_commits()
         consumer.assign(partitions)
         consumer.seek_to([], EARLIEST)
         polling = Polling(consumer)
@@ -453,6 +460,20 @@ class Auditor(Application):
             except KafkaError as error:
                 process.note_error("read", error)
         self._core.close()
+
+    async def _read_commits(self) -> None:
+        """Record the committed offsets of all groups."""
+        process, admin, done = self.process, AdminCore(self._core), False
+        while not done:
+            try:
+                groups = await admin.list_consumer_group_offsets(_GROUPS, require_stable=True, timeout=10)
+                for group in _GROUPS:
+                    for partition, committed in groups[group].items():
+                        process.history.final_commits[group, process.key(*partition)] = committed.offset
+                done = True
+            except KafkaError as error:
+                process.note_error("committed offsets", error)
+                await self._core.scheduler.sleep(200)
 
     async def _ends(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, FoundOffset]:
         return await self._consumer.offsets_at(dict.fromkeys(partitions, LATEST))

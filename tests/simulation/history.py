@@ -112,6 +112,7 @@ class History:
     """Everything that the applications recorded.
 
     sent        value -> time at which it was given to a producer
+    final_commits  (group, partition) -> committed offset at the end of the run
     ownership   (group, member) -> partitions that it owns at the end of the run
     topics      (cluster, topic) of admin clients -> True if it must exist at the end, False if not, None if unknown
     """
@@ -122,6 +123,7 @@ class History:
         self.transactions: list[Transaction] = []
         self.identities: list[Identity] = []
         self.commits: list[Commit] = []
+        self.final_commits: dict[tuple[str, PartitionKey], int] = {}
         self.received: list[Received] = []
         self.share_received: list[Received] = []
         self.finished: list[Finished] = []

@@ -10,7 +10,7 @@ import pytest
 from .run import Settings, run
 
 _MINUTES = 1.25
-_ONE_CLUSTER = Settings(minutes=_MINUTES)
+_ONE_CLUSTER = Settings(minutes=_MINUTES, clients=9)
 _SMALL_CLUSTERS = Settings(minutes=_MINUTES, clusters=3, clients=6)
 
 

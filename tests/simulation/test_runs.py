@@ -1,6 +1,12 @@
 """Runs with faults violate nothing; planted bugs are caught and explained."""
 
+from typing import Any
+
 import pytest
+
+from ottla.broker.cluster.membership import Membership
+from ottla.metadata import elections
+from ottla.metadata.image import PartitionImage
 
 from .disks import DiskState, HostStore
 from .run import Settings, Simulation, run
@@ -59,6 +65,21 @@ def test_flush_that_does_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
     assert "nothing lost" in {violation.check for violation in simulation.violations}
 
 
+def test_epoch_that_outlives_its_leader_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = elections._changed
+
+    def in_the_same_epoch(partition: PartitionImage, members: Any, leader: int, epoch: int, **rest: bool) -> Any:
+        return changed(partition, members, leader, partition.leader_epoch, **rest)
+
+    async def begin_no_epochs(membership: Membership) -> None: ...
+
+    monkeypatch.setattr(elections, "_changed", in_the_same_epoch)
+    monkeypatch.setattr(Membership, "_begin_epochs", begin_no_epochs)
+    simulation = _planted(_seed(flushes=False))
+    simulation.run()
+    assert {"one leader", "one content"} <= {violation.check for violation in simulation.violations}
+
+
 def test_broker_that_never_starts_again_is_a_stall() -> None:
     simulation = Simulation(1, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS, brokers=1))
     simulation.world.call_at(12 * SECOND_US, simulation.brokers[0].kill)
@@ -74,3 +95,11 @@ def test_full_disk_is_survived() -> None:
     simulation.world.call_at(14 * SECOND_US, lambda: broker.set_disk(DiskState.GOOD))
     simulation.run()
     assert not simulation.violations, simulation.result(0.0).explain()
+
+
+def test_many_seeds(pytestconfig: pytest.Config, dice_seed: int) -> None:
+    """With `--soak N`, N runs of three virtual minutes."""
+    rounds = pytestconfig.getoption("--soak")
+    for seed in range(dice_seed, dice_seed + rounds if rounds > 1 else dice_seed):
+        result = run(seed)
+        assert not result.violations, result.explain()
