@@ -7,6 +7,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from ottla import Admin, ShareConsumer, TopicPartition
+from ottla import Consumer as OttlaConsumer
 from ottla.client.errors import KafkaError
 from ottla.testing import KafkaCluster
 from ottla.testing.cluster import ClusterBroker
@@ -104,3 +106,102 @@ def test_a_replication_factor_above_one_is_refused(kafka_cluster: Callable[..., 
     cluster = kafka_cluster(2, {"default.replication.factor": 2})
     with pytest.raises(KafkaError, match="the replication factor must be 1"):
         cluster.create_topic("t")
+
+
+def test_transactions_span_brokers(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3)
+    cluster.create_topic("a", 3)
+    cluster.create_topic("b", 3)
+    for number in range(6):  # their coordinators are on different brokers
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"tx{number}"})
+        producer.init_transactions(30)
+        for commit in (True, False):
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.produce("a", f"{number}-{commit}", partition=partition)
+                producer.produce("b", f"{number}-{commit}", partition=partition)
+            if commit:
+                producer.commit_transaction(30)
+            else:
+                producer.flush(30)
+                producer.abort_transaction(30)
+    for topic in ("a", "b"):
+        values = sorted(consume_committed(cluster, topic, 18))
+        assert values == sorted(b"%d-True" % number for number in range(6) for _ in range(3))
+
+
+def consume_committed(cluster: KafkaCluster, topic: str, count: int) -> list[bytes]:
+    with OttlaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=f"committed-{topic}",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        consumer.subscribe([topic])
+        values: list[bytes] = []
+        deadline = time.monotonic() + 20
+        while len(values) < count and time.monotonic() < deadline:
+            values += [record.value or b"" for record in consumer.consume(100, 0.2)]
+        assert not consumer.consume(100, 0.3)
+        return values
+
+
+def test_offsets_are_committed_in_transactions_at_another_broker(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3)
+    cluster.create_topic("in", 3)
+    cluster.create_topic("out", 3)
+    assert produce(cluster, "in", 30) == []
+    for number in range(4):
+        group = f"group{number}"
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["in"])
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"copy{number}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        copied = 0
+        while copied < 30:
+            message = consumer.poll(10)
+            assert message is not None
+            assert message.error() is None
+            producer.produce("out", message.value())
+            copied += 1
+        producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30
+        )
+        producer.commit_transaction(30)
+        consumer.close()
+        committed = committed_offsets(cluster, group)
+        assert sum(committed.values()) == 30, committed
+    assert len(consume_committed(cluster, "out", 120)) == 120
+
+
+def committed_offsets(cluster: KafkaCluster, group: str) -> dict[int, int]:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        offsets = admin.list_consumer_group_offsets([group])
+        return {place.partition: found.offset for place, found in offsets[group].items() if found.offset >= 0}
+
+
+def test_share_groups_whose_coordinators_are_on_other_brokers(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, {"group.share.assignment.interval.ms": 0})
+    cluster.create_topic("jobs", 6)
+    assert produce(cluster, "jobs", 60) == []
+    for number in range(3):
+        group = f"workers{number}"
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            offsets = {TopicPartition("jobs", index): 0 for index in range(6)}
+            assert not admin.alter_share_group_offsets(group, offsets).errors
+        with ShareConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id=group) as consumer:
+            consumer.subscribe(["jobs"])
+            values: list[bytes] = []
+            deadline = time.monotonic() + 20
+            while len(values) < 60 and time.monotonic() < deadline:
+                values += [record.value or b"" for record in consumer.poll(0.5)]
+            consumer.commit()
+        assert sorted(values) == sorted(b"v%d" % number for number in range(60))

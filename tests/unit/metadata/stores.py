@@ -3,6 +3,7 @@
 Another store takes part in all tests of the contract with one more entry in `STORES`.
 """
 
+import asyncio
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pytest
 
+from ottla.environment.process import process_environment
 from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot
+from ottla.metadata.store.etcd.store import EtcdMetadataStore
+from ottla.metadata.store.etcd.url import parse
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.protocol.answer import Answer, Pending
+from tests.simulation.etcd import SimulatedEtcd, SimulatedMember, SimulatedNetwork
 
 T = TypeVar("T")
 
@@ -130,10 +135,91 @@ def skipping_memory(request: pytest.FixtureRequest) -> Any:
     yield MemoryHarness(latency=lambda: dice.choice((0, 1, 2)), skip=lambda: dice.random() < 0.5)
 
 
+class SimulatedEtcdHarness(MemoryHarness):
+    """The client of etcd, with a simulated etcd of three members on virtual time."""
+
+    first_revision: int | None = None
+
+    def __init__(self, dice: random.Random, latency: Callable[[], int] = lambda: 0) -> None:
+        super().__init__()
+        self.etcd = SimulatedEtcd(self.time, self.shared, dice)
+        self.network = SimulatedNetwork(self.time, latency)
+        addresses = [("one", 1), ("two", 2), ("three", 3)]
+        self.members = [SimulatedMember(self.etcd, address) for address in addresses]
+        self.network.members = {member.address: member for member in self.members}
+        self.url = "etcd://one:1,two:2,three:3/test"
+        self.connected: list[EtcdMetadataStore] = []
+
+    def connect(self, url: str | None = None) -> EtcdMetadataStore:
+        store = EtcdMetadataStore(parse(url or self.url), self.time, self.time, self.network)
+        self.connected.append(store)
+        return store
+
+
+@contextmanager
+def simulated_etcd(request: pytest.FixtureRequest) -> Any:
+    del request
+    dice = random.Random(3)
+    yield SimulatedEtcdHarness(dice, lambda: dice.choice((0, 1, 3)))
+
+
+class EtcdHarness:
+    """A real etcd, on the event loop of asyncio."""
+
+    ttl_ms = 1000
+    first_revision: int | None = None
+
+    def __init__(self, url: str) -> None:
+        self.url = parse(url)
+        self.loop = asyncio.new_event_loop()
+        self.environment = process_environment(self.loop)
+        self.connected: list[EtcdMetadataStore] = []
+        self.errors: list[str] = []
+        """Exceptions that reached the event loop."""
+        self.loop.set_exception_handler(lambda loop, context: self.errors.append(str(context)))
+
+    def connect(self, url: str | None = None) -> EtcdMetadataStore:
+        environment = self.environment
+        parsed = self.url if url is None else parse(url)
+        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, environment.transport)
+        self.connected.append(store)
+        return store
+
+    def advance(self, ms: int) -> None:
+        self.loop.run_until_complete(asyncio.sleep(ms / 1000))
+
+    def until(self, condition: Callable[[], bool], limit_ms: int = 10_000) -> None:
+        async def wait() -> None:
+            deadline = self.loop.time() + limit_ms / 1000
+            while not condition():
+                assert self.loop.time() < deadline, "the condition does not hold in time"
+                await asyncio.sleep(0.0005)
+
+        self.loop.run_until_complete(wait())
+
+    def close(self) -> None:
+        for store in self.connected:
+            store.close()
+        self.advance(10)
+        self.loop.close()
+        assert self.errors == []
+
+
+@contextmanager
+def etcd(request: pytest.FixtureRequest) -> Any:
+    harness = EtcdHarness(request.getfixturevalue("etcd_server").url())
+    try:
+        yield harness
+    finally:
+        harness.close()
+
+
 STORES: Final[Mapping[str, Callable[[pytest.FixtureRequest], AbstractContextManager[StoreHarness]]]] = {
     "memory": memory,
     "slow memory": slow_memory,
     "skipping memory": skipping_memory,
+    "simulated etcd": simulated_etcd,
+    "etcd": etcd,
 }
 
 
@@ -197,8 +283,10 @@ class Broker:
 
     def wait(self, answer: Answer[T]) -> T:
         """Let time pass until an answer has come."""
-        if not isinstance(answer, Pending):
-            return answer
+        return self.arrived(answer) if isinstance(answer, Pending) else answer
+
+    def arrived(self, answer: Pending[T]) -> T:
+        """Let time pass until an answer is complete."""
         responses: list[T] = []
         answer.listen(responses.append)
         self.stores.until(lambda: bool(responses))

@@ -1,0 +1,78 @@
+"""The URL of an etcd cluster: etcd://user:password@host:2379,host2:2379/prefix."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from ottla.environment import Address
+
+SCHEME: Final = "etcd://"
+_DEFAULT_PORT: Final = 2379
+_DEFAULT_PREFIX: Final = "/ottla"
+_EXAMPLE: Final = "etcd://host1:2379,host2:2379/prefix"
+
+
+class EtcdUrl(NamedTuple):
+    """Endpoints of etcd, the prefix of all keys, and a login.
+
+    prefix    begins with a slash and ends without one; "/ottla" by default
+    user      None: etcd is used without login
+    """
+
+    endpoints: Sequence[Address]
+    prefix: str
+    user: str | None = None
+    password: str = ""
+
+    def __str__(self) -> str:
+        """Return the URL without the login."""
+        return SCHEME + ",".join(map(endpoint_text, self.endpoints)) + self.prefix
+
+
+def endpoint_text(address: Address) -> str:
+    """Format an endpoint, with an IPv6 address in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse(text: str) -> EtcdUrl:
+    """Parse a URL. Raises ValueError with a message in one line, which never contains the password."""
+    if not text.startswith(SCHEME):
+        raise ValueError(f"the URL of etcd must begin with {SCHEME}, like {_EXAMPLE}")
+    rest = text[len(SCHEME) :]
+    if "?" in rest or "#" in rest:
+        raise ValueError(f"the URL of etcd has no parameters: it is like {_EXAMPLE}")
+    authority, slash, path = rest.partition("/")
+    login, at, hosts = authority.rpartition("@")
+    user, _, password = login.partition(":")
+    if at and not user:
+        raise ValueError("the URL of etcd has a login without a user: it begins like etcd://user:password@host")
+    endpoints = [_endpoint(part) for part in hosts.split(",")]
+    if len(set(endpoints)) < len(endpoints):
+        raise ValueError("the URL of etcd names an endpoint twice")
+    prefix = slash + path.rstrip("/")
+    if "//" in prefix:
+        raise ValueError(f"the prefix {prefix} in the URL of etcd has an empty part")
+    prefix = prefix.rstrip("/") or _DEFAULT_PREFIX
+    return EtcdUrl(tuple(endpoints), prefix, unquote(user) if at else None, unquote(password))
+
+
+def _endpoint(text: str) -> Address:
+    """Parse "host", "host:port", "[::1]" or "[::1]:port"."""
+    if text.startswith("["):
+        host, bracket, after = text[1:].partition("]")
+        if not bracket or (after and not after.startswith(":")):
+            raise ValueError(f"the endpoint {text} in the URL of etcd is not like [::1]:2379")
+        port = after[1:] if after else None
+    elif text.count(":") > 1:
+        raise ValueError(f"the endpoint {text} in the URL of etcd is not like host:2379 or [::1]:2379")
+    else:
+        host, colon, after = text.partition(":")
+        port = after if colon else None
+    if not host:
+        raise ValueError(f"the URL of etcd has an endpoint without a host: it is like {_EXAMPLE}")
+    if port is None:
+        return host, _DEFAULT_PORT
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"the endpoint {text} in the URL of etcd has no valid port")
+    return host, int(port)

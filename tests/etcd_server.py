@@ -1,0 +1,160 @@
+"""An etcd server for tests: a process on free ports, with its data in a temporary directory."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "etcd"
+_prefixes = itertools.count()
+
+
+@cache
+def etcd_path() -> Path | str:
+    """Return the path of etcd, or the reason why there is none. OTTLA_TEST_ETCD names another one."""
+    if "OTTLA_TEST_ETCD" in os.environ:
+        return Path(os.environ["OTTLA_TEST_ETCD"])
+    ran = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        return ran.stderr.strip().rpartition("\n")[2]
+    return Path(ran.stdout.strip())
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in sockets]
+
+
+class EtcdServer:
+    """One member of an etcd cluster; alone by default."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        name: str = "one",
+        ports: Sequence[int] = (),
+        cluster: str = "",
+    ) -> None:
+        path = etcd_path()
+        if isinstance(path, str):
+            pytest.skip(path)
+        self.binary = path
+        self.directory = directory
+        self.port, self.peer_port = ports or free_ports(2)
+        self._name = name
+        self._cluster = cluster or f"{name}=http://127.0.0.1:{self.peer_port}"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.directory / self._name
+
+    def url(self, *others: "EtcdServer") -> str:
+        """Return a URL with a prefix that was not used before."""
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in (self, *others))
+        return f"etcd://{hosts}/test/{next(_prefixes)}"
+
+    def start(self, *, wait: bool = True) -> None:
+        command: list[str | Path] = [self.binary, "--name", self._name, "--data-dir", self.data]
+        for option, port in (("client", self.port), ("peer", self.peer_port)):
+            command += [f"--listen-{option}-urls", f"http://127.0.0.1:{port}"]
+        command += ["--advertise-client-urls", f"http://127.0.0.1:{self.port}"]
+        command += ["--initial-advertise-peer-urls", f"http://127.0.0.1:{self.peer_port}"]
+        command += ["--initial-cluster", self._cluster, "--heartbeat-interval", "20", "--election-timeout", "200"]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / f"{self._name}.log").open("ab") as log:
+            self._process = subprocess.Popen([*command, *self._options], stdout=log, stderr=log)
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until the server answers reads."""
+        deadline = time.monotonic() + 20
+        while True:
+            assert self._process is not None
+            assert self._process.poll() is None, "etcd has ended: see its log"
+            with contextlib.suppress(OSError):
+                self.post("/v3/kv/range", {"key": "AA=="})
+                return
+            assert time.monotonic() < deadline, "etcd does not answer"
+            time.sleep(0.02)
+
+    def post(self, target: str, request: dict[str, Any], token: str = "") -> Any:
+        """Make a request of the JSON gateway."""
+        headers = {"Authorization": token} if token else {}
+        url = f"http://127.0.0.1:{self.port}{target}"
+        with urllib.request.urlopen(
+            urllib.request.Request(url, json.dumps(request).encode(), headers), timeout=5
+        ) as got:
+            return json.load(got)
+
+    def revision(self) -> int:
+        return int(self.post("/v3/kv/range", {"key": "AA=="})["header"]["revision"])
+
+    def kill(self) -> None:
+        """End the process at once, as often as needed."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def erase(self) -> None:
+        shutil.rmtree(self.data)
+
+
+@contextlib.contextmanager
+def running(directory: Path, *options: str) -> Iterator[EtcdServer]:
+    """Run an etcd of one member."""
+    server = EtcdServer(directory, *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
+def running_cluster(directory: Path, members: int = 3) -> Iterator[list[EtcdServer]]:
+    """Run an etcd of several members."""
+    names = ["one", "two", "three", "four", "five"][:members]
+    ports = free_ports(2 * members)
+    pairs = [ports[2 * index : 2 * index + 2] for index in range(members)]
+    cluster = ",".join(f"{name}=http://127.0.0.1:{pair[1]}" for name, pair in zip(names, pairs, strict=True))
+    servers = [
+        EtcdServer(directory, name=name, ports=pair, cluster=cluster) for name, pair in zip(names, pairs, strict=True)
+    ]
+    try:
+        for server in servers:
+            server.start(wait=False)
+        for server in servers:
+            server.wait()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
