@@ -89,7 +89,7 @@ class Faults:
             (2, self._pause_client),
         ]
         if power_loss:
-            self._kinds.append((2, self._lose_power))
+            self._kinds += [(2, self._lose_power), (1, self._lose_all_power)]
 
     def schedule(self, begin_us: int, end_us: int) -> None:
         """Begin faults from `begin_us` on; all end at `end_us`."""
@@ -139,8 +139,11 @@ class Faults:
     def _is_free(self, name: str) -> bool:
         return not any(name == active.targets[0] for active in self._active.values())
 
+    def _free_brokers(self) -> list[SimulatedBroker]:
+        return [broker for broker in self._brokers if broker.is_serving and self._is_free(broker.name)]
+
     def _free_broker(self) -> SimulatedBroker | None:
-        free = [broker for broker in self._brokers if broker.is_serving and self._is_free(broker.name)]
+        free = self._free_brokers()
         return self._random.choice(free) if free else None
 
     def _free_client(self) -> SimulatedClient | None:
@@ -162,6 +165,11 @@ class Faults:
     def _lose_power(self) -> None:
         broker = self._free_broker()
         if broker is not None:
+            self._begin("power loss", (broker.name,), _OUTAGE_MS, broker.lose_power, broker.start)
+
+    def _lose_all_power(self) -> None:
+        self._world.count("fault: power loss of all")
+        for broker in self._free_brokers():
             self._begin("power loss", (broker.name,), _OUTAGE_MS, broker.lose_power, broker.start)
 
     def _pause_broker(self, duration_ms: tuple[int, int]) -> None:
