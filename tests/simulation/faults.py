@@ -26,7 +26,8 @@ _CUT_MS: Final = (300, 12_000)
 _DISK_MS: Final = (500, 5_000)
 _SLOW_MS: Final = (1_000, 10_000)
 _MOST_DRIFT_PPM: Final = 20_000
-_JUMP_MS: Final = 3_600_000
+_JUMP_MS: Final = 1_500_000
+"""Two clocks differ by less than message.timestamp.after.max.ms (1 h), above which records are refused."""
 
 
 class _Active:
@@ -274,8 +275,8 @@ class Faults:
         host = self._random.choice(self._hosts())
         by_ms = self._random.randint(-_JUMP_MS, _JUMP_MS)
         self._world.count("fault: clock jump")
-        self._world.tell("faults", f"clock of {host.name} jumps by {by_ms} ms")
-        host.clock.jump(by_ms)
+        self._world.tell("faults", f"clock of {host.name} jumps to {by_ms} ms from the true time")
+        host.clock.set_wall(by_ms)
 
     def _drift(self) -> None:
         host = self._random.choice(self._hosts())

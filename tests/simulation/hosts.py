@@ -47,9 +47,9 @@ class HostClock:
         self._local_us, self._since_us = self.local_us(), self._world.now_us
         self._rate = _MILLION + parts_per_million
 
-    def jump(self, by_ms: int) -> None:
-        """Set the wall clock forward or back."""
-        self._jumped_ms += by_ms
+    def set_wall(self, ahead_ms: int) -> None:
+        """Set the wall clock to a difference from the monotonic clock."""
+        self._jumped_ms = ahead_ms
 
     def world_us(self, delay_ms: int) -> int:
         """Return the real duration of a delay on this clock, rounded up."""
