@@ -88,6 +88,16 @@ def test_broker_that_never_starts_again_is_a_stall() -> None:
     assert {"stalls bounded", "readable", "brokers serve"} <= checks
 
 
+def test_group_is_assigned_after_the_clock_of_its_coordinator_was_set_back() -> None:
+    simulation = Simulation(3, Settings(minutes=1.25, parallel=0, roles=("producer", "consumer"), brokers=1))
+    broker, (member, *_) = simulation.brokers[0], [one for one in simulation.clients if one.role == "consumer"]
+    simulation.world.call_at(12 * SECOND_US, lambda: broker.host.clock.set_wall(-1_200_000))
+    simulation.world.call_at(13 * SECOND_US, member.kill)
+    simulation.world.call_at(14 * SECOND_US, member.start)
+    simulation.run()
+    assert not simulation.violations, simulation.result(0.0).explain()
+
+
 def test_full_disk_is_survived() -> None:
     simulation = Simulation(2, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS, brokers=1))
     broker = simulation.brokers[0]
