@@ -253,7 +253,7 @@ class ProducerTransactions:
     ) -> None:
         """Send one TxnOffsetCommit. `ids` are the topic ids of the first attempt, to commit no offset to a recreated topic."""
         metadata = self._core.metadata
-        for name in {partition.topic for partition in offsets}:
+        for name in dict.fromkeys(partition.topic for partition in offsets):
             topic_id = (await metadata.topic(name)).id
             if ids.setdefault(name, topic_id) != topic_id:
                 raise UnknownTopic(f"{about}: topic {name} was deleted and created again")

@@ -169,7 +169,7 @@ class ShareConsumerCore:
                         raise
                     # The topic may be created later, or the brokers may be reachable again.
         by_node: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
-        for topic_id, index in self._member.assigned:
+        for topic_id, index in sorted(self._member.assigned):
             name_of = metadata.name_of(topic_id)
             info = metadata.known(name_of) if name_of is not None else None
             if name_of is None or info is None or info.id != topic_id:

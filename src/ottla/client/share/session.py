@@ -182,7 +182,7 @@ class NodeShareSession:
                 topic.partitions.append(FetchPartition(partition_index=index))
         request.topics = list(topics.values())
         forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in self._included - partitions.keys() if self._epoch else ():
+        for topic_id, index in sorted(self._included - partitions.keys()) if self._epoch else ():
             forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
         request.forgotten_topics_data = list(forgotten.values())
         return request

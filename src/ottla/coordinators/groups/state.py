@@ -163,7 +163,7 @@ class Groups:
         """Return whether the targets are old enough to be computed again (KIP-1263)."""
         config = self.settings.consumer.assignment_interval_ms
         interval = self._bounded(group.group_id, "consumer.assignment.interval.ms", config)
-        return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
+        return _has_passed(interval, group.target_timestamp, now)
 
     def share_session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a share group, in ms."""
@@ -177,7 +177,7 @@ class Groups:
         """Return whether a share group's targets are old enough to be computed again."""
         config = self.settings.share.assignment_interval_ms
         interval = self._bounded(group.group_id, "share.assignment.interval.ms", config)
-        return group.target_timestamp == 0 or interval == 0 or now >= group.target_timestamp + interval
+        return _has_passed(interval, group.target_timestamp, now)
 
     def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
         if not self.topology.image.configs:
@@ -301,3 +301,8 @@ class Groups:
                 del offsets[key.topic]
                 if not offsets:
                     del self.offsets[key.group]
+
+
+def _has_passed(interval: int, since: Millis, now: Millis) -> bool:
+    """Return whether an interval since a wall-clock time is over; it is if the clock was set back to before that time."""
+    return since == 0 or not since <= now < since + interval

@@ -200,7 +200,7 @@ def abort_timed_out(state: Transactions, now: Millis) -> Result:
     """Abort transactions that are open for longer than their timeout; runs periodically."""
     late = [
         transaction
-        for transaction in map(state.transactions.__getitem__, state.ongoing)
+        for transaction in map(state.transactions.__getitem__, sorted(state.ongoing))
         if transaction.started_ms + transaction.timeout_ms < now
     ]
     results = [decided(state, transaction, now, commit=False, fences=True) for transaction in late[:_MOST_AT_ONCE]]

@@ -97,7 +97,7 @@ def hand_over(group: ClassicGroup) -> Result:
         if member.sync is not None:
             draft.answer(member.sync, SyncGroupResponse(error_code=errors.REBALANCE_IN_PROGRESS))
         member.join = member.sync = None
-    for member_id in group.pending_members:
+    for member_id in sorted(group.pending_members):
         draft.cancel_session(group, member_id)
     draft.timers += [Timer(end_join, (group.group_id,), None), Timer(expire_sync, (group.group_id,), None)]
     return draft.result()
@@ -539,7 +539,7 @@ def expire_sync(groups: Groups, group_id: str, now: Millis) -> Result:
     group = groups.get(group_id)
     if group is None or group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
         return NOTHING
-    late = list(group.pending_sync)
+    late = sorted(group.pending_sync)
     return _depart(groups, group, late, _Draft(), now, retry=Timer(expire_sync, (group_id,), _RETRY_MS))
 
 

@@ -1,0 +1,51 @@
+"""Command: `python -m tests.simulation --seed 4711`; see `scripts/simulate`."""
+
+import argparse
+import sys
+
+from .run import Settings, run
+
+
+def main() -> int:
+    """Run one seed, or several; return 1 if a check was violated."""
+    parser = argparse.ArgumentParser(prog="simulate", description="Run brokers and clients on virtual time.")
+    parser.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
+    parser.add_argument("--runs", type=int, default=1, help="number of seeds, one after the other")
+    parser.add_argument("--minutes", type=float, default=3.0, help="virtual minutes of a run")
+    parser.add_argument("--brokers", type=int, default=3, help="number of brokers")
+    parser.add_argument("--clients", type=int, default=12, help="number of clients")
+    parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
+    parser.add_argument("--replicas", type=int, default=1, help="replication factor of all topics")
+    parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
+    parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
+    parser.add_argument("--json", action="store_true", help="print each result as JSON")
+    parser.add_argument("--story", action="store_true", help="print the story of a run that passes, too")
+    options = parser.parse_args()
+    settings = Settings(
+        options.minutes,
+        options.brokers,
+        options.clients,
+        options.parallel,
+        options.replicas,
+        options.clusters,
+        tuple(options.roles.split(",")) if options.roles else (),
+    )
+    failed = False
+    for seed in range(options.seed, options.seed + options.runs):
+        result = run(seed, settings)
+        failed = failed or bool(result.violations)
+        if options.story:
+            sys.stdout.writelines(f"{line}\n" for line in result.story)
+        if options.json:
+            text = result.as_json()
+        elif result.violations:
+            text = result.explain()
+        else:
+            text = result.summary()
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

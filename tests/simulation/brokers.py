@@ -1,0 +1,209 @@
+"""Brokers of a simulation: complete `BrokerServer`s on simulated hosts, which can be killed and started again."""
+
+from functools import partial
+from typing import Final
+
+from ottla.broker.config import broker_config
+from ottla.broker.lifecycle import BrokerServer, CannotStart
+from ottla.environment import Environment
+from ottla.protocol.answer import after
+
+from .disks import BrokerFiles, DiskState, HostDisk, Observer
+from .hosts import Host, HostRandom, HostWorkers
+from .metadata import StoreHost
+from .network import HostNetwork, Network
+from .world import SECOND_US
+
+PORT: Final = 9092
+_DIRECTORY: Final = "/data"
+_CONFIGS: Final = {
+    "num.partitions": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "2000",
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "10000",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "2000",
+    "group.share.record.lock.duration.ms": "15000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+    "broker.session.timeout.ms": "6000",
+    "log.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "5000",
+    "auto.create.topics.enable": "false",
+}
+_RETRY_US: Final = SECOND_US
+
+
+class SimulatedBroker:
+    """One broker with its host and disk.
+
+    server      the running broker; None while no process runs
+    is_serving  True from the end of its start to the beginning of its stop
+    wanted      True if the broker should run: a failed start is repeated
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        network: Network,
+        store: StoreHost,
+        node_id: int,
+        configs: dict[str, str],
+        observer: Observer,
+    ) -> None:
+        self.host = host
+        self.node_id = node_id
+        self.disk = HostDisk(observer)
+        self.server: BrokerServer | None = None
+        self.is_serving = False
+        self.wanted = False
+        self._network = network
+        self.store = store
+        self._chance = host.world.random(f"{host.name}/power")
+        self._config = broker_config(
+            {
+                **_CONFIGS,
+                **configs,
+                "node.id": str(node_id),
+                "log.dirs": _DIRECTORY,
+                "listeners": f"PLAINTEXT://{host.name}:{PORT}",
+            }
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the host."""
+        return self.host.name
+
+    @property
+    def incarnation(self) -> str:
+        """Name of the current process."""
+        return f"{self.name}.{self.host.life.number}" if self.host.life is not None else self.name
+
+    # -- start --
+
+    def start(self) -> None:
+        """Start a new process, unless one runs."""
+        self.wanted = True
+        if self.server is not None:
+            return
+        was_off = not self.host.is_on
+        life = self.host.begin_life()
+        if was_off:
+            self._network.power_on(self.host)
+        network = HostNetwork(self._network, life)
+        environment = Environment(
+            self.host.clock,
+            self.host.clock.now_ns,
+            HostRandom(life),
+            life,
+            lambda name: name,
+            network,
+            network,
+            HostWorkers(life),
+            BrokerFiles(self.disk),
+        )
+        world = self.host.world
+        world.tell(self.name, f"starts, life {life.number}")
+        world.count("broker starts")
+        server = self.server = BrokerServer(self._config, environment, self.store.connect(life))
+        server.failed = lambda reason: life.run(partial(self._failed, reason))
+        life.run(partial(self._open, server))
+
+    def _open(self, server: BrokerServer) -> None:
+        try:
+            answer = server.start()
+        except CannotStart as cause:
+            self._failed(str(cause))
+            return
+        after(answer, self._started)
+
+    def _started(self, reason: str | None) -> None:
+        if reason is not None:
+            self._failed(reason)
+        elif self.wanted:
+            self.is_serving = True
+            self.host.world.tell(self.name, "serves requests")
+
+    def _failed(self, reason: str) -> None:
+        """End a process that cannot go on, and start another one later."""
+        self.host.world.tell(self.name, f"fails: {reason}")
+        self.host.world.count("broker failures")
+        self._end()
+        self.restart_after(_RETRY_US)
+
+    def restart_after(self, delay_us: int) -> None:
+        """Start again after a delay, unless the broker is stopped meanwhile."""
+        self.wanted = True
+        self.host.world.call_after(delay_us, self._retry)
+
+    def _retry(self) -> None:
+        if self.wanted:
+            self.start()
+
+    # -- end --
+
+    def stop(self) -> None:
+        """Stop cleanly. A broker that is paused or has not started yet is killed, as a service manager does in the end."""
+        self.wanted = False
+        server = self.server
+        if server is None:
+            return
+        if self.host.is_paused or not self.is_serving or self.host.life is None:
+            self.kill()
+            return
+        self.is_serving = False
+        self.host.world.tell(self.name, "stops cleanly")
+        self.host.life.run(lambda: self._stop(server))
+
+    def _stop(self, server: BrokerServer) -> None:
+        after(server.stop(), self._stopped)
+
+    def _stopped(self, _: None) -> None:
+        self.host.world.tell(self.name, "has stopped")
+        self._end()
+        if self.wanted:
+            self.restart_after(_RETRY_US)
+
+    def kill(self) -> None:
+        """End the process like kill -9: the page cache is kept."""
+        self.wanted = False
+        if self.server is not None:
+            self.host.world.tell(self.name, "is killed")
+            self._end()
+
+    def lose_power(self) -> None:
+        """End the process and lose what was not flushed; peers get no reset."""
+        self.wanted = False
+        self.host.world.tell(self.name, "loses power")
+        self._end(silently=True)
+        self.host.is_on = False
+        self.disk.store.lose_power(self._chance)
+
+    def _end(self, *, silently: bool = False) -> None:
+        self._network.end_life(self.host, silently=silently)
+        self.store.disconnect(self.name)
+        self.host.end_life()
+        self.disk.store.end_process()
+        self.server = None
+        self.is_serving = False
+
+    # -- disk --
+
+    def set_disk(self, state: DiskState) -> None:
+        """Change the condition of the disk."""
+        self.host.world.tell(self.name, f"disk is {state.value}")
+        self.disk.state = state
+
+    @property
+    def is_damaged(self) -> bool:
+        """True if the broker runs without its log directory, which has failed."""
+        if self.server is None or not self.is_serving:
+            return False
+        return any(log_directory.offline is not None for log_directory in self.server.broker.replicas.directories)

@@ -1,0 +1,303 @@
+"""Schedule of faults: every few virtual seconds another one begins, several at once, all of them drawn from the seed.
+
+Each fault has a target, an effect and an end. A target has one fault at a time that concerns its process or disk. All faults
+end at a fixed time, so that the checks at the end find brokers and clients that could recover.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from .brokers import SimulatedBroker
+from .clients import SimulatedClient
+from .disks import DiskState
+from .hosts import Host
+from .metadata import StoreHost
+from .network import Network
+from .world import MS_US, SECOND_US, Callback, World
+
+_SOONEST_US: Final = SECOND_US
+_LATEST_US: Final = 5 * SECOND_US
+_SHORT_PAUSE_MS: Final = (50, 4_000)
+_LONG_PAUSE_MS: Final = (11_000, 14_000)
+"""Longer than the session timeouts of brokers and groups."""
+_OUTAGE_MS: Final = (200, 6_000)
+_CUT_MS: Final = (300, 12_000)
+_DISK_MS: Final = (500, 5_000)
+_SLOW_MS: Final = (1_000, 10_000)
+_MOST_DRIFT_PPM: Final = 20_000
+_JUMP_MS: Final = 1_500_000
+"""Two clocks differ by less than message.timestamp.after.max.ms (1 h), above which records are refused."""
+
+
+class _Active:
+    """Running fault."""
+
+    def __init__(self, name: str, targets: tuple[str, ...], end: Callback) -> None:
+        self.name = name
+        self.targets = targets
+        self.end = end
+
+
+class Faults:
+    """Draws and applies faults.
+
+    parallel     largest number of faults at a time
+    power_loss   True if a loss of power may happen: nothing acknowledged is lost then, as everything is flushed first
+    last_end_us  time at which the last fault ended
+    """
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        stores: Sequence[StoreHost],
+        brokers: Sequence[SimulatedBroker],
+        clients: Sequence[SimulatedClient],
+        *,
+        parallel: int,
+        power_loss: bool,
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._stores = stores
+        self._brokers = brokers
+        self._clients = clients
+        self._parallel = parallel
+        self._random = world.random("faults")
+        self._active: dict[int, _Active] = {}
+        self._number = 0
+        self._ends_us = 0
+        self.last_end_us = 0
+        self._kinds: list[tuple[int, Callable[[], None]]] = [
+            (4, self._kill),
+            (2, self._stop),
+            (3, partial(self._pause_broker, _SHORT_PAUSE_MS)),
+            (1, partial(self._pause_broker, _LONG_PAUSE_MS)),
+            (3, self._reset),
+            (3, partial(self._cut, one_way=False)),
+            (3, partial(self._cut, one_way=True)),
+            (2, self._slow),
+            (1, self._jump),
+            (1, self._drift),
+            (1, partial(self._disk, DiskState.FULL)),
+            (1, partial(self._disk, DiskState.FAILING)),
+            (1, self._freeze),
+            (1, self._slow_store),
+            (2, self._cut_from_store),
+            (1, self._compact),
+            (2, self._kill_client),
+            (2, self._pause_client),
+        ]
+        if power_loss:
+            self._kinds += [(2, self._lose_power), (1, self._lose_all_power)]
+
+    def schedule(self, begin_us: int, end_us: int) -> None:
+        """Begin faults from `begin_us` on; all end at `end_us`."""
+        self._ends_us = end_us
+        self.last_end_us = end_us
+        self._world.call_at(begin_us, self._next)
+        self._world.call_at(end_us, self._end_all)
+
+    def _next(self) -> None:
+        if self._world.now_us >= self._ends_us:
+            return
+        if len(self._active) < self._parallel:
+            weights = [weight for weight, _ in self._kinds]
+            self._random.choices(self._kinds, weights)[0][1]()
+        self._world.call_after(self._random.randint(_SOONEST_US, _LATEST_US), self._next)
+
+    def _begin(
+        self, name: str, targets: tuple[str, ...], duration_ms: tuple[int, int], apply: Callback, end: Callback
+    ) -> None:
+        """Apply a fault and schedule its end."""
+        world = self._world
+        self._number += 1
+        number = self._number
+        duration_us = self._random.randint(*duration_ms) * MS_US
+        self._active[number] = _Active(name, targets, end)
+        world.count(f"fault: {name}")
+        world.tell("faults", f"{name} {' '.join(targets)} for {duration_us / SECOND_US:.1f} s")
+        apply()
+        world.call_after(duration_us, partial(self._end, number))
+
+    def _end(self, number: int) -> None:
+        active = self._active.pop(number, None)
+        if active is not None:
+            self._world.tell("faults", f"end of {active.name} {' '.join(active.targets)}")
+            active.end()
+
+    def _end_all(self) -> None:
+        for number in list(self._active):
+            self._end(number)
+        for host in self._hosts():
+            host.clock.drift(0)
+        self._network.extra_us.clear()
+        for broker in self._brokers:
+            if broker.is_damaged:
+                self._restart(broker)
+
+    def _is_free(self, name: str) -> bool:
+        return not any(name == active.targets[0] for active in self._active.values())
+
+    def _free_brokers(self) -> list[SimulatedBroker]:
+        return [broker for broker in self._brokers if broker.is_serving and self._is_free(broker.name)]
+
+    def _free_broker(self) -> SimulatedBroker | None:
+        free = self._free_brokers()
+        return self._random.choice(free) if free else None
+
+    def _free_client(self) -> SimulatedClient | None:
+        free = [one for one in self._clients if one.application is not None and self._is_free(one.name)]
+        return self._random.choice(free) if free else None
+
+    # -- processes --
+
+    def _kill(self) -> None:
+        broker = self._free_broker()
+        if broker is not None:
+            self._begin("kill", (broker.name,), _OUTAGE_MS, broker.kill, broker.start)
+
+    def _stop(self) -> None:
+        broker = self._free_broker()
+        if broker is not None:
+            self._begin("stop", (broker.name,), _OUTAGE_MS, broker.stop, broker.start)
+
+    def _lose_power(self) -> None:
+        broker = self._free_broker()
+        if broker is not None:
+            self._begin("power loss", (broker.name,), _OUTAGE_MS, broker.lose_power, broker.start)
+
+    def _lose_all_power(self) -> None:
+        self._world.count("fault: power loss of all")
+        for broker in self._free_brokers():
+            self._begin("power loss", (broker.name,), _OUTAGE_MS, broker.lose_power, broker.start)
+
+    def _pause_broker(self, duration_ms: tuple[int, int]) -> None:
+        broker = self._free_broker()
+        if broker is not None:
+            self._begin("pause", (broker.name,), duration_ms, broker.host.pause, broker.host.resume)
+
+    def _kill_client(self) -> None:
+        client = self._free_client()
+        if client is not None:
+            self._begin("kill client", (client.name,), _OUTAGE_MS, client.kill, client.start)
+
+    def _pause_client(self) -> None:
+        client = self._free_client()
+        if client is not None:
+            duration_ms = self._random.choice((_SHORT_PAUSE_MS, _SHORT_PAUSE_MS, _LONG_PAUSE_MS))
+            self._begin("pause client", (client.name,), duration_ms, client.host.pause, client.host.resume)
+
+    # -- network --
+
+    def _hosts(self) -> list[Host]:
+        return [*(broker.host for broker in self._brokers), *(client.host for client in self._clients)]
+
+    def _reset(self) -> None:
+        host = self._random.choice(self._hosts())
+        endpoints = self._network.connections_of(host)
+        if not endpoints:
+            return
+        some = endpoints if self._random.random() < 0.5 else [self._random.choice(endpoints)]
+        self._world.count("fault: reset")
+        self._world.tell("faults", f"reset of {len(some)} connections of {host.name}")
+        for endpoint in some:
+            self._network.tear(endpoint)
+
+    def _cut(self, *, one_way: bool) -> None:
+        broker = self._random.choice(self._brokers)
+        others = [host for host in self._hosts() if host is not broker.host]
+        if self._random.random() < 0.6:
+            others = [self._random.choice(others)]
+        directions = [(broker.name, host.name) for host in others]
+        if not one_way:
+            directions += [(host.name, broker.name) for host in others]
+        elif self._random.random() < 0.5:
+            directions = [(host, name) for name, host in directions]
+
+        def apply() -> None:
+            for direction in directions:
+                self._network.cut(*direction)
+
+        def heal() -> None:
+            for direction in directions:
+                self._network.heal(*direction)
+
+        name = "one-way cut" if one_way else "cut"
+        targets = (f"network of {broker.name}", "with", *(host.name for host in others))
+        self._begin(name, targets, _CUT_MS, apply, heal)
+
+    def _slow(self) -> None:
+        host = self._random.choice(self._hosts())
+        extra_us = self._random.randint(5, 400) * MS_US
+
+        def apply() -> None:
+            self._network.extra_us[host.name] = extra_us
+
+        def end() -> None:
+            self._network.extra_us.pop(host.name, None)
+
+        self._begin("slow network", (f"latency of {host.name}",), _SLOW_MS, apply, end)
+
+    # -- metadata store --
+
+    def _freeze(self) -> None:
+        store = self._random.choice(self._stores)
+        if self._is_free(store.host.name):
+            self._begin("frozen store", (store.host.name,), _CUT_MS, store.shared.freeze, store.shared.thaw)
+
+    def _slow_store(self) -> None:
+        store = self._random.choice(self._stores)
+
+        def set_slow(is_slow: bool) -> None:
+            store.is_slow = is_slow
+
+        if self._is_free(store.host.name):
+            self._begin("slow store", (store.host.name,), _CUT_MS, partial(set_slow, True), partial(set_slow, False))
+
+    def _cut_from_store(self) -> None:
+        broker = self._random.choice(self._brokers)
+        target = f"store of {broker.name}"
+        if self._is_free(target):
+            apply, end = partial(broker.store.cut, broker.name), partial(broker.store.heal, broker.name)
+            self._begin("cut from the store", (target,), _CUT_MS, apply, end)
+
+    def _compact(self) -> None:
+        store = self._random.choice(self._stores)
+        self._world.count("fault: compaction")
+        self._world.tell("faults", f"compaction of {store.host.name}")
+        store.shared.compact()
+
+    # -- clocks and disks --
+
+    def _jump(self) -> None:
+        host = self._random.choice(self._hosts())
+        by_ms = self._random.randint(-_JUMP_MS, _JUMP_MS)
+        self._world.count("fault: clock jump")
+        self._world.tell("faults", f"clock of {host.name} jumps to {by_ms} ms from the true time")
+        host.clock.set_wall(by_ms)
+
+    def _drift(self) -> None:
+        host = self._random.choice(self._hosts())
+        by_ppm = self._random.randint(-_MOST_DRIFT_PPM, _MOST_DRIFT_PPM)
+        self._world.count("fault: clock drift")
+        self._world.tell("faults", f"clock of {host.name} drifts by {by_ppm} ppm")
+        host.clock.drift(by_ppm)
+
+    def _disk(self, state: DiskState) -> None:
+        broker = self._free_broker()
+        if broker is None:
+            return
+
+        def end() -> None:
+            broker.set_disk(DiskState.GOOD)
+            if broker.is_damaged:
+                self._restart(broker)
+
+        self._begin(f"{state.value} disk", (broker.name,), _DISK_MS, partial(broker.set_disk, state), end)
+
+    def _restart(self, broker: SimulatedBroker) -> None:
+        """Start a broker again whose log directory has failed, as an operator does after mending the disk."""
+        broker.kill()
+        broker.restart_after(SECOND_US)

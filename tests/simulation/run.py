@@ -1,0 +1,479 @@
+"""One run of the simulation: a seed, brokers, clients, faults, a rest, an audit, the checks.
+
+0 s            brokers start, topics are created, then clients start
+4 s            first fault
+end - 60 s     all faults end
+end - 25 s     clients write nothing new
+end            owners are recorded, then every partition is read; the run ends a few virtual seconds later
+"""
+
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ottla.metadata import keys
+from ottla.metadata.deltas import loaded
+from ottla.metadata.image import Image, TopicImage
+
+from . import checks
+from .applications import (
+    DERIVED,
+    DERIVED_PREFIX,
+    PLAIN,
+    Administrator,
+    Auditor,
+    GroupMember,
+    PlainProducer,
+    SetUp,
+    ShareMember,
+    TransactionWriter,
+    Transformer,
+)
+from .brokers import SimulatedBroker
+from .checks import Leadership, Violation
+from .clients import Application, ClientProcess, Cluster, SimulatedClient
+from .disks import WrittenBatch
+from .faults import Faults
+from .history import History, Outcome
+from .hosts import Host
+from .metadata import StoreHost
+from .network import Network
+from .world import SECOND_US, StoryLine, World
+
+_FIRST_FAULT_US: Final = 4 * SECOND_US
+_REST_US: Final = 60 * SECOND_US
+_QUIET_US: Final = 25 * SECOND_US
+_AUDIT_US: Final = 60 * SECOND_US
+_MOST_DELIVERIES: Final = 5
+_STALL_US: Final = 35 * SECOND_US
+_BEFORE_US: Final = 5 * SECOND_US
+_AFTER_US: Final = 20 * SECOND_US
+_MOST_LINES: Final = 60
+_MOST_OF_A_CHECK: Final = 5
+_SHORTEST_MINUTES: Final = 1.25
+_SAMPLE_US: Final = SECOND_US // 4
+_REPLICATION_FACTORS: Final = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+
+Create = Callable[[ClientProcess], Application]
+_ROLES: Final[tuple[tuple[tuple[str, Create], ...], ...]] = (
+    (
+        ("producer", PlainProducer),
+        ("classic", partial(GroupMember, protocol="classic")),
+        ("transactions", TransactionWriter),
+        ("classic-2", partial(GroupMember, protocol="classic")),
+    ),
+    (
+        ("producer", PlainProducer),
+        ("transformer", Transformer),
+        ("consumer", partial(GroupMember, protocol="consumer")),
+        ("consumer-2", partial(GroupMember, protocol="consumer")),
+    ),
+    (
+        ("producer", PlainProducer),
+        ("share", ShareMember),
+        ("admin", Administrator),
+        ("share-2", ShareMember),
+    ),
+)
+"""Groups of clients that need each other: the members of one share a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a run.
+
+    minutes   virtual time, the rest at the end included
+    brokers   number of brokers
+    clients   number of clients
+    parallel  largest number of faults at a time
+    replicas  replication factor of all topics
+    clusters  number of clusters; brokers and clients are spread over them
+    roles     names of clients to start; all by default
+    """
+
+    minutes: float = 3.0
+    brokers: int = 3
+    clients: int = 12
+    parallel: int = 3
+    replicas: int = 1
+    clusters: int = 1
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Outcome of a run.
+
+    trace_hash  equal for two runs exactly if everything happened in the same way
+    """
+
+    seed: int
+    settings: Settings
+    violations: list[Violation]
+    trace_hash: str
+    virtual_seconds: float
+    cpu_seconds: float
+    events: int
+    counts: Mapping[str, int]
+    story: list[StoryLine]
+
+    @property
+    def speed(self) -> float:
+        """Return the virtual time for each unit of CPU time."""
+        return self.virtual_seconds / self.cpu_seconds if self.cpu_seconds else 0.0
+
+    def summary(self) -> str:
+        """Describe the run in one line."""
+        counts = ", ".join(f"{number} {name}" for name, number in sorted(self.counts.items()))
+        return (
+            f"seed {self.seed}: {'FAILED' if self.violations else 'ok'}, {self.virtual_seconds:.0f} virtual s, "
+            f"{self.events} events, {self.speed:.0f} virtual hours per CPU hour, trace {self.trace_hash[:16]}; {counts}"
+        )
+
+    @property
+    def command(self) -> str:
+        """Return the command that repeats the run."""
+        one = self.settings
+        return (
+            f"scripts/simulate --seed {self.seed} --minutes {one.minutes:g} --brokers {one.brokers} "
+            f"--clients {one.clients} --parallel {one.parallel} --replicas {one.replicas} --clusters {one.clusters}"
+            + (f" --roles {','.join(one.roles)}" if one.roles else "")
+        )
+
+    def explain(self) -> str:
+        """Describe the violations with the events around the first of each check."""
+        by_check: dict[str, list[Violation]] = {}
+        for violation in self.violations:
+            by_check.setdefault(violation.check, []).append(violation)
+        lines = []
+        for check, its in by_check.items():
+            lines += [f"VIOLATION {check}: {violation.text}" for violation in its[:_MOST_OF_A_CHECK]]
+            if len(its) > _MOST_OF_A_CHECK:
+                lines.append(f"VIOLATION {check}: {len(its) - _MOST_OF_A_CHECK} more")
+            lines += [f"    {line}" for line in self._around(its[0])]
+        return "\n".join([*lines, f"repeat: {self.command}", self.summary()])
+
+    def _around(self, violation: Violation) -> list[StoryLine]:
+        """Return the story around a violation: lines that concern it, and faults and life of brokers near it."""
+        hosts = {"faults", *(f"b{number}" for number in range(1, self.settings.brokers + 1))}
+        near = [
+            line
+            for line in self.story
+            if violation.at_us >= 0
+            and violation.at_us - _BEFORE_US <= line.at_us <= violation.at_us + _AFTER_US
+            and (line.host in hosts or (line.host.startswith("(") and "topic scratch" not in line.text))
+        ]
+        about = [line for line in self.story if any(word in f"{line.host} {line.text}" for word in violation.about)]
+        lines = dict.fromkeys(
+            sorted([*near[: _MOST_LINES // 2], *about[-_MOST_LINES // 2 :]], key=lambda one: one.at_us)
+        )
+        return list(lines)
+
+    def as_json(self) -> str:
+        """Return the result as JSON."""
+        return json.dumps(
+            {
+                "seed": self.seed,
+                "violations": [violation._asdict() for violation in self.violations],
+                "trace": self.trace_hash,
+                "virtual_seconds": self.virtual_seconds,
+                "cpu_seconds": round(self.cpu_seconds, 3),
+                "events": self.events,
+                "counts": dict(sorted(self.counts.items())),
+                "command": self.command,
+            }
+        )
+
+
+class _LogLines(logging.Handler):
+    """Adds the log lines of brokers and clients to the story; an exception in one is a violation."""
+
+    def __init__(self, world: World, failed: Callable[[str, str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+        self._failed = failed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.remark(f"({record.name})", record.getMessage())
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            self._failed(f"({record.name})", logging.Formatter().format(record))
+
+
+@contextmanager
+def _logging_to(handler: logging.Handler) -> Iterator[None]:
+    logger = logging.getLogger("ottla")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
+class Simulation:
+    """Brokers and clients of one run."""
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        self.settings = settings
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.history = History()
+        self.violations: list[Violation] = []
+        self.batches: list[WrittenBatch] = []
+        self.end_us = int(max(settings.minutes, _SHORTEST_MINUTES) * 60 * SECOND_US)
+        draw = self.world.random("settings")
+        self.flushes = draw.random() < 0.6
+        """True if every append is flushed before it is acknowledged: only then power may be lost."""
+        configs = {"log.flush.interval.messages": "1"} if self.flushes else {}
+        configs |= {name: str(settings.replicas) for name in _REPLICATION_FACTORS}
+        count = min(settings.clusters, settings.brokers)
+        self.stores = [StoreHost(self._host(f"store-c{number}"), f"c{number}") for number in range(1, count + 1)]
+        self.brokers = [
+            self._broker(number, self.stores[number % count], configs) for number in range(1, settings.brokers + 1)
+        ]
+        self.clusters = [
+            Cluster(store.cluster, tuple(broker.name for broker in self.brokers if broker.store is store))
+            for store in self.stores
+        ]
+        self.clients = self._clients(draw)
+        self.faults = Faults(
+            self.world,
+            self.network,
+            self.stores,
+            self.brokers,
+            self.clients,
+            parallel=settings.parallel,
+            power_loss=self.flushes,
+        )
+        self.leaderships: dict[Leadership, None] = {}
+        self.high_watermarks: list[tuple[str, int, int, str, int]] = []
+
+    # -- set-up --
+
+    def _host(self, name: str) -> Host:
+        host = self.network.hosts[name] = Host(self.world, name, self.failed)
+        return host
+
+    def failed(self, host: str, text: str) -> None:
+        """Record an unexpected exception."""
+        self.world.remark(host, text)
+        self.violations.append(Violation("no unexpected exception", f"{host}: {text}", (host,), self.world.now_us))
+
+    def _broker(self, number: int, store: StoreHost, configs: dict[str, str]) -> SimulatedBroker:
+        host = self._host(f"b{number}")
+
+        def observe(topic_id: str, partition: int, epoch: int, base_offset: int, content: int) -> None:
+            batch = WrittenBatch(topic_id, partition, epoch, base_offset, content, host.name, self.world.now_us)
+            self.batches.append(batch)
+
+        return SimulatedBroker(host, self.network, store, number, configs, observe)
+
+    def _client(self, cluster: Cluster, role: str, create: Create, same: int = 0) -> SimulatedClient:
+        """Create a client; `same` is the number of clients of this role that the cluster has already."""
+        host = self._host(f"{role}-{cluster.name}" + (f"-{same}" if same else ""))
+        return SimulatedClient(host, role, self.network, cluster, self.history, create, self.end_us - _QUIET_US)
+
+    def _clients(self, draw: random.Random) -> list[SimulatedClient]:
+        """Spread the roles over the clusters; a smaller number of clients leaves the last role of each group out."""
+        first = draw.randrange(len(self.clusters))
+        homes = [self.clusters[(first + number) % len(self.clusters)] for number in range(len(_ROLES))]
+        clients: list[SimulatedClient] = []
+        for place in range(max(map(len, _ROLES))):
+            for home, roles in zip(homes, _ROLES, strict=True):
+                role, create = roles[place]
+                wanted = not self.settings.roles or role.removesuffix("-2") in self.settings.roles
+                if wanted and len(clients) < self.settings.clients:
+                    same = sum(client.role == role and client.cluster is home for client in clients)
+                    clients.append(self._client(home, role, create, same))
+        return clients
+
+    # -- phases --
+
+    def run(self) -> None:
+        """Run all phases and checks."""
+        with _logging_to(_LogLines(self.world, self.failed)):
+            self._run()
+
+    def result(self, cpu_seconds: float) -> Result:
+        """Return the outcome of a run."""
+        world = self.world
+        return Result(
+            world.seed,
+            self.settings,
+            self.violations,
+            world.trace_hash,
+            world.now_us / SECOND_US,
+            cpu_seconds,
+            world.events,
+            dict(world.counts),
+            world.story,
+        )
+
+    def _run(self) -> None:
+        world = self.world
+        for broker in self.brokers:
+            broker.start()
+        for cluster in self.clusters:
+            self._client(
+                cluster,
+                "setup",
+                lambda process, cluster=cluster: SetUp(process, partial(self._ready, cluster), self.settings.replicas),  # type: ignore[misc]
+            ).start()
+        world.call_after(_SAMPLE_US, self._sample)
+        self.faults.schedule(_FIRST_FAULT_US, self.end_us - _REST_US)
+        world.run(self.end_us)
+        for client in self.clients:
+            if client.application is not None:
+                client.application.at_rest()
+        self._audit()
+        self._check()
+
+    def _sample(self) -> None:
+        """Record who leads each partition, and its high watermark, as the brokers themselves have it."""
+        for broker in self.brokers:
+            if broker.server is None or not broker.is_serving:
+                continue
+            for partition in broker.server.broker.replicas.all():
+                if partition.leader_id == broker.node_id:
+                    where = (partition.topic_id.hex(), partition.index, partition.leader_epoch)
+                    self.leaderships[Leadership(*where, broker.node_id, broker.incarnation)] = None
+                    self.high_watermarks.append((*where, broker.name, partition.log.high_watermark))
+        self.world.call_after(_SAMPLE_US, self._sample)
+
+    def _ready(self, cluster: Cluster) -> None:
+        self.world.tell(cluster.name, "topics exist")
+        for client in self.clients:
+            if client.cluster is cluster:
+                client.start()
+
+    def _audit(self) -> None:
+        auditors = [self._client(cluster, "auditor", Auditor) for cluster in self.clusters]
+        for auditor in auditors:
+            auditor.start()
+        while self.world.now_us < self.end_us + _AUDIT_US and not all(auditor.is_done for auditor in auditors):
+            self.world.run(self.world.now_us + SECOND_US)
+        for auditor in auditors:
+            if not auditor.is_done:
+                text = f"{auditor.cluster.name} cannot be read {_AUDIT_US // SECOND_US} s after the end of the run"
+                self.violations.append(Violation("readable", text, (auditor.name,)))
+
+    # -- checks --
+
+    def _check(self) -> None:
+        history = self.history
+        reads = history.reads
+        uncommitted = frozenset(
+            value for one in history.transactions if one.outcome is not Outcome.COMMITTED for value in one.values
+        )
+        self.violations += checks.nothing_lost(history.acknowledged, reads, uncommitted)
+        self.violations += checks.nothing_duplicated(reads)
+        self.violations += checks.nothing_invented(reads, history.sent)
+        self.violations += checks.order_kept(history.acknowledged)
+        self.violations += checks.one_content(self.batches)
+        self.violations += checks.one_leader(self.leaderships)
+        self.world.counts["leader epochs"] = len({(one.topic_id, one.partition, one.epoch) for one in self.leaderships})
+        self.world.counts["metadata revisions"] = sum(store.shared.revision for store in self.stores)
+        self.violations += checks.high_watermarks_monotonic(self.high_watermarks)
+        self._check_metadata()
+        self.violations += checks.producer_ids_unique(history.identities)
+        self.violations += checks.transactions_atomic(history.transactions, reads)
+        self.violations += checks.topics_as_answered(
+            history.topics, {cluster.name: self._topics_of(cluster) for cluster in self.clusters}
+        )
+        names = [client.name for client in self.clients]
+        self.violations += checks.stalls_bounded(names, history.steps, self.faults.last_end_us, _STALL_US)
+        for cluster in self.clusters:
+            self._check_cluster(cluster)
+
+    def _check_cluster(self, cluster: Cluster) -> None:
+        history, name = self.history, cluster.name
+        # Members go on to commit while the committed offsets are read.
+        commits = [one for one in history.commits if one.partition.cluster == name and one.done_us <= self.end_us]
+        self.violations += checks.commits_advance(commits, history.final_commits)
+        prefix = f"{name}/"
+        self.violations += checks.owned_once(
+            history.ownership, {key: its for key, its in history.subscribed.items() if key.startswith(prefix)}
+        )
+        reads = [read for read in history.reads if read.partition.cluster == name]
+        plain = [read for read in reads if read.partition.topic == PLAIN]
+        if self._has(cluster, "transformer"):
+            derived = [read.value for read in reads if read.partition.topic == DERIVED]
+            self.violations += checks.transformed_once([read.value for read in plain], derived, DERIVED_PREFIX)
+        if self._has(cluster, "share"):
+            self.violations += checks.shares_accounted(
+                [one for one in history.share_received if one.partition.cluster == name],
+                [one for one in history.finished if one.partition.cluster == name],
+                [(read.partition, read.offset) for read in plain],
+                _MOST_DELIVERIES,
+            )
+
+    def _has(self, cluster: Cluster, role: str) -> bool:
+        return any(client.cluster is cluster and client.role == role for client in self.clients)
+
+    def _topics_of(self, cluster: Cluster) -> list[str]:
+        names: dict[str, None] = {}
+        for broker in self.brokers:
+            if broker.name in cluster.brokers and broker.server is not None:
+                names |= dict.fromkeys(broker.server.broker.image.topics)
+        return list(names)
+
+    def _check_metadata(self) -> None:
+        serving = [broker for broker in self.brokers if broker.server is not None and broker.is_serving]
+        for store in self.stores:
+            image = loaded(store.shared.snapshot())
+            images = {
+                broker.name: _texts(broker.server.broker.image)
+                for broker in serving
+                if broker.server is not None and broker.store is store
+            }
+            self.violations += checks.images_equal(_texts(image), images)
+            topic_ids = [topic_id.hex() for topic_id in image.topics_by_id]
+            self.violations += checks.no_orphans(store.values(), topic_ids, keys.PARTITIONS)
+        self.violations += [
+            Violation("brokers serve", f"{broker.name} does not serve at the end", (broker.name,))
+            for broker in self.brokers
+            if broker not in serving
+        ]
+
+
+def _texts(image: Image) -> dict[str, str]:
+    """Return the content of an image as texts, for a comparison."""
+    texts = {"controller": repr(image.controller), "brokers": repr(sorted(image.brokers))}
+    for topic in image.topics.values():
+        texts |= _topic_texts(topic)
+    for node, broker in image.registered.items():
+        texts[f"{keys.BROKERS}{node}"] = repr(broker)
+    for node, sign in image.live.items():
+        texts[f"{keys.LIVE}{node}"] = repr(sign)
+    return texts | {f"configs {resource}": repr(dict(values)) for resource, values in image.configs.items()}
+
+
+def _topic_texts(topic: TopicImage) -> dict[str, str]:
+    texts = {f"{keys.TOPICS}{topic.name}": f"{topic.id.hex()} {dict(topic.configs)}"}
+    for index, partition in enumerate(topic.partitions):
+        texts[keys.partition_key(topic.id, index)] = repr(partition)
+    return texts
+
+
+def run(seed: int, settings: Settings | None = None) -> Result:
+    """Run the simulation with a seed."""
+    settings = settings or Settings()
+    begun = time.process_time()
+    simulation = Simulation(seed, settings)
+    simulation.run()
+    return simulation.result(time.process_time() - begun)
