@@ -13,11 +13,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="number of seeds, one after the other")
     parser.add_argument("--minutes", type=float, default=3.0, help="virtual minutes of a run")
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers")
-    parser.add_argument("--clients", type=int, default=12, help="number of clients")
+    parser.add_argument("--clients", type=int, default=14, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
     parser.add_argument("--replicas", type=int, default=1, help="replication factor of all topics")
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
+    parser.add_argument("--store", choices=("memory", "etcd"), default="memory", help="metadata store")
     parser.add_argument("--json", action="store_true", help="print each result as JSON")
     parser.add_argument("--story", action="store_true", help="print the story of a run that passes, too")
     options = parser.parse_args()
@@ -29,6 +30,7 @@ def main() -> int:
         options.replicas,
         options.clusters,
         tuple(options.roles.split(",")) if options.roles else (),
+        options.store,
     )
     failed = False
     for seed in range(options.seed, options.seed + options.runs):
