@@ -398,7 +398,10 @@ class Configurator(Application):
 
     def __init__(self, process: ClientProcess) -> None:
         super().__init__(process)
-        self._core = process.core()
+        # Each client keeps to another broker, as the first address that answers is used again.
+        servers = process.cluster.bootstrap.split(",")
+        first = process.client.number % len(servers)
+        self._core = process.core(bootstrap_servers=",".join((*servers[first:], *servers[:first])))
         self._admin = AdminCore(self._core)
 
     @property

@@ -33,6 +33,13 @@ def test_one_cluster_of_three_brokers(seed: int) -> None:
     assert result.counts["records acknowledged"] > 1_000
 
 
+@pytest.mark.parametrize("seed", [1])
+def test_one_cluster_on_etcd(seed: int) -> None:
+    result = run(seed, Settings(minutes=1.5, store="etcd"))
+    assert not result.violations, result.explain()
+    assert result.counts["records acknowledged"] > 1_000
+
+
 def _planted(seed: int) -> Simulation:
     simulation = Simulation(seed, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS))
     simulation.world.call_at(10 * SECOND_US, simulation.brokers[0].lose_power)
@@ -110,8 +117,8 @@ def test_full_disk_is_survived() -> None:
 
 
 def test_many_seeds(pytestconfig: pytest.Config, dice_seed: int) -> None:
-    """With `--soak N`, N runs of three virtual minutes."""
+    """With `--soak N`, N runs of three virtual minutes, every third one on etcd."""
     rounds = pytestconfig.getoption("--soak")
     for seed in range(dice_seed, dice_seed + rounds if rounds > 1 else dice_seed):
-        result = run(seed)
+        result = run(seed, Settings(store="etcd" if seed % 3 == 0 else "memory"))
         assert not result.violations, result.explain()
