@@ -4,7 +4,7 @@ Inputs of a transcript, one a line, and the brokers that they concern:
 
     replicas 1 2 3 [min=2] [no-elr] [unclean=true]   a new partition, with min.insync.replicas and settings
     fence N / live N          the broker loses its sign of life / gets one
-    stop N                    the broker requests a shutdown; `live N` ends it
+    stop N                    the broker requests a shutdown: it leaves the ISRs; `live N` ends it
     disk-fails N / disk-back N
     restart N clean|unclean   the broker registers again, before it is live
     leave N / join N          the leader proposes an ISR without or with a replica
@@ -89,9 +89,9 @@ class ElectionCase:
         self._put(function(self.partition, self.acceptable, self.rules))
 
     def settle(self) -> None:
-        """Act as the controller does after a change: fenced brokers leave the ISR, then a leader is elected if needed."""
+        """Act as the controller does: fenced and stopping brokers leave the ISR, then a leader is elected if needed."""
         for node in self.partition.isr:
-            if node not in self.live:
+            if node not in self.live or node in self.stopping:
                 self._put(without(self.partition, node, self.acceptable, self.rules))
         self.elect(online)
 
