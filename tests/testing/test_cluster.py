@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from ottla import Admin, ShareConsumer, TopicPartition
+from ottla import AcknowledgeType, Admin, ConfigChange, ConfigResource, ResourceType, ShareConsumer, TopicPartition
 from ottla import Consumer as OttlaConsumer
 from ottla.client.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -232,3 +232,38 @@ def test_a_broker_that_does_not_lead_names_the_leader(kafka_cluster: Callable[..
     assert (read.error_code, read.current_leader.leader_id) == (6, 2)
     assert [(node.node_id, node.port) for node in fetched.node_endpoints] == [(2, cluster[2].address[1])]
     wire.close()
+
+
+def test_dead_letters_go_to_a_topic_that_another_broker_leads(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, {"group.share.assignment.interval.ms": 0})
+    cluster.create_topic("jobs", 3)
+    cluster.create_topic("dlq.jobs", 3, **{"errors.deadletterqueue.group.enable": True})
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as own:
+        group = ConfigResource(ResourceType.GROUP, "workers")
+        name = ConfigChange("errors.deadletterqueue.topic.name", "dlq.jobs")
+        own.incremental_alter_configs({group: [name]}).check()
+        offsets = {TopicPartition("jobs", index): 0 for index in range(3)}
+        assert not own.alter_share_group_offsets("workers", offsets).errors
+    for index in range(3):
+        cluster[cluster.leader_of("jobs", index)].produce("jobs", f"bad{index}", partition=index)
+    with ShareConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="workers", share_acknowledgement_mode="explicit"
+    ) as consumer:
+        consumer.subscribe(["jobs"])
+        rejected = 0
+        deadline = time.monotonic() + 20
+        while rejected < 3 and time.monotonic() < deadline:
+            for record in consumer.poll(0.5):
+                consumer.acknowledge(record, AcknowledgeType.REJECT)
+                rejected += 1
+            consumer.commit()
+    while time.monotonic() < deadline:
+        letters = [
+            record
+            for index in range(3)
+            for record in cluster[cluster.leader_of("dlq.jobs", index)].records("dlq.jobs", partition=index)
+        ]
+        if len(letters) == 3:
+            break
+        time.sleep(0.05)
+    assert sorted(dict(record.headers)["__dlq.errors.partition"] or b"" for record in letters) == [b"0", b"1", b"2"]
