@@ -190,3 +190,44 @@ def test_a_clean_stop_ends_at_once_and_the_next_start_finds_everything(brokers: 
     brokers.start(1)
     until(lambda: brokers.leaders("t") == [1])
     assert consumed(brokers.bootstrap_servers, "t", 1, "g") == ["kept"]
+
+
+def storage(*arguments: str) -> subprocess.CompletedProcess[str]:
+    ran = command("storage", *arguments)
+    ran.remove("serve")
+    return subprocess.run(ran, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_single_broker_moves_into_etcd_and_back(brokers: Brokers, tmp_path: Path) -> None:
+    home = tmp_path / "broker1"
+    single = Process(home, "-o", "node.id=1")
+    with Admin(bootstrap_servers=single.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(f"t{number}", 3) for number in range(250)]).check()
+    produce(single.bootstrap_servers, "t7", ["single"], 0)
+    running = storage("migrate", "--to", brokers.url, str(home), "-o", "node.id=1")
+    assert (running.returncode, "is in use" in running.stderr or "locked" in running.stderr) == (1, True), running
+    single.stop()
+    moved = storage("migrate", "--to", brokers.url, str(home), "-o", "node.id=1")
+    assert moved.returncode == 0, moved.stderr
+    assert f"serve with: ottla serve --data-dir {home} -o node.id=1 --cluster {brokers.url}" in moved.stdout
+    again = storage("migrate", "--to", brokers.url, str(home), "-o", "node.id=1")
+    assert (again.returncode, "there is no metadata to move" in again.stderr) == (1, True)
+    brokers.start(1)
+    produce(brokers.bootstrap_servers, "t7", ["cluster"], 0)
+    assert consumed(brokers.bootstrap_servers, "t7", 2, "g") == ["cluster", "single"]
+    brokers.processes[1].stop()
+    back = storage("migrate", "--from", brokers.url, str(home), "-o", "node.id=1")
+    assert back.returncode == 0, back.stderr
+    single = Process(home, "-o", "node.id=1")
+    with Admin(bootstrap_servers=single.bootstrap_servers) as admin:
+        assert len(admin.list_topics()) == 251, "with the offsets of groups"
+    assert consumed(single.bootstrap_servers, "t7", 2, "h") == ["cluster", "single"]
+    single.stop()
+    empty = subprocess.run(
+        command("--data-dir", str(home), "--cluster", brokers.url),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (empty.returncode, "the metadata store has no cluster" in empty.stderr) == (1, True)
