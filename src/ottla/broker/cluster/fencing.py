@@ -131,17 +131,17 @@ class QuickFencing:
         if self._is_closed:
             return
         is_controller = image.controller_id == self._node_id
-        wanted = {
+        watched = {
             node_id: node
             for node_id, node in image.brokers.items()
             if node_id != self._node_id and (is_controller or node_id == image.controller_id)
         }
         for node_id, peer in list(self._peers.items()):
-            node = wanted.get(node_id)
+            node = watched.get(node_id)
             if node is None or node.epoch != peer.node.epoch:
                 peer.close()
                 del self._peers[node_id]
-        for node_id, node in wanted.items():
+        for node_id, node in watched.items():
             if node_id not in self._peers:
                 self._peers[node_id] = peer = _Peer(node)
                 self._connect(peer)
