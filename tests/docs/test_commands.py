@@ -28,7 +28,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def serve_commands() -> list[str]:
     lines = (line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines())
-    return sorted({line.partition("#")[0].strip() for line in lines if re.match(r"    (\w+=\S+ )*ottla serve", line)})
+    commands = {line.partition("#")[0].strip() for line in lines if re.match(r"    (\w+=\S+ )*ottla serve", line)}
+    return sorted(command for command in commands if "--cluster" not in command)  # those are in test_cluster.py
 
 
 def storage_commands() -> list[str]:

@@ -7,9 +7,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from ottla import Admin, ShareConsumer, TopicPartition
+from ottla import AcknowledgeType, Admin, ConfigChange, ConfigResource, ResourceType, ShareConsumer, TopicPartition
 from ottla import Consumer as OttlaConsumer
 from ottla.client.errors import KafkaError
+from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
@@ -231,4 +232,67 @@ def test_a_broker_that_does_not_lead_names_the_leader(kafka_cluster: Callable[..
     (read,) = fetched.responses[0].partitions
     assert (read.error_code, read.current_leader.leader_id) == (6, 2)
     assert [(node.node_id, node.port) for node in fetched.node_endpoints] == [(2, cluster[2].address[1])]
+    wire.close()
+
+
+def test_dead_letters_go_to_a_topic_that_another_broker_leads(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, {"group.share.assignment.interval.ms": 0})
+    cluster.create_topic("jobs", 3)
+    cluster.create_topic("dlq.jobs", 3, **{"errors.deadletterqueue.group.enable": True})
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as own:
+        group = ConfigResource(ResourceType.GROUP, "workers")
+        name = ConfigChange("errors.deadletterqueue.topic.name", "dlq.jobs")
+        own.incremental_alter_configs({group: [name]}).check()
+        offsets = {TopicPartition("jobs", index): 0 for index in range(3)}
+        assert not own.alter_share_group_offsets("workers", offsets).errors
+    for index in range(3):
+        cluster[cluster.leader_of("jobs", index)].produce("jobs", f"bad{index}", partition=index)
+    with ShareConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="workers", share_acknowledgement_mode="explicit"
+    ) as consumer:
+        consumer.subscribe(["jobs"])
+        rejected = 0
+        deadline = time.monotonic() + 20
+        while rejected < 3 and time.monotonic() < deadline:
+            for record in consumer.poll(0.5):
+                consumer.acknowledge(record, AcknowledgeType.REJECT)
+                rejected += 1
+            consumer.commit()
+    while time.monotonic() < deadline:
+        letters = [
+            record
+            for index in range(3)
+            for record in cluster[cluster.leader_of("dlq.jobs", index)].records("dlq.jobs", partition=index)
+        ]
+        if len(letters) == 3:
+            break
+        time.sleep(0.05)
+    assert sorted(dict(record.headers)["__dlq.errors.partition"] or b"" for record in letters) == [b"0", b"1", b"2"]
+
+
+def test_only_a_stopped_broker_is_unregistered(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3)
+    with Admin(bootstrap_servers=cluster[1].bootstrap_servers) as admin:
+        with pytest.raises(KafkaError, match="Broker 3 is running: stop it before it is unregistered"):
+            admin.unregister_broker(3)
+        with pytest.raises(KafkaError, match="Broker ID 7 is not currently registered"):
+            admin.unregister_broker(7)
+        cluster.stop(3)
+        admin.unregister_broker(3)
+        assert cluster.image.registered.keys() == {1, 2}
+
+
+def test_elections_are_requested_at_any_broker(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3)
+    cluster.create_topic("t", 3)
+    (lost,) = (index for index in range(3) if cluster.leader_of("t", index) == 3)
+    cluster.kill(3)
+    wire = Wire(cluster[1].address, is_kafka=False)
+    topic = TopicPartitions(topic="t", partitions=[0, 1, 2])
+    for election_type in (0, 1):
+        request = ElectLeadersRequest(election_type=election_type, topic_partitions=[topic], timeout_ms=5000)
+        (result,) = wire.send(request, 2).replica_election_results
+        by_index = {row.partition_id: row.error_code for row in result.partition_result}
+        assert by_index.pop(lost) == 83, "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+        assert set(by_index.values()) == {84}, "ELECTION_NOT_NEEDED"
     wire.close()

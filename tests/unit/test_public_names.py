@@ -108,8 +108,15 @@ PUBLIC = {
     "ottla.spark": {"SESSION_CONFS"},
     "ottla.spark.java": {"OLDEST", "JavaMissing", "ensure_java", "parse_version", "version_of", "wrapped_home"},
     "ottla.spark.session": {"session_builder", "stop_session"},
-    "ottla.testing": {"EmbeddedBroker", "Kafka", "broker"},
-    "ottla.testing.plugin": {"kafka", "kafka_config", "kafka_factory", "kafka_session", "pytest_configure"},
+    "ottla.testing": {"EmbeddedBroker", "Kafka", "KafkaCluster", "broker"},
+    "ottla.testing.plugin": {
+        "kafka",
+        "kafka_cluster",
+        "kafka_config",
+        "kafka_factory",
+        "kafka_session",
+        "pytest_configure",
+    },
     "pyspark_ottla": {"DefaultSource"},
 }
 

@@ -155,16 +155,16 @@ class Broker:
     def share_partitions(self) -> "SharePartitions":
         """The share partitions, created at first use."""
         if self._share_partitions is None:
+            from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
             from ottla.broker.share_partitions.partitions import SharePartitions
 
+            config, clock, timers = lambda: self.config, self.clock, self.timers
+            dead_letters = DeadLetterWriter(
+                config, clock, timers, self.metadata, self.replicas, self.topics.create, self.peers
+            )
+
             self._share_partitions = SharePartitions(
-                lambda: self.config,
-                self.clock,
-                self.timers,
-                self.metadata,
-                self.replicas,
-                self.coordination,
-                self.topics.create,
+                config, clock, timers, self.metadata, self.replicas, self.coordination, dead_letters
             )
         return self._share_partitions
 

@@ -23,6 +23,7 @@ from ottla.cli.features import (
     release_of,
     version_mapping,
 )
+from ottla.cli.storage_migration import migrate_from, migrate_to
 from ottla.cli.table import echo_json
 from ottla.environment.system import SystemRandom
 from ottla.log.backup import CannotCopy, copy_log_directory
@@ -255,6 +256,37 @@ def import_(
         click.echo(line)
     click.echo()
     click.echo(f"{'would be imported' if dry_run else 'imported'}; serve with: {command}")
+
+
+@storage.command("migrate")
+@_directory_options
+@click.option("--to", "target", metavar="etcd://HOST:PORT,.../PREFIX", help="Move metadata.db into this etcd.")
+@click.option("--from", "source", metavar="etcd://HOST:PORT,.../PREFIX", help="Move the metadata in this etcd back.")
+@_json_option
+def migrate(
+    directories: tuple[str, ...],
+    *,
+    file: str | None,
+    options: tuple[str, ...],
+    target: str | None,
+    source: str | None,
+    as_json: bool,
+) -> None:
+    """Move the metadata of a stopped broker into etcd, to make it the first of a cluster, or back to a single broker.
+
+    DIR is log.dirs; the data directories stay as they are.
+    """
+    if (target is None) == (source is None):
+        raise click.UsageError("give either --to or --from")
+    config = _config_or_fail(directories, file, options)
+    url = target or source or ""
+    count = migrate_to(url, config) if target is not None else migrate_from(url, config)
+    serve = ["ottla", "serve", "--data-dir", ",".join(config.log_dirs), "-o", f"node.id={config.node_id}"]
+    command = shlex.join([*serve, "--cluster", url] if target is not None else serve)
+    if as_json:
+        echo_json({"keys": count, "serve": command})
+    else:
+        click.echo(f"moved {count} keys; serve with: {command}")
 
 
 @storage.command("backup")

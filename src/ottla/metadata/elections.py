@@ -82,6 +82,8 @@ def restarted(
     assign an offset twice, to different records.
     """
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
+    if partition.replicas == (node,) and partition.leader == node:  # whatever it has lost, no other replica has it
+        return _changed(partition, members, node, partition.leader_epoch + 1)
     if not was_clean:
         isr = tuple(member for member in partition.isr if member != node)
         members = _reduced(partition, isr, (node,), rules)

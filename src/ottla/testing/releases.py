@@ -110,6 +110,7 @@ _RANGES: Final = {
     api.ALTER_USER_SCRAM_CREDENTIALS: "2.7 0",
     api.DESCRIBE_QUORUM: "2.7 0, 3.3 0-1, 3.9 0-2",
     api.UPDATE_FEATURES: "2.7 0, 3.3 0-1, 4.0 0-2",
+    api.UNREGISTER_BROKER: "2.8 0",
     api.DESCRIBE_CLUSTER: "2.8 0, 3.7 0-1, 4.0 0-2",
     api.DESCRIBE_PRODUCERS: "2.8 0",
     api.DESCRIBE_TRANSACTIONS: "3.0 0",

@@ -253,7 +253,13 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     events: list[str] = []
     broker = machine.broker
     writer = DeadLetterWriter(
-        lambda: broker.config, broker.clock, broker.timers, metadata, broker.replicas, broker.topics.create
+        lambda: broker.config,
+        broker.clock,
+        broker.timers,
+        metadata,
+        broker.replicas,
+        broker.topics.create,
+        broker.peers,
     )
     writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None), lambda: events.append("done"))
     log = machine.partition("dlq.letters").log

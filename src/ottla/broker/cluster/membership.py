@@ -27,7 +27,8 @@ from ottla.protocol.answer import Answer, Pending
 
 _logger = logging.getLogger("ottla.cluster")
 _RETRY_MS: Final = 200
-_PARTITIONS_A_CHANGE: Final = 100
+_PARTITIONS_A_CHANGE: Final = 50
+"""Each is compared with its topic, and etcd takes 128 comparisons."""
 _DUPLICATE: Final = (
     "Another broker is registered with that broker id. If the broker was recently restarted this should self-resolve once the "
     "heartbeat manager expires the broker's session. This is node {}: give another node.id, or stop the other broker"
@@ -175,6 +176,7 @@ class Membership:
             if outcome.revision:
                 del left[: len(chunk)]
             elif not outcome.conflicts:
+                _logger.warning("cannot begin new leader epochs: %s; this will be retried", outcome.error)
                 await self._scheduler.sleep(_RETRY_MS)
 
     def _restarted(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.environment import Address, Environment
@@ -65,6 +66,16 @@ class ClusterNode:
             lambda: config().flag("auto.leader.rebalance.enable"),
             values.integer("leader.imbalance.check.interval.seconds") * 1000,
         )
+        self.fencing = QuickFencing(
+            registration.node_id,
+            lambda: metadata.image,
+            store,
+            environment.transport,
+            environment.clock,
+            environment.timers,
+            values.integer("broker.session.timeout.ms"),
+        )
+        metadata.subscribe(self.fencing.apply)
 
     def join(self, load: Callable[[], None]) -> Answer[str | None]:
         """Join the cluster, then take part in the election of a controller; see `Membership.join`."""
@@ -74,6 +85,7 @@ class ClusterNode:
                 for directory in self._directories:
                     directory.broker_epoch = self.membership.epoch
                 self.controller.begin()
+                self.fencing.begin()
             return reason
 
         return after(self.membership.join(load), joined)
@@ -81,11 +93,13 @@ class ClusterNode:
     def leave(self) -> Answer[bool]:
         """Leave the cluster, for a clean stop."""
         self.controller.close()
+        self.fencing.close()
         return self.membership.leave()
 
     def close(self) -> None:
         """Stop all timers, as when the process ends."""
         self.controller.close()
+        self.fencing.close()
         self.membership.close()
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.retrying import repeat_while
@@ -27,11 +28,26 @@ from ottla.environment import Clock, Timers
 from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
+from ottla.metadata.image import TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, Pending, after
-from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, name_of
+from ottla.protocol.errors import (
+    INVALID_RECORD,
+    MESSAGE_TOO_LARGE,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    name_of,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Header, Record
@@ -80,6 +96,9 @@ class _WriteResult(NamedTuple):
     is_final: bool = False
 
 
+_WRITTEN: Final = _WriteResult(None)
+
+
 class DeadLetterWriter:
     """Writer of the dead letters of this broker's share partitions.
 
@@ -95,6 +114,7 @@ class DeadLetterWriter:
         metadata: Metadata,
         replicas: Replicas,
         create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
+        peers: Peers,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -102,6 +122,7 @@ class DeadLetterWriter:
         self._metadata = metadata
         self._replicas = replicas
         self._create_topic = create_topic
+        self._peers = peers
 
     def write(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
         """Write `letters`, records of `source`, and call `done` when they are committed, or when they cannot be written."""
@@ -126,8 +147,15 @@ class DeadLetterWriter:
 
     def _attempt(self, letters: _Letters) -> Answer[_WriteResult]:
         try:
-            target = self._target(letters.group_id, letters.source.index)
-            return _WriteResult("its partition is not here") if target is None else self._append(target, letters)
+            topic = self._topic(letters.group_id)
+            index = letters.source.index % len(topic.partitions)
+            target = self._replicas.leader(topic.name, index)
+            if not isinstance(target, int):
+                return self._append(target, letters)
+            leader = topic.partitions[index].leader
+            if target == NOT_LEADER_OR_FOLLOWER and leader in self._metadata.image.brokers:
+                return self._send(leader, topic, index, letters)
+            return _WriteResult("its partition has no leader")
         except _Missing as missing:
             return after(self._create(str(missing)), partial(self._created, letters))
         except _Impossible as cause:
@@ -140,8 +168,8 @@ class DeadLetterWriter:
             return self._attempt(letters)
         return _WriteResult(change.error_message or name_of(change.error_code), is_final=True)
 
-    def _target(self, group_id: str, index: int) -> "Partition | None":
-        """Return the target partition for partition `index`, None while it is offline. Raises _Impossible, _Missing."""
+    def _topic(self, group_id: str) -> TopicImage:
+        """Return the dead-letter topic of a group. Raises _Impossible, _Missing."""
         image, config = self._metadata.image, self._config()
         name = group_configs(image.configs_of(GROUP, group_id), config).text("errors.deadletterqueue.topic.name")
         if not name:
@@ -156,8 +184,7 @@ class DeadLetterWriter:
             raise _Missing(name)
         if not topic_configs(topic.configs, config).flag(_ENABLED):
             raise _Impossible(f"topic {name} takes no dead letters: set its {_ENABLED}")
-        partition = self._replicas.leader(name, index % len(topic.partitions))
-        return None if isinstance(partition, int) else partition
+        return topic
 
     def _create(self, name: str) -> Answer[ChangeResult]:
         """Create a dead-letter topic."""
@@ -167,19 +194,26 @@ class DeadLetterWriter:
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
         return self._create_topic(RequestedTopic(name, -1, -1, {}, configs))
 
+    def _send(self, leader: int, topic: TopicImage, index: int, letters: _Letters) -> Answer[_WriteResult]:
+        """Produce the letters to another broker, one batch after the other. Raises StorageError, OSError."""
+        max_bytes = topic_configs(topic.configs, self._config()).integer("max.message.bytes")
+        batches = _batches(self._letters(letters), max_bytes)
+
+        def send_next(result: _WriteResult = _WRITTEN) -> Answer[_WriteResult]:
+            batch = next(batches, None) if result.reason is None else None
+            if batch is None:
+                return result
+            data = PartitionProduceData(index=index, records=batch)
+            rows = [TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[data])]
+            request = ProduceRequest(acks=-1, timeout_ms=_COMMIT_TIMEOUT_MS, topic_data=rows)
+            return after(after(self._peers.request(leader, request, purpose="dead letters"), _produced), send_next)
+
+        return send_next()
+
     def _append(self, target: "Partition", letters: _Letters) -> Answer[_WriteResult]:
         """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
-        dead = letters.letters
-        values = group_configs(self._metadata.image.configs_of(GROUP, letters.group_id), self._config())
-        copies = values.flag("errors.deadletterqueue.copy.record.enable")
         now_ms = self._clock.wall_ms()
-        originals = _records(letters.source.log, dead.first, dead.last) if copies else {}
-        records = []
-        for offset in range(dead.first, dead.last + 1):
-            key, value = originals.get(offset, (None, None))
-            headers = _headers(letters.group_id, letters.source, dead, offset)
-            records.append(Record(0, now_ms, key, value, headers))
-        for batch in _batches(records, target.log.config.max_message_bytes):
+        for batch in _batches(self._letters(letters), target.log.config.max_message_bytes):
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
@@ -191,6 +225,32 @@ class DeadLetterWriter:
         delayed = DelayedCommit(lambda: None)
         delayed.begin([Uncommitted.last_of(target, decided)], self._timers, _COMMIT_TIMEOUT_MS)
         return committed
+
+    def _letters(self, letters: _Letters) -> list[Record]:
+        """Return the records to write. Raises StorageError, OSError."""
+        dead = letters.letters
+        values = group_configs(self._metadata.image.configs_of(GROUP, letters.group_id), self._config())
+        copies = values.flag("errors.deadletterqueue.copy.record.enable")
+        now_ms = self._clock.wall_ms()
+        originals = _records(letters.source.log, dead.first, dead.last) if copies else {}
+        records = []
+        for offset in range(dead.first, dead.last + 1):
+            key, value = originals.get(offset, (None, None))
+            headers = _headers(letters.group_id, letters.source, dead, offset)
+            records.append(Record(0, now_ms, key, value, headers))
+        return records
+
+
+def _produced(response: ProduceResponse | None) -> _WriteResult:
+    """Return the result of a Produce request to another broker."""
+    if response is None:
+        return _WriteResult("the leader of its partition does not answer")
+    (row,) = response.responses[0].partition_responses
+    if row.error_code == NONE:
+        return _WRITTEN
+    return _WriteResult(
+        row.error_message or name_of(row.error_code), is_final=row.error_code in (MESSAGE_TOO_LARGE, INVALID_RECORD)
+    )
 
 
 def _is_temporary(outcome: _WriteResult) -> bool:

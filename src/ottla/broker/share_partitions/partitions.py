@@ -39,8 +39,6 @@ from ottla.metadata.configs import duration_ms, group_configs
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import (
@@ -89,7 +87,7 @@ class SharePartitions:
     """The share partitions and share sessions of this broker.
 
     config        returns the broker's configs in force
-    create_topic  creates a dead-letter topic
+    dead_letters  writes dead letters
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class SharePartitions:
         metadata: Metadata,
         replicas: Replicas,
         coordination: Coordination,
-        create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
+        dead_letters: DeadLetterWriter,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -112,7 +110,7 @@ class SharePartitions:
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """Rules by group, with their inputs: the configs of resources, those of the broker, and the features."""
-        self._dead_letters = DeadLetterWriter(config, clock, timers, metadata, replicas, create_topic)
+        self._dead_letters = dead_letters
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
