@@ -468,3 +468,24 @@ def configs_as_answered(
             text = f"{config} of {cluster}/{topic} is {value or 'not set'}, possible are {', '.join(values)}"
             violations.append(Violation("configs as answered", text, (topic,)))
     return violations
+
+
+def configs_never_return(
+    written: Mapping[tuple[str, str, str], Sequence[str]], certain: Iterable[tuple[str, str, str]]
+) -> list[Violation]:
+    """A value that was replaced never comes back: otherwise a change was planned on an old image.
+
+    `written` has the values of each config in the order in which the store had them, `certain` the configs of which every value
+    was written once, in requests with a known outcome.
+    """
+    violations = []
+    for key in certain:
+        values = written.get(key, ())
+        seen: dict[str, None] = {}
+        for before, value in zip(("", *values), values, strict=False):
+            if value != before and value in seen:
+                cluster, topic, config = key
+                text = f"{config} of {cluster}/{topic} went back from {before} to {value}"
+                violations.append(Violation("configs never return", text, (topic,)))
+            seen[value] = None
+    return violations

@@ -456,6 +456,18 @@ class Simulation:
             for config, value in topic.configs.items()
         }
 
+    def _written_configs(self) -> dict[tuple[str, str, str], list[str]]:
+        """Return the values that each config of a topic had in the stores, in order."""
+        values: dict[tuple[str, str, str], list[str]] = {}
+        for store in self.stores:
+            for revision in store.revisions():
+                for entry in revision.entries:
+                    if entry.key.startswith(keys.TOPICS) and entry.value is not None:
+                        name = entry.key.removeprefix(keys.TOPICS)
+                        for config, value in TopicImage.decoded(entry.key, name, entry.value).configs.items():
+                            values.setdefault((store.cluster, name, config), []).append(value)
+        return values
+
     def _check_metadata(self) -> None:
         serving = [broker for broker in self.brokers if broker.server is not None and broker.is_serving]
         for store in self.stores:
@@ -472,6 +484,8 @@ class Simulation:
             self.violations += checks.leaders_live(leaders) + checks.elected_by_controller(leaders)
             self.violations += checks.no_orphans(store.values(), topic_ids, keys.PARTITIONS)
         self.violations += checks.configs_as_answered(self.history.configs, self._configs())
+        certain = [key for key, values in self.history.configs.items() if len(values) == 1]
+        self.violations += checks.configs_never_return(self._written_configs(), certain)
         self.violations += checks.coordinators_current(
             one for broker in serving for one in _loaded_coordinators(broker)
         )

@@ -240,3 +240,11 @@ def test_config_that_was_overwritten() -> None:
     (text,) = _texts(checks.configs_as_answered({key: ["2"]}, {key: "1"}))
     assert text == "retention.ms of c/t is 1, possible are 2"
     assert checks.configs_as_answered({key: ["2"]}, {})
+
+
+def test_config_that_went_back() -> None:
+    key = ("c", "t", "retention.ms")
+    assert not checks.configs_never_return({key: ["1", "1", "2", "2", "3"]}, [key])
+    assert not checks.configs_never_return({key: ["1", "2", "1"]}, [])
+    (text,) = _texts(checks.configs_never_return({key: ["1", "1", "2", "1"]}, [key]))
+    assert text == "retention.ms of c/t went back from 2 to 1"
