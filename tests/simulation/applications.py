@@ -414,16 +414,19 @@ class Configurator(Application):
         scale = 0.0001 if config.endswith("ratio") else 1
         values = process.history.configs.setdefault((process.cluster.name, LEDGER, config), [""])
         resource = ConfigResource(ResourceType.TOPIC, LEDGER)
-        number = 0
+        number, certain = 0, ""
         while not process.is_stopping:
             number += 1
             value = f"{scale * (process.life.number * 1000 + number):g}"
             values.append(value)
+            begun_us = process.now_us
             try:
                 change = ConfigChange(config, value)
                 (await self._admin.incremental_alter_configs({resource: [change]}, timeout=10)).check()
-                if len(values) == 2:  # otherwise an earlier change may still be carried out
-                    del values[0]
+                if certain in values:
+                    values.remove(certain)
+                # A request that was repeated may be carried out later once more: see `Administrator`.
+                certain = value if process.now_us - begun_us < _SOONEST_RETRY_US else "-"
                 process.world.count("configs changed")
                 process.step()
             except KafkaError as error:

@@ -5,6 +5,7 @@ Each check takes plain data and returns the violations that it finds; `tests/sim
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from .disks import WrittenBatch
@@ -470,22 +471,16 @@ def configs_as_answered(
     return violations
 
 
-def configs_never_return(
-    written: Mapping[tuple[str, str, str], Sequence[str]], certain: Iterable[tuple[str, str, str]]
-) -> list[Violation]:
-    """A value that was replaced never comes back: otherwise a change was planned on an old image.
+def configs_kept(written: Mapping[tuple[str, str], Sequence[Mapping[str, str]]]) -> list[Violation]:
+    """A change of one config keeps the others: a change that was planned on an old image sets them back.
 
-    `written` has the values of each config in the order in which the store had them, `certain` the configs of which every value
-    was written once, in requests with a known outcome.
+    `written` has the configs of a (cluster, topic) after each revision of the store; every request changes one config.
     """
     violations = []
-    for key in certain:
-        values = written.get(key, ())
-        seen: dict[str, None] = {}
-        for before, value in zip(("", *values), values, strict=False):
-            if value != before and value in seen:
-                cluster, topic, config = key
-                text = f"{config} of {cluster}/{topic} went back from {before} to {value}"
-                violations.append(Violation("configs never return", text, (topic,)))
-            seen[value] = None
+    for (cluster, topic), states in written.items():
+        for before, after in pairwise(states):
+            changed = sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
+            if len(changed) > 1:
+                text = ", ".join(f"{name} from {before.get(name)} to {after.get(name)}" for name in changed)
+                violations.append(Violation("configs kept", f"one change of {cluster}/{topic} set {text}", (topic,)))
     return violations

@@ -462,7 +462,7 @@ PLANTED: Final[dict[str, Planted]] = {
         _answer_unknown_topic,
     ),
     "config over a newer one": Planted(
-        "configs never return", 1, _settings("config"), _overwrite, _every(lambda *_: None, (1000, 1000), (20, 300))
+        "configs kept", 1, _settings("config"), _overwrite, _every(lambda *_: None, (1000, 1000), (20, 300))
     ),
 }
 

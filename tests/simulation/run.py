@@ -25,6 +25,7 @@ from . import checks
 from .applications import (
     DERIVED,
     DERIVED_PREFIX,
+    LEDGER,
     PLAIN,
     Administrator,
     Auditor,
@@ -456,17 +457,15 @@ class Simulation:
             for config, value in topic.configs.items()
         }
 
-    def _written_configs(self) -> dict[tuple[str, str, str], list[str]]:
-        """Return the values that each config of a topic had in the stores, in order."""
-        values: dict[tuple[str, str, str], list[str]] = {}
+    def _written_configs(self) -> dict[tuple[str, str], list[Mapping[str, str]]]:
+        """Return the configs of the topic whose configs clients change, after each revision of the stores."""
+        written: dict[tuple[str, str], list[Mapping[str, str]]] = {}
         for store in self.stores:
-            for revision in store.revisions():
-                for entry in revision.entries:
-                    if entry.key.startswith(keys.TOPICS) and entry.value is not None:
-                        name = entry.key.removeprefix(keys.TOPICS)
-                        for config, value in TopicImage.decoded(entry.key, name, entry.value).configs.items():
-                            values.setdefault((store.cluster, name, config), []).append(value)
-        return values
+            for entry in (entry for revision in store.revisions() for entry in revision.entries):
+                if entry.key == keys.TOPICS + LEDGER and entry.value is not None:
+                    topic = TopicImage.decoded(entry.key, LEDGER, entry.value)
+                    written.setdefault((store.cluster, LEDGER), []).append(topic.configs)
+        return written
 
     def _check_metadata(self) -> None:
         serving = [broker for broker in self.brokers if broker.server is not None and broker.is_serving]
@@ -484,8 +483,7 @@ class Simulation:
             self.violations += checks.leaders_live(leaders) + checks.elected_by_controller(leaders)
             self.violations += checks.no_orphans(store.values(), topic_ids, keys.PARTITIONS)
         self.violations += checks.configs_as_answered(self.history.configs, self._configs())
-        certain = [key for key, values in self.history.configs.items() if len(values) == 1]
-        self.violations += checks.configs_never_return(self._written_configs(), certain)
+        self.violations += checks.configs_kept(self._written_configs())
         self.violations += checks.coordinators_current(
             one for broker in serving for one in _loaded_coordinators(broker)
         )

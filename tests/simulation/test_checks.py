@@ -242,9 +242,8 @@ def test_config_that_was_overwritten() -> None:
     assert checks.configs_as_answered({key: ["2"]}, {})
 
 
-def test_config_that_went_back() -> None:
-    key = ("c", "t", "retention.ms")
-    assert not checks.configs_never_return({key: ["1", "1", "2", "2", "3"]}, [key])
-    assert not checks.configs_never_return({key: ["1", "2", "1"]}, [])
-    (text,) = _texts(checks.configs_never_return({key: ["1", "1", "2", "1"]}, [key]))
-    assert text == "retention.ms of c/t went back from 2 to 1"
+def test_config_that_was_set_back_by_the_change_of_another_one() -> None:
+    key = ("c", "t")
+    assert not checks.configs_kept({key: [{}, {"a": "1"}, {"a": "1", "b": "1"}, {"a": "2", "b": "1"}, {"b": "1"}]})
+    (text,) = _texts(checks.configs_kept({key: [{"a": "1"}, {"a": "2"}, {"a": "1", "b": "1"}]}))
+    assert text == "one change of c/t set a from 2 to 1, b from None to 1"
