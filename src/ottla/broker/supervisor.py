@@ -79,7 +79,7 @@ def _lock(directory: Path) -> int:
         directory.mkdir(parents=True, exist_ok=True)
         return lock_directory(directory)
     except BlockingIOError as cause:
-        raise CannotStart(str(cause)) from None
+        raise CannotStart(f"{cause}: stop it, or give another --data-dir") from None
     except OSError as cause:
         raise CannotStart(f"cannot use {directory}: {cause.strerror}") from None
 
