@@ -24,6 +24,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.conftest import Closed, Wire
 
 from .brokers import BrokerProcesses, is_running, wait_until
@@ -114,6 +115,9 @@ def test_the_delay_grows_with_every_crash(start: Start) -> None:
     brokers = start(count=2)
     for crashes in range(3):
         brokers.kill(2)
+        wait_until(lambda: brokers.live() == {1})
+        if crashes == 2:
+            assert 2 not in brokers.pids(), "the parent ends the lease, long before the next process could"
         wait_until(lambda crashes=crashes: len(brokers.announced) == 3 + crashes)  # type: ignore[misc]
     delays = [float(delay) for line in brokers.log for delay in re.findall(r"starts again in ([.\d]+) s", line)]
     assert delays == [0.1, 0.2, 0.4]
@@ -132,6 +136,50 @@ def test_brokers_end_with_their_parent(start: Start) -> None:
     again = start()
     assert_read(again, numbers)
     again.stop(signal.SIGINT)
+
+
+def test_the_directory_is_locked_until_the_last_broker_has_ended(start: Start) -> None:
+    brokers = start(count=2)
+    pids = brokers.pids()
+    brokers.process.kill()
+    brokers.process.wait()  # a process that is stopped before would be continued at the end of its parent
+    os.kill(pids[1], signal.SIGSTOP)
+    try:
+        wait_until(lambda: not is_running(pids[2]), 5)
+        code, log = run("--listen", "127.0.0.1:0", "--data-dir", str(brokers.data_dir), "--brokers", "2")
+        assert (code, "is in use by another broker" in log) == (1, True)
+    finally:
+        os.kill(pids[1], signal.SIGCONT)
+    wait_until(lambda: not is_running(pids[1]), 5)
+    start(count=2).stop()
+
+
+def test_signs_of_life_end_when_all_processes_are_killed(start: Start) -> None:
+    brokers = start()
+    pids = brokers.pids()
+    brokers.process.send_signal(signal.SIGSTOP)  # it must not end the leases
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    brokers.process.kill()
+    wait_until(lambda: not any(map(is_running, pids.values())))
+    assert brokers.live() == {1, 2, 3}
+    assert start(count=2).live() == {1, 2}
+
+
+def test_changes_are_seen_by_the_other_brokers_before_they_poll(start: Start) -> None:
+    """Without the notifications through the parent the mean delay is 50 ms."""
+    brokers = start(count=2)
+    one, two = (Wire(("127.0.0.1", port), is_kafka=False) for port in brokers.ports.values())
+    delays = []
+    for number in range(15):
+        topic = CreatableTopic(name=f"t-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        assert one.send(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"t-{number}")], allow_auto_topic_creation=False)
+        delays.append(wait_until(lambda asked=asked: two.send(asked, 5).topics[0].error_code == 0))  # type: ignore[misc]
+        time.sleep(0.037)  # other phases of the polling
+    one.close()
+    two.close()
+    assert sum(delay < 0.02 for delay in delays) >= 10, delays
 
 
 def run(*arguments: str) -> tuple[int, str]:

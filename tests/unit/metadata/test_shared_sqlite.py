@@ -1,12 +1,12 @@
 """The SQLite file that several brokers share: what a late watcher gets, leases, files of the other kind, several threads."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, Entry
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.store.sqlite_file import DamagedStore
@@ -44,6 +44,22 @@ def test_a_watcher_that_is_far_behind_gets_the_whole_contents(
     stores.until(lambda: replica.revision == last)
     assert set(replica.entries) == {"/kept", "/a"}
     assert (replica.reloads, len(replica.deliveries)) == (reloads, 1 - reloads)
+
+
+def test_the_contents_are_read_at_one_revision(stores: SharedSqliteHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may make a change between the reads of the revision and of the entries."""
+    broker = Broker(stores)
+    first = broker.change(put={"/a": b"1"})
+    file = broker.store._file  # type: ignore[attr-defined]
+    read = file.range
+
+    def change_and_read(prefix: str) -> Sequence[Entry]:
+        assert stores.parent._file.change(Change(put={"/b": b"1"}))[0].revision == first + 1
+        return read(prefix)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(file, "range", change_and_read)
+    snapshot = broker.load()
+    assert (snapshot.revision, [entry.key for entry in snapshot.entries]) == (first, ["/a"])
 
 
 def test_tombstones_are_pruned(stores: SharedSqliteHarness) -> None:
