@@ -45,7 +45,7 @@ from ottla.metadata.image import (
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore, Snapshot
-from ottla.metadata.store.sqlite import DamagedStore
+from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol.answer import Answer, Steps, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
@@ -334,7 +334,8 @@ class BrokerServer:
         """Release all resources without a clean stop, as after a kill -9: no client is answered, nothing is written any more,
         state in memory is lost. The next start recovers the logs.
         """
-        self.sockets.abandon()
+        if hasattr(self, "sockets"):
+            self.sockets.abandon()
         self._release()
         self._environment.files.close()
 
