@@ -1,9 +1,12 @@
 """Command: `python -m tests.simulation --seed 4711`; see `scripts/simulate`."""
 
 import argparse
+import itertools
 import sys
+import time
+from dataclasses import replace
 
-from .run import Settings, run
+from .run import Result, Settings, run
 
 
 def main() -> int:
@@ -11,13 +14,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="simulate", description="Run brokers and clients on virtual time.")
     parser.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
     parser.add_argument("--runs", type=int, default=1, help="number of seeds, one after the other")
+    parser.add_argument("--for-minutes", type=float, help="run one seed after the other for a time, on varied clusters")
     parser.add_argument("--minutes", type=float, default=3.0, help="virtual minutes of a run")
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers")
-    parser.add_argument("--clients", type=int, default=12, help="number of clients")
+    parser.add_argument("--clients", type=int, default=14, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
     parser.add_argument("--replicas", type=int, default=1, help="replication factor of all topics")
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
+    parser.add_argument("--store", choices=("memory", "etcd"), default="memory", help="metadata store")
     parser.add_argument("--json", action="store_true", help="print each result as JSON")
     parser.add_argument("--story", action="store_true", help="print the story of a run that passes, too")
     options = parser.parse_args()
@@ -29,11 +34,18 @@ def main() -> int:
         options.replicas,
         options.clusters,
         tuple(options.roles.split(",")) if options.roles else (),
+        options.store,
     )
-    failed = False
-    for seed in range(options.seed, options.seed + options.runs):
-        result = run(seed, settings)
-        failed = failed or bool(result.violations)
+    begun = time.monotonic()
+    results: list[Result] = []
+    for seed in itertools.count(options.seed):
+        if options.for_minutes is None:
+            if seed == options.seed + options.runs:
+                break
+        elif time.monotonic() - begun >= options.for_minutes * 60:
+            break
+        result = run(seed, settings if options.for_minutes is None else varied(settings, seed))
+        results.append(replace(result, story=[]))
         if options.story:
             sys.stdout.writelines(f"{line}\n" for line in result.story)
         if options.json:
@@ -44,7 +56,20 @@ def main() -> int:
             text = result.summary()
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-    return int(failed)
+    failed = sum(bool(result.violations) for result in results)
+    if len(results) > 1:
+        hours = sum(result.virtual_seconds for result in results) / 3600
+        cpu_hours = sum(result.cpu_seconds for result in results) / 3600
+        sys.stdout.write(
+            f"{len(results)} runs, {failed} failed; {hours:.2f} virtual hours, {hours / cpu_hours:.1f} per CPU hour\n"
+        )
+    return int(failed > 0)
+
+
+def varied(settings: Settings, seed: int) -> Settings:
+    """Let every third seed run on etcd, and every fifth one on clusters of one broker."""
+    store = "etcd" if seed % 3 == 0 else settings.store
+    return replace(settings, store=store, clusters=settings.brokers if seed % 5 == 0 else settings.clusters)
 
 
 if __name__ == "__main__":

@@ -391,6 +391,46 @@ class Administrator(Application):
             process.note_error(f"topic {name}", error)
 
 
+class Configurator(Application):
+    """Admin client that changes a config of a topic which it shares with others; each client has its own config."""
+
+    _CONFIGS: Final = ("file.delete.delay.ms", "segment.jitter.ms", "min.cleanable.dirty.ratio")
+
+    def __init__(self, process: ClientProcess) -> None:
+        super().__init__(process)
+        # Each client keeps to another broker, as the first address that answers is used again.
+        servers = process.cluster.bootstrap.split(",")
+        first = process.client.number % len(servers)
+        self._core = process.core(bootstrap_servers=",".join((*servers[first:], *servers[:first])))
+        self._admin = AdminCore(self._core)
+
+    @property
+    def main(self) -> Core:
+        return self._core
+
+    async def run(self) -> None:
+        process = self.process
+        config = self._CONFIGS[process.client.number % len(self._CONFIGS)]
+        scale = 0.0001 if config.endswith("ratio") else 1
+        values = process.history.configs.setdefault((process.cluster.name, LEDGER, config), [""])
+        resource = ConfigResource(ResourceType.TOPIC, LEDGER)
+        number = 0
+        while not process.is_stopping:
+            number += 1
+            value = f"{scale * (process.life.number * 1000 + number):g}"
+            values.append(value)
+            try:
+                change = ConfigChange(config, value)
+                (await self._admin.incremental_alter_configs({resource: [change]}, timeout=10)).check()
+                if len(values) == 2:  # otherwise an earlier change may still be carried out
+                    del values[0]
+                process.world.count("configs changed")
+                process.step()
+            except KafkaError as error:
+                process.note_error(f"config {config}", error)
+            await self._core.scheduler.sleep(process.chance.randint(50, 400))
+
+
 class SetUp(Application):
     """Creates the topics of the workload, and lets share groups begin with the first record."""
 

@@ -8,6 +8,7 @@ from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
 from ottla.protocol.answer import after
 
+from .checks import Start
 from .disks import BrokerFiles, DiskState, HostDisk, Observer
 from .hosts import Host, HostRandom, HostWorkers
 from .metadata import StoreHost
@@ -46,6 +47,7 @@ class SimulatedBroker:
     server      the running broker; None while no process runs
     is_serving  True from the end of its start to the beginning of its stop
     wanted      True if the broker should run: a failed start is repeated
+    starts      all starts of processes
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class SimulatedBroker:
         self.server: BrokerServer | None = None
         self.is_serving = False
         self.wanted = False
+        self.starts: list[Start] = []
         self._network = network
         self.store = store
         self._chance = host.world.random(f"{host.name}/power")
@@ -112,6 +115,7 @@ class SimulatedBroker:
         world = self.host.world
         world.tell(self.name, f"starts, life {life.number}")
         world.count("broker starts")
+        self.starts.append(Start(self.name, world.now_us))
         server = self.server = BrokerServer(self._config, environment, self.store.connect(life))
         server.failed = lambda reason: life.run(partial(self._failed, reason))
         life.run(partial(self._open, server))
@@ -129,6 +133,7 @@ class SimulatedBroker:
             self._failed(reason)
         elif self.wanted:
             self.is_serving = True
+            self.starts[-1] = self.starts[-1]._replace(serving_us=self.host.world.now_us)
             self.host.world.tell(self.name, "serves requests")
 
     def _failed(self, reason: str) -> None:
@@ -189,6 +194,8 @@ class SimulatedBroker:
     def _end(self, *, silently: bool = False) -> None:
         self._network.end_life(self.host, silently=silently)
         self.store.disconnect(self.name)
+        if self.starts:
+            self.starts[-1] = self.starts[-1]._replace(ended_us=self.host.world.now_us)
         self.host.end_life()
         self.disk.store.end_process()
         self.server = None

@@ -46,6 +46,46 @@ class Leadership(NamedTuple):
     incarnation: str
 
 
+class Election(NamedTuple):
+    """Change of a partition's leader in the metadata store.
+
+    is_new      True if the partition was created by this change
+    before      leader before, -1 without one
+    writer      node that wrote the change, -1 if it is not known
+    controller  node that was the controller before the change, -1 without one
+    live        nodes that were live before the change
+    """
+
+    revision: int
+    topic_id: str
+    partition: int
+    is_new: bool
+    before: int
+    leader: int
+    writer: int
+    controller: int
+    live: frozenset[int]
+
+
+class Start(NamedTuple):
+    """Start of a broker's process; times are -1 if it has not served requests, or not ended."""
+
+    broker: str
+    begun_us: int
+    serving_us: int = -1
+    ended_us: int = -1
+
+
+class LoadedCoordinator(NamedTuple):
+    """Partition of an internal topic that a broker leads at the end; epochs of the loaded state and of the leader."""
+
+    broker: str
+    topic: str
+    partition: int
+    loaded_epoch: int
+    leader_epoch: int
+
+
 class Position(NamedTuple):
     """Place of a record in a final reading."""
 
@@ -356,4 +396,96 @@ def replicas_equal(
                 )
                 text = f"{topic_id}-{partition} differs on {first} and {broker}: {differing[0]} and {differing[1]}"
                 violations.append(Violation("replicas equal", text, (first, broker)))
+    return violations
+
+
+def leaders_live(elections: Iterable[Election]) -> list[Violation]:
+    """A leader is elected only while it is live: the election compares its registration and its sign of life."""
+    return [
+        Violation(
+            "leaders live",
+            f"{one.topic_id}-{one.partition}: node {one.leader} was elected in revision {one.revision}, and was not live",
+            (one.topic_id,),
+        )
+        for one in elections
+        if one.leader >= 0 and one.leader not in one.live
+    ]
+
+
+def elected_by_controller(elections: Iterable[Election]) -> list[Violation]:
+    """Only the controller replaces a leader, except for a broker that gives up its own leadership."""
+    return [
+        Violation(
+            "elected by the controller",
+            f"{one.topic_id}-{one.partition}: node {one.writer} replaced leader {one.before} by {one.leader} in revision "
+            f"{one.revision}, when node {one.controller} was the controller",
+            (one.topic_id,),
+        )
+        for one in elections
+        if not one.is_new and one.writer >= 0 and one.writer not in (one.controller, one.before)
+    ]
+
+
+def starts_bounded(
+    starts: Iterable[Start], disturbed: Sequence[tuple[int, int]], within_us: int, end_us: int
+) -> list[Violation]:
+    """A broker serves requests within a time after its start, unless a fault (begin, end) was active then."""
+    violations = []
+    for start in starts:
+        limit_us = start.begun_us + within_us
+        until_us = min((at_us for at_us in (start.serving_us, start.ended_us, end_us) if at_us >= 0), default=end_us)
+        if until_us > limit_us and not any(begin < limit_us and end > start.begun_us for begin, end in disturbed):
+            text = f"{start.broker} did not serve requests within {within_us / SECOND_US:.1f} s after its start"
+            violations.append(Violation("starts bounded", text, (start.broker,), start.begun_us))
+    return violations
+
+
+def coordinators_current(loaded: Iterable[LoadedCoordinator]) -> list[Violation]:
+    """The state of every coordinator was loaded in the current leader epoch of its partition."""
+    return [
+        Violation(
+            "coordinators current",
+            f"{one.broker} has the state of {one.topic}-{one.partition} of epoch {one.loaded_epoch}, and leads it in epoch "
+            f"{one.leader_epoch}",
+            (one.broker,),
+        )
+        for one in loaded
+        if one.loaded_epoch != one.leader_epoch
+    ]
+
+
+def configs_as_answered(
+    possible: Mapping[tuple[str, str, str], Sequence[str]], actual: Mapping[tuple[str, str, str], str]
+) -> list[Violation]:
+    """Each config has the value that was acknowledged last, or one of unknown outcome; keys are (cluster, topic, config).
+
+    Each config has one writer.
+    """
+    violations = []
+    for (cluster, topic, config), values in possible.items():
+        value = actual.get((cluster, topic, config), "")
+        if value not in values:
+            text = f"{config} of {cluster}/{topic} is {value or 'not set'}, possible are {', '.join(values)}"
+            violations.append(Violation("configs as answered", text, (topic,)))
+    return violations
+
+
+def configs_never_return(
+    written: Mapping[tuple[str, str, str], Sequence[str]], certain: Iterable[tuple[str, str, str]]
+) -> list[Violation]:
+    """A value that was replaced never comes back: otherwise a change was planned on an old image.
+
+    `written` has the values of each config in the order in which the store had them, `certain` the configs of which every value
+    was written once, in requests with a known outcome.
+    """
+    violations = []
+    for key in certain:
+        values = written.get(key, ())
+        seen: dict[str, None] = {}
+        for before, value in zip(("", *values), values, strict=False):
+            if value != before and value in seen:
+                cluster, topic, config = key
+                text = f"{config} of {cluster}/{topic} went back from {before} to {value}"
+                violations.append(Violation("configs never return", text, (topic,)))
+            seen[value] = None
     return violations

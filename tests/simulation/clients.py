@@ -146,6 +146,7 @@ class SimulatedClient:
     """Application on its own host, which can be killed and started again.
 
     stops_us   time from which nothing new is written
+    number     number of clients of this role that the cluster had before
     """
 
     def __init__(
@@ -157,12 +158,14 @@ class SimulatedClient:
         history: History,
         create: Callable[[ClientProcess], Application],
         stops_us: int,
+        number: int = 0,
     ) -> None:
         self.host = host
         self.role = role
         self.cluster = cluster
         self.history = history
         self.stops_us = stops_us
+        self.number = number
         self.application: Application | None = None
         self.is_done = False
         self._network = network

@@ -296,7 +296,7 @@ class _Connection:
 
     def write(self, pieces: Sequence[Any]) -> None:
         data = b"".join(bytes(piece) for piece in pieces)
-        self._network.send(self, partial(self._member.run, partial(self._receive, data)))
+        self._network.send(self, partial(self._member.run, partial(self._receive, data)), to_client=False)
 
     def close(self) -> None:
         self._end()
@@ -306,7 +306,7 @@ class _Connection:
     def break_off(self) -> None:
         if self._is_open:
             self._end()
-            self._network.send(self, partial(self._receiver.lost, "Connection reset by peer"))
+            self._network.send(self, partial(self._receiver.lost, "Connection reset by peer"), to_client=True)
 
     def _end(self) -> None:
         self._is_open = False
@@ -356,7 +356,7 @@ class _Connection:
         while data:
             size = len(data) if dice.random() < 0.7 else dice.randrange(len(data)) + 1
             piece, data = data[:size], data[size:]
-            self._network.send(self, partial(self._arrive, piece))
+            self._network.send(self, partial(self._arrive, piece), to_client=True)
 
     def _arrive(self, piece: bytes) -> None:
         if self._is_open:
@@ -378,14 +378,22 @@ class _Connection:
 class SimulatedNetwork:
     """A `Transport` to simulated members.
 
-    latency   returns the milliseconds of the next message
+    latency        returns the milliseconds of the next message
+    client_timers  timers of the client, if it does not share those of the members: what arrives there runs on them
+    is_cut         True while nothing arrives in either direction: messages wait, and connections are not established
     """
 
-    def __init__(self, timers: Timers, latency: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, timers: Timers, latency: Callable[[], int] = lambda: 0, client_timers: Timers | None = None
+    ) -> None:
         self.members: dict[Address, SimulatedMember] = {}
+        self.is_cut = False
         self._timers = timers
+        self._client_timers = client_timers or timers
         self._latency = latency
-        self._messages: dict[_Connection, deque[Callable[[], None]]] = {}
+        self._messages: dict[tuple[_Connection, bool], deque[Callable[[], None]]] = {}
+        self._connections: dict[_Connection, None] = {}
+        self._held: list[tuple[_Connection, bool]] = []
 
     def open(
         self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
@@ -395,12 +403,35 @@ class SimulatedNetwork:
         def connect() -> None:
             if member is None or member.is_killed:
                 receiver.lost("Connection refused")
-            else:
-                receiver.connected(_Connection(self, member, receiver))
+            elif not self.is_cut:  # otherwise the client gives up
+                connection = _Connection(self, member, receiver)
+                self._connections[connection] = None
+                receiver.connected(connection)
 
-        return self._timers.call_later(self._latency(), connect).cancel
+        return self._client_timers.call_later(self._latency(), connect).cancel
 
-    def send(self, connection: _Connection, arrive: Callable[[], None]) -> None:
-        """Deliver a message; those of one connection arrive in order, and a faster one takes earlier ones along."""
-        self._messages.setdefault(connection, deque()).append(arrive)
-        self._timers.call_later(self._latency(), lambda: self._messages[connection].popleft()())
+    def send(self, connection: _Connection, arrive: Callable[[], None], *, to_client: bool) -> None:
+        """Deliver a message; those of one direction arrive in order, and a faster one takes earlier ones along."""
+        direction = connection, to_client
+        self._messages.setdefault(direction, deque()).append(arrive)
+        if self.is_cut:
+            self._held.append(direction)
+        else:
+            self._schedule(direction)
+
+    def _schedule(self, direction: tuple[_Connection, bool]) -> None:
+        timers = self._client_timers if direction[1] else self._timers
+        timers.call_later(self._latency(), lambda: self._messages[direction].popleft()())
+
+    def heal(self) -> None:
+        """End a cut; what was held back arrives."""
+        self.is_cut = False
+        held, self._held = self._held, []
+        for direction in held:
+            self._schedule(direction)
+
+    def end_client(self) -> None:
+        """Close all connections of a client whose process has ended."""
+        for connection in list(self._connections):
+            connection.close()
+        self._connections.clear()

@@ -11,6 +11,7 @@ from typing import Final
 from .brokers import SimulatedBroker
 from .clients import SimulatedClient
 from .disks import DiskState
+from .etcd_host import EtcdStoreHost
 from .hosts import Host
 from .metadata import StoreHost
 from .network import Network
@@ -33,9 +34,10 @@ _JUMP_MS: Final = 1_500_000
 class _Active:
     """Running fault."""
 
-    def __init__(self, name: str, targets: tuple[str, ...], end: Callback) -> None:
+    def __init__(self, name: str, targets: tuple[str, ...], begun_us: int, end: Callback) -> None:
         self.name = name
         self.targets = targets
+        self.begun_us = begun_us
         self.end = end
 
 
@@ -45,6 +47,7 @@ class Faults:
     parallel     largest number of faults at a time
     power_loss   True if a loss of power may happen: nothing acknowledged is lost then, as everything is flushed first
     last_end_us  time at which the last fault ended
+    intervals    begin and end of each fault that had a duration
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Faults:
         self._number = 0
         self._ends_us = 0
         self.last_end_us = 0
+        self.intervals: list[tuple[int, int]] = []
         self._kinds: list[tuple[int, Callable[[], None]]] = [
             (4, self._kill),
             (2, self._stop),
@@ -89,6 +93,8 @@ class Faults:
             (2, self._kill_client),
             (2, self._pause_client),
         ]
+        if any(isinstance(store, EtcdStoreHost) for store in stores):
+            self._kinds.append((3, self._hang_watch))
         if power_loss:
             self._kinds += [(2, self._lose_power), (1, self._lose_all_power)]
 
@@ -115,7 +121,7 @@ class Faults:
         self._number += 1
         number = self._number
         duration_us = self._random.randint(*duration_ms) * MS_US
-        self._active[number] = _Active(name, targets, end)
+        self._active[number] = _Active(name, targets, world.now_us, end)
         world.count(f"fault: {name}")
         world.tell("faults", f"{name} {' '.join(targets)} for {duration_us / SECOND_US:.1f} s")
         apply()
@@ -124,6 +130,7 @@ class Faults:
     def _end(self, number: int) -> None:
         active = self._active.pop(number, None)
         if active is not None:
+            self.intervals.append((active.begun_us, self._world.now_us))
             self._world.tell("faults", f"end of {active.name} {' '.join(active.targets)}")
             active.end()
 
@@ -245,16 +252,23 @@ class Faults:
     def _freeze(self) -> None:
         store = self._random.choice(self._stores)
         if self._is_free(store.host.name):
-            self._begin("frozen store", (store.host.name,), _CUT_MS, store.shared.freeze, store.shared.thaw)
+            self._begin("frozen store", (store.host.name,), _CUT_MS, store.freeze, store.thaw)
+
+    def _hang_watch(self) -> None:
+        store = self._random.choice(self._stores)
+        if isinstance(store, EtcdStoreHost):
+            number = self._random.randrange(len(store.members))
+            target = f"watch of {store.host.name}/{number}"
+            if self._is_free(target):
+                apply, end = partial(store.hang_watch, number), partial(store.release_watch, number)
+                self._begin("hung watch", (target,), _CUT_MS, apply, end)
 
     def _slow_store(self) -> None:
         store = self._random.choice(self._stores)
-
-        def set_slow(is_slow: bool) -> None:
-            store.is_slow = is_slow
-
         if self._is_free(store.host.name):
-            self._begin("slow store", (store.host.name,), _CUT_MS, partial(set_slow, True), partial(set_slow, False))
+            self._begin(
+                "slow store", (store.host.name,), _CUT_MS, partial(store.set_slow, True), partial(store.set_slow, False)
+            )
 
     def _cut_from_store(self) -> None:
         broker = self._random.choice(self._brokers)
@@ -267,7 +281,7 @@ class Faults:
         store = self._random.choice(self._stores)
         self._world.count("fault: compaction")
         self._world.tell("faults", f"compaction of {store.host.name}")
-        store.shared.compact()
+        store.compact()
 
     # -- clocks and disks --
 

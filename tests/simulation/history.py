@@ -114,6 +114,7 @@ class History:
     sent        value -> time at which it was given to a producer
     final_commits  (group, partition) -> committed offset at the end of the run
     ownership   (group, member) -> partitions that it owns at the end of the run
+    configs     (cluster, topic, config) -> values that it may have: the last one acknowledged, and those of unknown outcome
     topics      (cluster, topic) of admin clients -> True if it must exist at the end, False if not, None if unknown
     """
 
@@ -132,3 +133,4 @@ class History:
         self.ownership: dict[tuple[str, str], Sequence[PartitionKey]] = {}
         self.subscribed: dict[str, Sequence[PartitionKey]] = {}
         self.topics: dict[tuple[str, str], bool | None] = {}
+        self.configs: dict[tuple[str, str, str], list[str]] = {}

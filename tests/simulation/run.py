@@ -28,6 +28,7 @@ from .applications import (
     PLAIN,
     Administrator,
     Auditor,
+    Configurator,
     GroupMember,
     PlainProducer,
     SetUp,
@@ -36,13 +37,14 @@ from .applications import (
     Transformer,
 )
 from .brokers import SimulatedBroker
-from .checks import Leadership, Violation
+from .checks import Leadership, LoadedCoordinator, Violation
 from .clients import Application, ClientProcess, Cluster, SimulatedClient
 from .disks import WrittenBatch
+from .etcd_host import EtcdStoreHost
 from .faults import Faults
 from .history import History, Outcome
 from .hosts import Host
-from .metadata import StoreHost
+from .metadata import StoreHost, elections
 from .network import Network
 from .world import SECOND_US, StoryLine, World
 
@@ -57,6 +59,7 @@ _AFTER_US: Final = 20 * SECOND_US
 _MOST_LINES: Final = 60
 _MOST_OF_A_CHECK: Final = 5
 _SHORTEST_MINUTES: Final = 1.25
+_START_US: Final = 3 * SECOND_US
 _SAMPLE_US: Final = SECOND_US // 4
 _REPLICATION_FACTORS: Final = (
     "default.replication.factor",
@@ -84,6 +87,8 @@ _ROLES: Final[tuple[tuple[tuple[str, Create], ...], ...]] = (
         ("share", ShareMember),
         ("admin", Administrator),
         ("share-2", ShareMember),
+        ("config", Configurator),
+        ("config-2", Configurator),
     ),
 )
 """Groups of clients that need each other: the members of one share a cluster."""
@@ -100,15 +105,17 @@ class Settings:
     replicas  replication factor of all topics
     clusters  number of clusters; brokers and clients are spread over them
     roles     names of clients to start; all by default
+    store     metadata store: memory or etcd
     """
 
     minutes: float = 3.0
     brokers: int = 3
-    clients: int = 12
+    clients: int = 14
     parallel: int = 3
     replicas: int = 1
     clusters: int = 1
     roles: tuple[str, ...] = ()
+    store: str = "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ class Result:
             f"scripts/simulate --seed {self.seed} --minutes {one.minutes:g} --brokers {one.brokers} "
             f"--clients {one.clients} --parallel {one.parallel} --replicas {one.replicas} --clusters {one.clusters}"
             + (f" --roles {','.join(one.roles)}" if one.roles else "")
+            + (f" --store {one.store}" if one.store != "memory" else "")
         )
 
     def explain(self) -> str:
@@ -242,7 +250,8 @@ class Simulation:
         configs = {"log.flush.interval.messages": "1"} if self.flushes else {}
         configs |= {name: str(settings.replicas) for name in _REPLICATION_FACTORS}
         count = min(settings.clusters, settings.brokers)
-        self.stores = [StoreHost(self._host(f"store-c{number}"), f"c{number}") for number in range(1, count + 1)]
+        kind = EtcdStoreHost if settings.store == "etcd" else StoreHost
+        self.stores = [kind(self._host(f"store-c{number}"), f"c{number}") for number in range(1, count + 1)]
         self.brokers = [
             self._broker(number, self.stores[number % count], configs) for number in range(1, settings.brokers + 1)
         ]
@@ -286,7 +295,8 @@ class Simulation:
     def _client(self, cluster: Cluster, role: str, create: Create, same: int = 0) -> SimulatedClient:
         """Create a client; `same` is the number of clients of this role that the cluster has already."""
         host = self._host(f"{role}-{cluster.name}" + (f"-{same}" if same else ""))
-        return SimulatedClient(host, role, self.network, cluster, self.history, create, self.end_us - _QUIET_US)
+        until_us = self.end_us - _QUIET_US
+        return SimulatedClient(host, role, self.network, cluster, self.history, create, until_us, same)
 
     def _clients(self, draw: random.Random) -> list[SimulatedClient]:
         """Spread the roles over the clusters; a smaller number of clients leaves the last role of each group out."""
@@ -295,10 +305,15 @@ class Simulation:
         clients: list[SimulatedClient] = []
         for place in range(max(map(len, _ROLES))):
             for home, roles in zip(homes, _ROLES, strict=True):
+                if place >= len(roles):
+                    continue
                 role, create = roles[place]
                 wanted = not self.settings.roles or role.removesuffix("-2") in self.settings.roles
                 if wanted and len(clients) < self.settings.clients:
-                    same = sum(client.role == role and client.cluster is home for client in clients)
+                    same = sum(
+                        client.role.removesuffix("-2") == role.removesuffix("-2") and client.cluster is home
+                        for client in clients
+                    )
                     clients.append(self._client(home, role, create, same))
         return clients
 
@@ -387,7 +402,7 @@ class Simulation:
         self.violations += checks.one_content(self.batches)
         self.violations += checks.one_leader(self.leaderships)
         self.world.counts["leader epochs"] = len({(one.topic_id, one.partition, one.epoch) for one in self.leaderships})
-        self.world.counts["metadata revisions"] = sum(store.shared.revision for store in self.stores)
+        self.world.counts["metadata revisions"] = sum(len(store.shared.revisions) for store in self.stores)
         self.violations += checks.high_watermarks_monotonic(self.high_watermarks)
         self._check_metadata()
         self.violations += checks.producer_ids_unique(history.identities)
@@ -432,10 +447,31 @@ class Simulation:
                 names |= dict.fromkeys(broker.server.broker.image.topics)
         return list(names)
 
+    def _configs(self) -> dict[tuple[str, str, str], str]:
+        """Return the configs of topics, as the stores have them."""
+        return {
+            (store.cluster, topic.name, config): value
+            for store in self.stores
+            for topic in loaded(store.snapshot()).topics.values()
+            for config, value in topic.configs.items()
+        }
+
+    def _written_configs(self) -> dict[tuple[str, str, str], list[str]]:
+        """Return the values that each config of a topic had in the stores, in order."""
+        values: dict[tuple[str, str, str], list[str]] = {}
+        for store in self.stores:
+            for revision in store.revisions():
+                for entry in revision.entries:
+                    if entry.key.startswith(keys.TOPICS) and entry.value is not None:
+                        name = entry.key.removeprefix(keys.TOPICS)
+                        for config, value in TopicImage.decoded(entry.key, name, entry.value).configs.items():
+                            values.setdefault((store.cluster, name, config), []).append(value)
+        return values
+
     def _check_metadata(self) -> None:
         serving = [broker for broker in self.brokers if broker.server is not None and broker.is_serving]
         for store in self.stores:
-            image = loaded(store.shared.snapshot())
+            image = loaded(store.snapshot())
             images = {
                 broker.name: _texts(broker.server.broker.image)
                 for broker in serving
@@ -443,12 +479,38 @@ class Simulation:
             }
             self.violations += checks.images_equal(_texts(image), images)
             topic_ids = [topic_id.hex() for topic_id in image.topics_by_id]
+            nodes = {broker.name: broker.node_id for broker in self.brokers}
+            leaders = elections(store.revisions(), nodes)
+            self.violations += checks.leaders_live(leaders) + checks.elected_by_controller(leaders)
             self.violations += checks.no_orphans(store.values(), topic_ids, keys.PARTITIONS)
+        self.violations += checks.configs_as_answered(self.history.configs, self._configs())
+        certain = [key for key, values in self.history.configs.items() if len(values) == 1]
+        self.violations += checks.configs_never_return(self._written_configs(), certain)
+        self.violations += checks.coordinators_current(
+            one for broker in serving for one in _loaded_coordinators(broker)
+        )
+        starts = [start for broker in self.brokers for start in broker.starts]
+        self.violations += checks.starts_bounded(starts, self.faults.intervals, _START_US, self.end_us)
         self.violations += [
             Violation("brokers serve", f"{broker.name} does not serve at the end", (broker.name,))
             for broker in self.brokers
             if broker not in serving
         ]
+
+
+def _loaded_coordinators(broker: SimulatedBroker) -> list[LoadedCoordinator]:
+    """Return the partitions of internal topics that a broker leads, with the epoch in which each was loaded."""
+    server = broker.server
+    coordination = None if server is None else server.broker._coordination
+    if server is None or coordination is None:
+        return []
+    return [
+        LoadedCoordinator(broker.name, topic, index, coordination._epochs[topic, index], placed.leader_epoch)
+        for topic, runtime in coordination._runtimes.items()
+        if topic in server.broker.image.topics
+        for index, placed in enumerate(server.broker.image.topics[topic].partitions)
+        if placed.leader == broker.node_id and runtime.leads(index)
+    ]
 
 
 def _texts(image: Image) -> dict[str, str]:

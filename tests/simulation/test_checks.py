@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from . import checks
-from .checks import Leadership, Violation
+from .checks import Election, Leadership, LoadedCoordinator, Start, Violation
 from .disks import WrittenBatch
 from .history import Acknowledged, Commit, Finished, Identity, Outcome, PartitionKey, Read, Received, Step, Transaction
 
@@ -196,3 +196,55 @@ def test_replicas_that_differ() -> None:
     assert not checks.replicas_equal({("id", 0): {"b1": first, "b2": list(first)}})
     assert checks.replicas_equal({("id", 0): {"b1": first, "b2": [(0, 0, 0xA), (5, 1, 0xC)]}})
     assert checks.replicas_equal({("id", 0): {"b1": first, "b2": first[:1]}})
+
+
+_ELECTION = Election(9, "id", 0, False, -1, 1, 2, 2, frozenset((1, 2)))
+
+
+def test_leader_that_was_not_live() -> None:
+    assert not checks.leaders_live([_ELECTION, _ELECTION._replace(leader=-1, live=frozenset())])
+    assert _texts(checks.leaders_live([_ELECTION._replace(live=frozenset((2,)))])) == [
+        "id-0: node 1 was elected in revision 9, and was not live"
+    ]
+
+
+def test_leader_that_another_broker_than_the_controller_elected() -> None:
+    of_itself = _ELECTION._replace(before=3, leader=-1, writer=3)
+    new = _ELECTION._replace(is_new=True, writer=1)
+    assert not checks.elected_by_controller([_ELECTION, of_itself, new, _ELECTION._replace(writer=-1)])
+    (text,) = _texts(checks.elected_by_controller([_ELECTION._replace(writer=3)]))
+    assert text == "id-0: node 3 replaced leader -1 by 1 in revision 9, when node 2 was the controller"
+
+
+def test_start_that_takes_too_long() -> None:
+    quick, slow, never = Start("b1", 100, 150), Start("b1", 100, 300), Start("b1", 100)
+    killed = Start("b1", 100, -1, 120)
+    assert not checks.starts_bounded([quick, killed], [], 100, 1000)
+    assert len(checks.starts_bounded([slow, never, killed._replace(ended_us=250)], [], 100, 1000)) == 3
+    assert not checks.starts_bounded([slow], [(0, 101)], 100, 1000)
+    assert checks.starts_bounded([slow], [(0, 100), (200, 900)], 100, 1000)
+    assert not checks.starts_bounded([Start("b1", 950)], [], 100, 1000)
+
+
+def test_coordinator_of_an_old_epoch() -> None:
+    one = LoadedCoordinator("b1", "t", 0, 4, 4)
+    assert not checks.coordinators_current([one])
+    assert checks.coordinators_current([one._replace(leader_epoch=6)])
+
+
+def test_config_that_was_overwritten() -> None:
+    key = ("c", "t", "retention.ms")
+    assert not checks.configs_as_answered({key: ["2"]}, {key: "2"})
+    assert not checks.configs_as_answered({key: ["2", "3"]}, {key: "3"})
+    assert not checks.configs_as_answered({key: ["", "3"]}, {})
+    (text,) = _texts(checks.configs_as_answered({key: ["2"]}, {key: "1"}))
+    assert text == "retention.ms of c/t is 1, possible are 2"
+    assert checks.configs_as_answered({key: ["2"]}, {})
+
+
+def test_config_that_went_back() -> None:
+    key = ("c", "t", "retention.ms")
+    assert not checks.configs_never_return({key: ["1", "1", "2", "2", "3"]}, [key])
+    assert not checks.configs_never_return({key: ["1", "2", "1"]}, [])
+    (text,) = _texts(checks.configs_never_return({key: ["1", "1", "2", "1"]}, [key]))
+    assert text == "retention.ms of c/t went back from 2 to 1"

@@ -33,8 +33,14 @@ def _other_process(seed: int, settings: Settings, hash_seed: int) -> str:
 def test_a_seed_defines_the_run(settings: Settings) -> None:
     first = run(11, settings)
     assert not first.violations, first.explain()
-    # A client that put partitions of a share group into requests in the order of a set was noticed by this comparison.
-    assert first.trace_hash == run(11, settings).trace_hash == _other_process(11, settings, 7)
+    # A client that put partitions of a share group into requests in the order of a set was noticed by this comparison, and a
+    # broker that loaded its coordinators in such an order.
+    assert first.trace_hash == _other_process(11, settings, 7)
+
+
+def test_a_second_run_in_a_process_is_equal() -> None:
+    settings = Settings(minutes=_MINUTES, clients=3, store="etcd")
+    assert run(11, settings).trace_hash == run(11, settings).trace_hash
 
 
 def test_another_seed_is_another_run() -> None:

@@ -252,6 +252,7 @@ class BrokerServer:
             environment.resolve,
             Peers(config.node_id, lambda: metadata.image, environment),
         )
+        metadata.subscribe(self.broker.peers.apply)
         self.pipeline = Pipeline(self.broker, environment.now_ns)
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")

@@ -109,8 +109,9 @@ def _reduced(
     candidates = dict.fromkeys((*partition.elr, *partition.isr))
     elr = tuple(node for node in candidates if node not in isr and node not in unclean_nodes)
     last_known = partition.last_known_leader
-    if not isr and not elr and partition.leader != NO_LEADER:
-        last_known = partition.leader
+    if partition.isr and not isr:
+        # Remembered also while the ELR has members: they may all leave it later, when there is no leader to remember.
+        last_known = partition.leader if partition.leader != NO_LEADER else partition.isr[0]
     return _Members(isr, elr, last_known)
 
 

@@ -42,7 +42,7 @@ class PartitionImage(NamedTuple):
     adding           replicas that a reassignment adds (KIP-455)
     removing         replicas that a reassignment removes
     elr              eligible leader replicas: they left the ISR while it was below min.insync.replicas (KIP-966)
-    last_known_leader  leader before ISR and ELR became empty; NO_LEADER if it is not remembered
+    last_known_leader  leader, or last member of the ISR, before the ISR became empty; NO_LEADER while there is a leader
     min_isr          min.insync.replicas that ISR and ELR were computed with; 0: never set
     offline          replicas whose log directory has failed
     is_recovering    True from an unclean election until the leader has taken over

@@ -136,7 +136,15 @@ class TopicPlans:
             )
         if factor > MOST_REPLICAS:
             raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
-        placer = ReplicaPlacer(self._image(), self._random)
+        return self._striped(factor, count)
+
+    def _striped(self, factor: int, count: int) -> list[PartitionImage]:
+        """Return new partitions, spread over racks and brokers. Raises Refused if no broker is live."""
+        image = self._image()
+        if not image.brokers:
+            text = f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced."
+            raise Refused(INVALID_REPLICATION_FACTOR, text)
+        placer = ReplicaPlacer(image, self._random)
         return [placer.place(factor) for _ in range(count)]
 
     def _assigned(self, topic: RequestedTopic, first: int = 0) -> list[PartitionImage]:
@@ -210,9 +218,7 @@ class TopicPlans:
         if more > MOST_PARTITIONS_AT_ONCE:
             raise Refused(POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
         if assignments is None:
-            factor = len(topic.partitions[0].replicas)
-            placer = ReplicaPlacer(self._image(), self._random)
-            placed = [placer.place(factor) for _ in range(more)]
+            placed = self._striped(len(topic.partitions[0].replicas), more)
         else:
             if len(assignments) != more:
                 text = (

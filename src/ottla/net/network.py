@@ -182,6 +182,16 @@ class Network:
         if link is not None and not link.ready.done:
             link.lost("connection timed out")
 
+    def drop(self, address: Address) -> None:
+        """Close the connections to an address whose process has ended; the next request opens another one.
+
+        Their requests fail in a later turn, so that no caller's code runs within this call.
+        """
+        for key, link in list(self._links.items()):
+            if key[0] == address:
+                del self._links[key]
+                self.scheduler.call_later(0, link.close)
+
     def close(self) -> None:
         """Close every connection."""
         self._closed = True

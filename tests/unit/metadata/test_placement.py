@@ -5,8 +5,11 @@ from collections import Counter
 
 import pytest
 
-from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image
+from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.placement import ReplicaPlacer, assigned
+from ottla.metadata.refusal import Refused
+from ottla.metadata.topic_plans import RequestedTopic, TopicPlans
+from ottla.protocol.errors import INVALID_REPLICATION_FACTOR
 
 
 class Chance:
@@ -57,3 +60,15 @@ def test_fenced_brokers_come_last_and_never_lead(seed: int) -> None:
 def test_a_new_partition_without_a_live_replica_has_no_leader() -> None:
     partition = assigned([2, 1], {})
     assert (partition.isr, partition.leader, partition.replicas) == ((), NO_LEADER, (2, 1))
+
+
+def test_topics_are_refused_while_all_brokers_are_fenced() -> None:
+    """Kafka 4.x gives the same answer; the search for a live broker never ended."""
+    image = cluster({1: None, 2: None}, fenced=(1, 2))
+    plans = TopicPlans(lambda: image, Chance(1), lambda: 1, lambda: 1)
+    with pytest.raises(Refused, match=r"1 time\(s\): All brokers are currently fenced") as refused:
+        plans.plan(RequestedTopic("t", 3, 1, {}, {}), {})
+    assert refused.value.code == INVALID_REPLICATION_FACTOR
+    topic = TopicImage("t", bytes(16), (assigned([1], image.registered),), {})
+    with pytest.raises(Refused, match="All brokers are currently fenced"):
+        plans.grow(topic, 2, None)

@@ -196,6 +196,9 @@ class Controller:
             for node in sorted(before.keys() - image.brokers.keys()):
                 _logger.info("broker %d is fenced: it leads or replicates %d partitions", node, len(index.of(node)))
                 self._look_at(index.of(node))
+            for node in sorted(_stopping(image) - _stopping(delta.before)):
+                _logger.info("broker %d wants to stop: it leads or replicates %d partitions", node, len(index.of(node)))
+                self._look_at(index.of(node))
             if image.brokers.keys() - before.keys():
                 self._look_at(index.of(NO_LEADER))
 
@@ -239,7 +242,7 @@ class Controller:
 
         state = before
         for node in before.isr:
-            if node not in image.brokers:
+            if node not in image.brokers or image.live[node].is_stopping:
                 state = without(state, node, acceptable, rules) or state
         elect = preferred if balances else online
         state = elect(state, acceptable, rules) or state
@@ -300,3 +303,8 @@ class Controller:
                         self._due[topic.id, index] = True
             self._write()
         self._plan_balancing()
+
+
+def _stopping(image: Image) -> frozenset[int]:
+    """Return the live brokers that have requested a shutdown."""
+    return frozenset(node for node, sign in image.live.items() if sign.is_stopping)

@@ -1,11 +1,17 @@
-"""Requests of this broker to other brokers of its cluster, over the listener that brokers use among themselves."""
+"""Requests of this broker to other brokers of its cluster, over the listener that brokers use among themselves.
+
+A broker that dies may leave its connections open: the reset can be lost, and a machine without power sends none. So the
+connections to a broker are closed when the image has another incarnation of it, or no sign of life. Their requests are answered
+with None at once, and the caller decides: markers and share states are written again, and a client repeats what could not be
+verified, each at the coordinator or leader of the newer image.
+"""
 
 import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla.environment import Address, Environment
-from ottla.metadata.image import Image
+from ottla.metadata.image import BrokerImage, Delta, Image
 from ottla.net.connection import ConnectionSettings
 from ottla.net.errors import KafkaError
 from ottla.net.network import Network
@@ -63,14 +69,28 @@ class Peers:
         self._scheduler.background(send(), f"request to broker {node_id}")
         return answer
 
+    def apply(self, delta: Delta) -> None:
+        """Close the connections to brokers that have been fenced or restarted."""
+        if not delta.membership:
+            return
+        after = delta.image.brokers
+        for node_id, before in delta.before.brokers.items():
+            address = _address(before)
+            if address is not None and (node_id not in after or after[node_id].epoch != before.epoch):
+                self._network.drop(address)
+
     def _address(self, node_id: int) -> Address | None:
         node = self._image().brokers.get(node_id)
-        endpoint = None if node is None else node.endpoint(node.listener)
-        return None if endpoint is None else (endpoint.host, endpoint.port)
+        return None if node is None else _address(node)
 
     def close(self) -> None:
         """Close all connections; requests in flight are answered with None."""
         self._network.close()
+
+
+def _address(node: BrokerImage) -> Address | None:
+    endpoint = node.endpoint(node.listener)
+    return None if endpoint is None else (endpoint.host, endpoint.port)
 
 
 def _report(name: str, error: BaseException) -> None:

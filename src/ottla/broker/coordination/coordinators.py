@@ -126,8 +126,9 @@ class Coordination:
         for topic in delta.changed:
             if topic.name in self._runtimes:
                 self._lead(topic)
-        for name in delta.moved.keys() & self._runtimes.keys():
-            self._lead(delta.image.topics[name])
+        for name in self._runtimes:  # offsets before transactions, as in `load`
+            if name in delta.moved:
+                self._lead(delta.image.topics[name])
 
     def close(self) -> None:
         """Cancel all timers."""

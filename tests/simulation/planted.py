@@ -1,0 +1,491 @@
+"""Bugs that are planted into brokers, each with a workload and faults that show it, and a seed that found it.
+
+`python -m tests.simulation.planted NAME` searches for the first seed whose run violates a check; `test_planted.py` repeats the
+seeds that were found. A bug is put in by replacing a function for the time of a run: the broker itself has no switches.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from ottla.broker.cluster import node
+from ottla.broker.cluster.peers import Peers
+from ottla.broker.coordination import producer_ids, remote_markers
+from ottla.broker.coordination.coordinators import Coordination
+from ottla.client.admin.core import AdminCore
+from ottla.client.admin.topics import NewTopic
+from ottla.client.core import Core
+from ottla.client.errors import KafkaError
+from ottla.metadata import keys
+from ottla.metadata import metadata as metadata_module
+from ottla.metadata.deltas import loaded
+from ottla.metadata.image import NO_LEADER, TopicImage
+from ottla.metadata.metadata import Metadata
+from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.store import Change, ChangeOutcome, Entry
+from ottla.metadata.store.etcd.watch import Watch
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+from . import metadata as store_module
+from .brokers import SimulatedBroker
+from .clients import Application, ClientProcess
+from .etcd_host import EtcdStoreHost
+from .metadata import LATENCY_MS, StoreHost
+from .run import Settings, Simulation
+from .world import MS_US, SECOND_US
+
+_MINUTES: Final = 1.25
+_FIRST_US: Final = 6 * SECOND_US
+_LAST_US: Final = 35 * SECOND_US
+"""Faults begin until then; the run ends at 75 s."""
+_SMALL_BLOCK: Final = 4
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Simulation, random.Random], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """Bug.
+
+    check       the check that finds it
+    seed        the first seed whose run violated it
+    settings    workload
+    plant       replaces the correct code
+    faults      schedules faults
+    conditions  replaces code in the run without the bug as well: other settings, and faults inside brokers
+    """
+
+    check: str
+    seed: int
+    settings: Settings
+    plant: Callable[[Patch], None]
+    faults: Callable[[Simulation], None]
+    conditions: Callable[[Patch], None] = lambda _: None
+
+    def first_found(self, first: int, count: int) -> int | None:
+        """Return the first of `count` seeds whose run with the bug violates the check."""
+        for seed in range(first, first + count):
+            if self.check in {violation.check for violation in self.run(seed, with_bug=True).violations}:
+                return seed
+        return None
+
+    def run(self, seed: int, *, with_bug: bool) -> Simulation:
+        """Run with a seed; returns the simulation with its violations."""
+        with Patch.context() as patch:
+            self.conditions(patch)
+            if with_bug:
+                self.plant(patch)
+            simulation = Simulation(seed, self.settings)
+            self.faults(simulation)
+            simulation.run()
+        return simulation
+
+
+def _settings(*roles: str, store: str = "memory") -> Settings:
+    return Settings(minutes=_MINUTES, parallel=0, roles=roles, store=store)
+
+
+class TopicChurner(Application):
+    """Admin client that deletes topics soon after it has created them."""
+
+    def __init__(self, process: ClientProcess) -> None:
+        super().__init__(process)
+        self._core = process.core()
+        self._admin = AdminCore(self._core)
+
+    @property
+    def main(self) -> Core:
+        return self._core
+
+    async def run(self) -> None:
+        process, number = self.process, 0
+        while not process.is_stopping:
+            number += 1
+            name = f"churn-{process.name.replace('.', '-')}-{number}"
+            try:
+                (await self._admin.create_topics([NewTopic(name, 6)], timeout=10)).check()
+                await self._core.scheduler.sleep(process.chance.randint(100, 2000))
+                (await self._admin.delete_topics([name], timeout=10)).check()
+                process.step()
+            except KafkaError as error:
+                process.note_error(f"topic {name}", error)
+
+
+def _with_churners(schedule: Callable[[Simulation], None]) -> Callable[[Simulation], None]:
+    def prepare(simulation: Simulation) -> None:
+        simulation.clients += [
+            simulation._client(simulation.clusters[0], "churner", TopicChurner, number) for number in range(4)
+        ]
+        schedule(simulation)
+
+    return prepare
+
+
+# -- faults --
+
+
+def _every(
+    fault: Fault, period_ms: tuple[int, int], latency_ms: tuple[int, int] = LATENCY_MS
+) -> Callable[[Simulation], None]:
+    """Repeat a fault, on a store with a latency."""
+
+    def schedule(simulation: Simulation) -> None:
+        world = simulation.world
+        chance = world.random("planted")
+
+        def begin() -> None:
+            if world.now_us < _LAST_US:
+                fault(simulation, chance)
+                world.call_after(chance.randint(*period_ms) * MS_US, begin)
+
+        def set_latency(value_ms: tuple[int, int]) -> None:
+            for store in simulation.stores:
+                store.latency_ms = value_ms
+
+        world.call_at(_FIRST_US, begin)
+        if latency_ms != LATENCY_MS:
+            simulation.faults.intervals.append((_FIRST_US, _LAST_US))
+            world.call_at(_FIRST_US, partial(set_latency, latency_ms))
+        world.call_at(_LAST_US, partial(set_latency, LATENCY_MS))
+
+    return schedule
+
+
+def _serving(simulation: Simulation, chance: random.Random) -> SimulatedBroker | None:
+    serving = [broker for broker in simulation.brokers if broker.is_serving]
+    return chance.choice(serving) if serving else None
+
+
+def _later(simulation: Simulation, delay_ms: int, action: Callable[[], None]) -> None:
+    simulation.world.call_after(delay_ms * MS_US, action)
+
+
+def _restart(shortest_ms: int, longest_ms: int, *, clean: bool = False) -> Fault:
+    """Kill or stop a broker, and start it again after a time."""
+
+    def fault(simulation: Simulation, chance: random.Random) -> None:
+        broker = _serving(simulation, chance)
+        if broker is not None:
+            broker.stop() if clean and chance.random() < 0.5 else broker.kill()
+            _later(simulation, chance.randint(shortest_ms, longest_ms), partial(broker.restart_after, 0))
+
+    return fault
+
+
+def _cut_from_store(shortest_ms: int, longest_ms: int) -> Fault:
+    """Cut a broker off from the store for a time."""
+
+    def fault(simulation: Simulation, chance: random.Random) -> None:
+        broker = chance.choice(simulation.brokers)
+        broker.store.cut(broker.name)
+        _later(simulation, chance.randint(shortest_ms, longest_ms), partial(broker.store.heal, broker.name))
+
+    return fault
+
+
+def _together(*faults: Fault) -> Fault:
+    def fault(simulation: Simulation, chance: random.Random) -> None:
+        for one in faults:
+            one(simulation, chance)
+
+    return fault
+
+
+def _restart_client(simulation: Simulation, chance: random.Random) -> None:
+    client = chance.choice(simulation.clients)
+    client.kill()
+    _later(simulation, 100, client.start)
+
+
+def _lose_leases_together(simulation: Simulation, chance: random.Random) -> None:
+    """Let the leases of the controller and of a killed broker end at about the same time, then let the controller go on."""
+    store: StoreHost = simulation.stores[0]
+    controller_id = loaded(store.snapshot()).controller_id
+    others = [broker for broker in simulation.brokers if broker.node_id != controller_id and broker.is_serving]
+    controller = next((broker for broker in simulation.brokers if broker.node_id == controller_id), None)
+    if controller is None or not others:
+        return
+    other = chance.choice(others)
+    store.cut(controller.name)
+    _later(simulation, chance.randint(0, 1500), other.kill)
+    _later(simulation, chance.randint(4500, 7000), partial(store.heal, controller.name))
+    _later(simulation, 9000, partial(other.restart_after, 0))
+
+
+def _hang_watch(simulation: Simulation, chance: random.Random) -> None:
+    store = simulation.stores[0]
+    if isinstance(store, EtcdStoreHost):
+        number = chance.randrange(len(store.members))
+        store.hang_watch(number)
+        _later(simulation, chance.randint(3000, 8000), partial(store.release_watch, number))
+
+
+# -- bugs --
+
+
+def _without_topics(patch: Patch) -> None:
+    """An election or ISR change does not compare the topic."""
+    original = Metadata.partition_changes
+
+    def partition_changes(self: Metadata, states: Any, created: Any = None) -> Change:
+        return original(self, states, created)._replace(created=dict(created or {}))
+
+    patch.setattr(Metadata, "partition_changes", partition_changes)
+
+
+def _submitting(patch: Patch, altered: Callable[[Change], Change]) -> None:
+    """Alter the elections of the controller."""
+    original = Metadata.submit
+
+    def submit(self: Metadata, change: Change) -> Answer[ChangeOutcome]:
+        return original(self, altered(change) if keys.CONTROLLER in change.created else change)
+
+    patch.setattr(Metadata, "submit", submit)
+
+
+def _without_leaders(patch: Patch) -> None:
+    """An election does not compare the registration and the sign of life of the new leader."""
+    prefixes = (keys.BROKERS, keys.LIVE)
+
+    def altered(change: Change) -> Change:
+        expect = {key: revision for key, revision in change.expect.items() if not key.startswith(prefixes)}
+        created = {key: revision for key, revision in change.created.items() if not key.startswith(prefixes)}
+        return change._replace(expect=expect, created=created)
+
+    _submitting(patch, altered)
+
+
+def _without_controller(patch: Patch) -> None:
+    """An election does not compare the key of the controller."""
+
+    def altered(change: Change) -> Change:
+        created = {key: revision for key, revision in change.created.items() if key != keys.CONTROLLER}
+        return change._replace(created=created)
+
+    _submitting(patch, altered)
+
+
+def _small_blocks(patch: Patch) -> None:
+    for module in (metadata_module, producer_ids):
+        patch.setattr(module, "PRODUCER_ID_BLOCK", _SMALL_BLOCK)
+    patch.setattr(producer_ids, "_RUNS_LOW", _SMALL_BLOCK // 2)
+
+
+def _use_unknown_block(patch: Patch) -> None:
+    """A block of producer ids whose reservation has an unknown outcome is used."""
+    original = Metadata.producer_id_block
+
+    def producer_id_block(self: Metadata) -> Answer[int]:
+        first = self._next_producer_id
+        return after(original(self), lambda block: first if block < 0 else block)
+
+    patch.setattr(Metadata, "producer_id_block", producer_id_block)
+
+
+class _Unordered(store_module._LifeWatcher):
+    """Watcher that gets every seventh delivery after the next one."""
+
+    _count = 0
+    _held: tuple[int, Sequence[Entry]] | None = None
+
+    def changed(self, revision: int, entries: Sequence[Entry]) -> None:
+        self._count += 1
+        if self._count % 7 == 0:
+            self._held = (revision, entries)
+            return
+        super().changed(revision, entries)
+        if self._held is not None:
+            held, self._held = self._held, None
+            super().changed(*held)
+
+
+def _swap_deliveries(patch: Patch) -> None:
+    patch.setattr(store_module, "_LifeWatcher", _Unordered)
+
+
+def _ignore_hung_watch(patch: Patch) -> None:
+    patch.setattr(Watch, "_set_alarm", lambda _: None)
+
+
+def _keep_old_lease(patch: Patch) -> None:
+    """A broker that starts again does not recognise the sign of life of its own earlier process."""
+    original = node._new_incarnation
+
+    def new_incarnation(*arguments: Any) -> Any:
+        return original(*arguments)._replace(previous="")
+
+    patch.setattr(node, "_new_incarnation", new_incarnation)
+
+
+def _keep_coordinators(patch: Patch) -> None:
+    """A coordinator is kept while no other broker leads its partition, also over leader epochs."""
+    original = Coordination._lead
+
+    def lead(self: Coordination, topic: TopicImage) -> None:
+        runtime = self._runtimes[topic.name]
+        partitions = list(topic.partitions)
+        for index, placed in enumerate(partitions):
+            if runtime.leads(index) and placed.leader in (self._node_id, NO_LEADER):
+                epoch = self._epochs[topic.name, index]
+                partitions[index] = placed._replace(leader=self._node_id, leader_epoch=epoch)
+        original(self, topic._replace(partitions=tuple(partitions)))
+
+    patch.setattr(Coordination, "_lead", lead)
+
+
+def _answer_unknown_topic(patch: Patch) -> None:
+    """Let every third request for markers meet a broker with an older image, which does not know the topic."""
+    original = Peers.request
+    count = 0
+
+    def request(self: Peers, node_id: int, message: Any, *, purpose: str = "") -> Answer[Any]:
+        nonlocal count
+        if not isinstance(message, WriteTxnMarkersRequest):
+            return original(self, node_id, message, purpose=purpose)
+        count += 1
+        if count % 3:
+            return original(self, node_id, message, purpose=purpose)
+        markers = [
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=UNKNOWN_TOPIC_OR_PARTITION
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in message.markers
+        ]
+        return WriteTxnMarkersResponse(markers=markers)
+
+    patch.setattr(Peers, "request", request)
+
+
+def _take_unknown_topic_for_done(patch: Patch) -> None:
+    patch.setattr(remote_markers, "UNKNOWN_TOPIC_OR_PARTITION", None)
+
+
+def _overwrite(patch: Patch) -> None:
+    """A refused change is written again over the newer value, instead of being planned again."""
+
+    def commit(self: Metadata, change: Change) -> Answer[ChangeResult]:
+        def written(outcome: ChangeOutcome) -> Answer[ChangeResult]:
+            newer = {key: entry.revision for key, entry in outcome.conflicts.items() if key in change.expect}
+            if newer:
+                return commit(self, change._replace(expect={**change.expect, **newer}))
+            return self._written(change, outcome)
+
+        return after(self._store.change(change), written)
+
+    patch.setattr(Metadata, "commit", commit)
+
+
+def _no_faults(_: Simulation) -> None: ...
+
+
+PLANTED: Final[dict[str, Planted]] = {
+    "election without the topic": Planted(
+        "no orphans",
+        2,
+        _settings("admin"),
+        _without_topics,
+        _with_churners(_every(_restart(100, 1000), (1000, 2500), (50, 700))),
+    ),
+    "election without the leader's registration": Planted(
+        "leaders live",
+        4,
+        _settings("producer"),
+        _without_leaders,
+        _every(_restart(50, 500, clean=True), (700, 2500), (20, 400)),
+    ),
+    "election by an old controller": Planted(
+        "elected by the controller",
+        3,
+        _settings("producer"),
+        _without_controller,
+        _every(_lose_leases_together, (12_000, 13_000), (50, 600)),
+    ),
+    "producer ids of unknown outcome": Planted(
+        "producer ids unique",
+        1,
+        _settings("producer"),
+        _use_unknown_block,
+        _every(_together(_restart_client, _cut_from_store(2000, 3000)), (300, 1500)),
+        _small_blocks,
+    ),
+    "deliveries out of order": Planted("images equal", 1, _settings("admin", "config"), _swap_deliveries, _no_faults),
+    "hung watch": Planted(
+        "images equal",
+        1,
+        _settings("config", store="etcd"),
+        _ignore_hung_watch,
+        _every(_hang_watch, (4000, 9000)),
+    ),
+    "lease of the earlier process": Planted(
+        "starts bounded", 1, _settings("producer"), _keep_old_lease, _every(_restart(100, 500), (4000, 8000))
+    ),
+    "coordinator of an old epoch": Planted(
+        "coordinators current",
+        1,
+        _settings("producer", "classic"),
+        _keep_coordinators,
+        _every(_cut_from_store(7000, 9000), (10_000, 12_000)),
+    ),
+    "unknown topic taken for done": Planted(
+        "transactions atomic",
+        2,
+        _settings("transactions"),
+        _take_unknown_topic_for_done,
+        _no_faults,
+        _answer_unknown_topic,
+    ),
+    "config over a newer one": Planted(
+        "configs never return", 1, _settings("config"), _overwrite, _every(lambda *_: None, (1000, 1000), (20, 300))
+    ),
+}
+
+
+def main() -> int:
+    """Search for the first seed that finds a bug."""
+    parser = argparse.ArgumentParser(description="Search for seeds that find planted bugs.")
+    parser.add_argument("names", nargs="*", help="planted bugs (default: all)")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds to try")
+    options = parser.parse_args()
+    missing = 0
+    for name in options.names or PLANTED:
+        begun = time.process_time()
+        planted = PLANTED[name]
+        seed = planted.first_found(1, options.seeds)
+        missing += seed is None
+        seconds = time.process_time() - begun
+        sys.stdout.write(
+            f"{name}: {'not found' if seed is None else f'seed {seed}'} after {seconds:.1f} s of CPU time\n"
+        )
+        sys.stdout.flush()
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Requests between brokers when the other broker dies without a reset."""
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.peers import Peers
+from ottla.environment import Environment, IncomingConnection
+from ottla.metadata.image import EMPTY, BrokerImage, Delta, Endpoint, Image
+from ottla.protocol.messages.metadata import MetadataRequest
+
+from .disks import BrokerFiles, HostDisk
+from .hosts import Host, HostRandom, HostWorkers
+from .network import HostNetwork, Network
+from .world import SECOND_US, World
+
+_ENDPOINTS = (Endpoint("PLAINTEXT", "b2", 9092, "PLAINTEXT"),)
+_OTHER = BrokerImage(2, "b2", 9092, "", endpoints=_ENDPOINTS, epoch=5, listener="PLAINTEXT")
+
+
+def _image(*brokers: BrokerImage) -> Image:
+    return EMPTY._replace(brokers={broker.node_id: broker for broker in brokers})
+
+
+def _fail(host: str, text: str) -> None:
+    raise AssertionError(f"{host}: {text}")
+
+
+def _refused(error: OSError) -> None:
+    raise error
+
+
+class _Silent:
+    """Server that reads and never answers, like a host without power."""
+
+    def __init__(self) -> None:
+        self.accepted: list[Any] = []
+
+    def connected(self, incoming: IncomingConnection) -> None:
+        self.accepted.append(incoming.accept())
+
+
+class _Case:
+    """Broker 1 with a request that broker 2 has not answered."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.network = Network(self.world)
+        mine, its = (Host(self.world, name, _fail) for name in ("b1", "b2"))
+        self.network.hosts |= {"b1": mine, "b2": its}
+        self.server = _Silent()
+        HostNetwork(self.network, its.begin_life())("b2", 9092, self.server.connected, _refused)
+        life = mine.begin_life()
+        self.image = _image(_OTHER)
+        network = HostNetwork(self.network, life)
+        files = BrokerFiles(HostDisk(lambda *_: None))
+        environment = Environment(
+            mine.clock, mine.clock.now_ns, HostRandom(life), life, str, network, network, HostWorkers(life), files
+        )
+        self.peers = Peers(1, lambda: self.image, environment)
+        self.answers: list[Any] = []
+        self.request()
+        self.world.run(SECOND_US)
+
+    def request(self) -> None:
+        answer: Any = self.peers.request(2, MetadataRequest(topics=[]))
+        answer.listen(self.answers.append, lambda: self.answers.append("abandoned"))
+
+    def advance(self, image: Image) -> None:
+        """Apply the next image."""
+        before, self.image = self.image, image
+        self.peers.apply(Delta(image, before=before, membership=True))
+
+
+@pytest.mark.parametrize("image", [_image(), _image(_OTHER._replace(epoch=9))], ids=["fenced", "restarted"])
+def test_request_to_a_broker_that_died_without_a_reset_ends_with_its_fencing(image: Image) -> None:
+    case = _Case()
+    assert case.answers == []
+    case.advance(image)
+    assert case.answers == []  # no caller runs within a listener of the metadata
+    case.world.run(case.world.now_us + SECOND_US // 10)
+    assert case.answers == [None]
+
+
+def test_request_to_a_broker_that_only_renewed_its_sign_of_life_goes_on() -> None:
+    case = _Case()
+    case.advance(_image(_OTHER))
+    case.world.run(2 * SECOND_US)
+    assert case.answers == []
+
+
+def test_next_request_uses_another_connection_at_once() -> None:
+    case = _Case()
+    case.advance(_image(_OTHER._replace(epoch=9)))
+    case.request()
+    case.world.run(2 * SECOND_US)
+    assert len(case.server.accepted) == 2
+    assert case.answers == [None]

@@ -1,0 +1,151 @@
+"""One partition with the brokers of its replicas: plays elections in the order in which the controller makes them.
+
+Inputs of a transcript, one a line, and the brokers that they concern:
+
+    replicas 1 2 3 [min=2] [no-elr] [unclean=true]   a new partition, with min.insync.replicas and settings
+    fence N / live N          the broker loses its sign of life / gets one
+    stop N                    the broker requests a shutdown: it leaves the ISRs; `live N` ends it
+    disk-fails N / disk-back N
+    restart N clean|unclean   the broker registers again, before it is live
+    leave N / join N          the leader proposes an ISR without or with a replica
+    preferred / unclean       ElectLeaders of type 0 or 1
+"""
+
+from collections.abc import Callable
+
+from ottla.metadata.elections import ElectionRules, online, preferred, restarted, unclean, without
+from ottla.metadata.image import NO_LEADER, PartitionImage
+
+
+class ElectionCase:
+    """A partition, its rules, and the condition of its brokers."""
+
+    def __init__(self, replicas: tuple[int, ...], rules: ElectionRules) -> None:
+        self.rules = rules
+        self.partition = PartitionImage.new(replicas)
+        self.live = set(replicas)
+        self.stopping: set[int] = set()
+        self.restarting = NO_LEADER
+
+    def acceptable(self, node: int) -> bool:
+        """Return True for a broker that may lead."""
+        return (
+            node in self.live
+            and node not in self.stopping
+            and node not in self.partition.offline
+            and node != self.restarting
+        )
+
+    # -- inputs --
+
+    def fence(self, node: int) -> None:
+        self.live.discard(node)
+        self.stopping.discard(node)
+        self.settle()
+
+    def live_again(self, node: int) -> None:
+        self.live.add(node)
+        self.stopping.discard(node)
+        self.settle()
+
+    def stop(self, node: int) -> None:
+        self.stopping.add(node)
+        self.settle()
+
+    def fail_disk(self, node: int) -> None:
+        self._put(self.partition._replace(offline=(*self.partition.offline, node), epoch=self.partition.epoch + 1))
+        self._put(without(self.partition, node, self.acceptable, self.rules))
+        self.settle()
+
+    def restore_disk(self, node: int) -> None:
+        offline = tuple(other for other in self.partition.offline if other != node)
+        self._put(self.partition._replace(offline=offline, epoch=self.partition.epoch + 1))
+        self.settle()
+
+    def restart(self, node: int, *, was_clean: bool) -> None:
+        """Register a broker again; it is not live yet."""
+        self.live.discard(node)
+        self.stopping.discard(node)
+        self.restarting = node
+        self._put(restarted(self.partition, node, self.acceptable, self.rules, was_clean=was_clean))
+        self.restarting = NO_LEADER
+
+    def leave(self, node: int) -> None:
+        """Take a replica out of the ISR that lags behind."""
+        self._put(without(self.partition, node, self.acceptable, self.rules))
+
+    def join(self, node: int) -> None:
+        """Add a replica to the ISR that has caught up: the ELR is emptied when the ISR has min.insync.replicas."""
+        before = self.partition
+        isr = tuple(replica for replica in before.replicas if replica in (*before.isr, node))
+        elr = () if len(isr) >= min(self.rules.min_isr, len(before.replicas)) else before.elr
+        elr = tuple(replica for replica in elr if replica != node)
+        self._put(before._replace(isr=isr, elr=elr, epoch=before.epoch + 1))
+
+    def elect(
+        self,
+        function: Callable[[PartitionImage, Callable[[int], bool], ElectionRules], PartitionImage | None],
+    ) -> None:
+        self._put(function(self.partition, self.acceptable, self.rules))
+
+    def settle(self) -> None:
+        """Act as the controller does: fenced and stopping brokers leave the ISR, then a leader is elected if needed."""
+        for node in self.partition.isr:
+            if node not in self.live or node in self.stopping:
+                self._put(without(self.partition, node, self.acceptable, self.rules))
+        self.elect(online)
+
+    def _put(self, state: PartitionImage | None) -> None:
+        if state is not None:
+            self.partition = state
+
+    # -- transcripts --
+
+    @classmethod
+    def parsed(cls, line: str) -> "ElectionCase":
+        """Begin with a line such as `replicas 1 2 3 min=2`."""
+        words = line.split()[1:]
+        settings = dict(word.split("=") for word in words if "=" in word)
+        rules = ElectionRules("no-elr" not in words, int(settings.get("min", 1)), settings.get("unclean") == "true")
+        return cls(tuple(int(word) for word in words if word.isdigit()), rules)
+
+    def play(self, line: str) -> None:
+        """Play one input."""
+        command, *words = line.split()
+        if command in ("preferred", "unclean"):
+            self.elect(preferred if command == "preferred" else unclean)
+        elif command == "restart":
+            self.restart(int(words[0]), was_clean=words[1] == "clean")
+        else:
+            actions = {
+                "fence": self.fence,
+                "live": self.live_again,
+                "stop": self.stop,
+                "disk-fails": self.fail_disk,
+                "disk-back": self.restore_disk,
+                "leave": self.leave,
+                "join": self.join,
+            }
+            actions[command](int(words[0]))
+
+    def described(self) -> str:
+        """Return the state in one line."""
+        one = self.partition
+        parts = [
+            f"leader {one.leader}" if one.leader != NO_LEADER else "no leader",
+            f"epoch {one.leader_epoch}",
+            f"isr {_nodes(one.isr)}",
+        ]
+        if one.elr:
+            parts.append(f"elr {_nodes(one.elr)}")
+        if one.last_known_leader != NO_LEADER:
+            parts.append(f"last known leader {one.last_known_leader}")
+        if one.offline:
+            parts.append(f"offline {_nodes(one.offline)}")
+        if one.is_recovering:
+            parts.append("recovering")
+        return ", ".join(parts)
+
+
+def _nodes(nodes: tuple[int, ...]) -> str:
+    return " ".join(map(str, nodes)) or "empty"
