@@ -44,6 +44,8 @@ class BrokerProcesses:
         self.process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.log: list[str] = []
         self.announced: list[str] = []
+        self._known: set[int] = set()
+        """Processes of brokers that were running."""
         self._readers = [
             threading.Thread(target=lines.extend, args=(stream,), daemon=True)
             for lines, stream in ((self.log, self.process.stderr), (self.announced, self.process.stdout))
@@ -69,7 +71,9 @@ class BrokerProcesses:
         """Return the process ids of the running brokers by node id."""
         listing = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self.process.pid)]
         rows = subprocess.run(listing, capture_output=True, text=True, check=False).stdout
-        return {int(node): int(pid) for pid, node in re.findall(r"(\d+) .* node\.id=(\d+) ", rows)}
+        pids = {int(node): int(pid) for pid, node in re.findall(r"(\d+) .* node\.id=(\d+) ", rows)}
+        self._known.update(pids.values())
+        return pids
 
     def live(self) -> set[int]:
         """Return the node ids with a sign of life in the store."""
@@ -99,10 +103,20 @@ class BrokerProcesses:
         assert self.process.wait(TIMEOUT_S) == 0, self.log
         self.close()
 
+    def _runs(self, pid: int) -> bool:
+        arguments = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
+        return str(self.data_dir) in subprocess.run(arguments, capture_output=True, text=True, check=False).stdout
+
     def close(self) -> None:
-        """End all processes, also after a failed test."""
+        """End all processes, also after a failed test, with brokers that should have ended with their parent."""
+        if self.process.poll() is None:
+            self.pids()
         self.process.kill()
         self.process.wait()
+        for pid in sorted(self._known):
+            if self._runs(pid):
+                os.kill(pid, signal.SIGKILL)
+        self._known.clear()
         for reader in self._readers:
             reader.join(TIMEOUT_S)
         for stream in (self.process.stdout, self.process.stderr):
