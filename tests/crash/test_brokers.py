@@ -261,7 +261,7 @@ class AdminThread:
             request: Any = CreateTopicsRequest(topics=[topic], timeout_ms=3000)
             if self._is_done(new, request, 5, "topics"):
                 self.topics[new] = None
-        elif kind < 0.7:
+        elif kind < 0.6:
             if self._is_done(old, DeleteTopicsRequest(topic_names=[old], timeout_ms=3000), 4, "responses"):
                 self.deleted.add(old)
             self.topics.pop(old)
@@ -275,9 +275,20 @@ class AdminThread:
             else:
                 self.topics.pop(old)
 
+    def _connected(self) -> Wire:
+        """Return a connection to any broker that can be reached."""
+        while True:
+            wire = self._dice.choice(self._wires)
+            try:
+                wire.socket()
+            except OSError:
+                time.sleep(0.005)
+            else:
+                return wire
+
     def _is_done(self, name: str, request: Any, version: int, field: str) -> bool:
         """Send a request to any broker; False if it was not acknowledged."""
-        wire = self._dice.choice(self._wires)
+        wire = self._connected()
         try:
             (result,) = getattr(wire.send(request, version), field)
         except (Closed, OSError):
