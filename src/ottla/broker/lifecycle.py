@@ -69,6 +69,7 @@ class BrokerServer:
     sockets   its listeners and connections, from `open` on
     store     metadata store of a cluster; None for a single broker
     node      its membership in a cluster; None for a single broker
+    fences_quickly  False: a broker whose process has ended is fenced at the end of its session only
     failed    called with the reason, in one line, when a broker of a cluster must stop
     """
 
@@ -94,6 +95,7 @@ class BrokerServer:
         self._maintenance: Maintenance | None = None
         self.node: ClusterNode | None = None
         self.failed: Callable[[str], None] | None = None
+        self.fences_quickly = True
         self._begun_ms = 0
         self._is_closed = False
 
@@ -151,6 +153,7 @@ class BrokerServer:
                 self.broker.metadata,
                 self._environment,
                 self.broker.election_rules,
+                self.fences_quickly,
                 self._fail,
             )
         except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin) as cause:

@@ -41,10 +41,13 @@ async def serve(
     announce: Callable[[BrokerServer], None],
     channel_socket: socket.socket | None = None,
     open_store: Callable[[Environment], MetadataStore] | None = None,
+    *,
+    fences_quickly: bool = True,
 ) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
 
     channel_socket  connection to the process that started this broker as one of several; the broker stops when it breaks
+    fences_quickly  see `BrokerServer`
     open_store      opens the metadata store of a cluster; a broker without it and without a channel is a single one
     """
     _allow_many_files()
@@ -60,6 +63,7 @@ async def serve(
     elif open_store is not None:
         store = open_store(environment)
     server = BrokerServer(config, environment, store)
+    server.fences_quickly = fences_quickly
     failures: list[str] = []
 
     def fail(reason: str) -> None:

@@ -50,6 +50,11 @@ OpenStore = Callable[[Environment], MetadataStore]
     help="Join the cluster whose metadata is in this etcd. [default: a single broker]",
 )
 @click.option(
+    "--no-quick-fencing",
+    is_flag=True,
+    help="In a cluster, fence other brokers at the end of their session only, not when they refuse connections.",
+)
+@click.option(
     "--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: metrics pushed by clients (KIP-714)."
 )
 @click.option(
@@ -68,6 +73,7 @@ def serve(
     file: str | None,
     options: tuple[str, ...],
     cluster: str | None,
+    no_quick_fencing: bool,
     metrics: str | None,
     log_level: str,
     channel: int | None,
@@ -88,7 +94,8 @@ def serve(
         if brokers is not None and cluster is not None:
             raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
         if brokers is None:
-            _run(config, address, channel, None if cluster is None else _etcd(cluster))
+            store = None if cluster is None else _etcd(cluster)
+            _run(config, address, channel, store, fences_quickly=not no_quick_fencing)
         else:
             common = ["--log-level", log_level, *(("--config", file) if file else ())]
             common += [word for flag in flags for word in ("-o", flag)]
@@ -150,7 +157,12 @@ def _etcd(text: str) -> OpenStore:
 
 
 def _run(
-    config: BrokerConfig, metrics: tuple[str, int] | None, channel: int | None, open_store: OpenStore | None
+    config: BrokerConfig,
+    metrics: tuple[str, int] | None,
+    channel: int | None,
+    open_store: OpenStore | None,
+    *,
+    fences_quickly: bool,
 ) -> None:
     """Run the broker on uvloop if it is installed, otherwise on asyncio."""
     channel_socket = None if channel is None else socket.socket(fileno=channel)
@@ -171,7 +183,7 @@ def _run(
             if where is not None:
                 click.echo(f"serving metrics at {where}")
 
-        runner(serve_broker(config, announce, channel_socket, open_store))
+        runner(serve_broker(config, announce, channel_socket, open_store, fences_quickly=fences_quickly))
 
 
 def _announce(broker: Broker) -> None:
