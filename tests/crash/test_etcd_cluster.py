@@ -231,3 +231,43 @@ def test_a_single_broker_moves_into_etcd_and_back(brokers: Brokers, tmp_path: Pa
         timeout=30,
     )
     assert (empty.returncode, "the metadata store has no cluster" in empty.stderr) == (1, True)
+
+
+def test_a_killed_broker_keeps_its_session_without_quick_fencing(brokers: Brokers) -> None:
+    options = ["--no-quick-fencing", "-o", "broker.session.timeout.ms=4000"]
+    for node_id in (1, 2, 3):
+        brokers.start(node_id, *options)
+    with Admin(bootstrap_servers=brokers.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("t", 3)]).check()
+    until(lambda: sorted(brokers.leaders("t")) == [1, 2, 3])
+    brokers.processes[2].kill()
+    time.sleep(2)
+    assert sorted(brokers.leaders("t")) == [1, 2, 3]
+    until(lambda: sorted(brokers.leaders("t")) == [-1, 1, 3])
+
+
+def test_the_brokers_serve_on_while_etcd_restarts_from_its_disk(brokers: Brokers, etcd: EtcdServer) -> None:
+    for node_id in (1, 2):
+        brokers.start(node_id)
+    with Admin(bootstrap_servers=brokers.bootstrap_servers, default_api_timeout_ms=4000) as admin:
+        admin.create_topics([NewTopic("t", 2)]).check()
+        until(lambda: sorted(brokers.leaders("t")) == [1, 2])
+        etcd.kill()
+        produce(brokers.bootstrap_servers, "t", ["during"])
+        etcd.start()
+        until(lambda: not admin.create_topics([NewTopic("u", 2)]).errors)
+    until(lambda: sorted(brokers.leaders("u")) == [1, 2])
+    produce(brokers.bootstrap_servers, "u", ["after"])
+
+
+def test_brokers_stop_with_one_line_when_etcd_was_restored(brokers: Brokers, etcd: EtcdServer) -> None:
+    process = brokers.start(1)
+    with Admin(bootstrap_servers=brokers.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("t", 1)]).check()
+    etcd.kill()
+    etcd.erase()
+    etcd.start()
+    until(lambda: not process.runs)
+    lines = process.finish().splitlines()
+    assert any(line.startswith("ottla: etcd") and "restored" in line for line in lines), lines
+    assert not any("Traceback" in line for line in lines)

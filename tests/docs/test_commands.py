@@ -79,7 +79,24 @@ def python_blocks() -> list[tuple[str, str]]:
     return blocks
 
 
-@pytest.mark.parametrize("command", serve_commands())
+def test_several_brokers_as_the_docs_say(tmp_path: Path) -> None:
+    (command,) = (command for command in serve_commands() if "--brokers" in command)
+    words = [sys.executable, "-m", "ottla", *shlex.split(command)[1:], "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(words, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, ""), log
+    pattern = r"ottla is listening on PLAINTEXT://127\.0\.0\.1:\d+ \(node (\d), cluster \S+\)\n"
+    assert {matched and matched[1] for matched in (re.fullmatch(pattern, line) for line in lines)} == {"1", "2", "3"}
+    assert {path.name for path in (tmp_path / "cluster").glob("broker-*")} == {"broker-1", "broker-2", "broker-3"}
+    assert all(re.match(r"\[[123]\] [-\d]+ [:\d]+,\d{3} INFO ", line) for line in log.splitlines()), log
+
+
+@pytest.mark.parametrize("command", [command for command in serve_commands() if "--brokers" not in command])
 def test_serve_as_the_docs_say(command: str, tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("log.segment.bytes=1048576\n", encoding="utf-8")
     words = shlex.split(command)

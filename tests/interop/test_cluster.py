@@ -10,6 +10,8 @@ import pytest
 from ottla.testing import KafkaCluster
 from tests.interop.apache_kafka import SCRIPT, lacking
 
+TOOLS = "org.apache.kafka.tools"
+
 
 @pytest.fixture(autouse=True)
 def tools(request: pytest.FixtureRequest) -> None:
@@ -89,3 +91,42 @@ def test_kafkas_tools_after_a_broker_died(kafka_cluster: Callable[..., KafkaClus
     while cluster.leader_of("orders", lost) != 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_kafkas_consoles_use_all_brokers(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3)
+    cluster.create_topic("letters", 6)
+    servers = ["--bootstrap-server", cluster[3].bootstrap_servers, "--topic", "letters"]
+    separated = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
+    done = subprocess.run(
+        [str(SCRIPT), "tool", f"{TOOLS}.ConsoleProducer", *servers, *separated],
+        input="".join(f"k{number}:v{number:02}\n" for number in range(40)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    read = tool(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        "--bootstrap-server",
+        cluster[1].bootstrap_servers,
+        "--topic",
+        "letters",
+        "--group",
+        "g",
+        "--from-beginning",
+        "--max-messages",
+        "40",
+    )
+    assert sorted(read.split()) == [f"v{number:02}" for number in range(40)]
+    groups = tool(
+        f"{TOOLS}.consumer.group.ConsumerGroupCommand",
+        "--bootstrap-server",
+        cluster[2].bootstrap_servers,
+        "--describe",
+        "--group",
+        "g",
+    )
+    lags = re.findall(r"^g\s+letters\s+\d\s+(\d+)\s+(\d+)\s+0", groups, re.MULTILINE)
+    assert sum(int(offset) for offset, _ in lags) == 40

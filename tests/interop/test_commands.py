@@ -114,8 +114,11 @@ def _transactions(wire: Wire, topic: Topic) -> None:
 
 
 def normal(text: str) -> list[str]:
-    """Lines without what Kafka's tools and Ottla's commands may differ in: blanks, and the order of rows."""
+    """Lines without what Kafka's tools and Ottla's commands may differ in: blanks, and the order of rows and of the configs of
+    a topic (the tool prints those of a hash map).
+    """
     lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if not line.startswith("SLF4J")]
+    lines = [re.sub(r"(?<=Configs: )\S+$", lambda found: ",".join(sorted(found[0].split(","))), line) for line in lines]
     return sorted(line for line in lines if line)
 
 

@@ -45,7 +45,7 @@ from ottla.metadata.image import (
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore, Snapshot
-from ottla.metadata.store.sqlite import DamagedStore
+from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol.answer import Answer, Steps, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
@@ -69,6 +69,7 @@ class BrokerServer:
     sockets   its listeners and connections, from `open` on
     store     metadata store of a cluster; None for a single broker
     node      its membership in a cluster; None for a single broker
+    fences_quickly  False: a broker whose process has ended is fenced at the end of its session only
     failed    called with the reason, in one line, when a broker of a cluster must stop
     """
 
@@ -94,6 +95,7 @@ class BrokerServer:
         self._maintenance: Maintenance | None = None
         self.node: ClusterNode | None = None
         self.failed: Callable[[str], None] | None = None
+        self.fences_quickly = True
         self._begun_ms = 0
         self._is_closed = False
 
@@ -151,6 +153,7 @@ class BrokerServer:
                 self.broker.metadata,
                 self._environment,
                 self.broker.election_rules,
+                self.fences_quickly,
                 self._fail,
             )
         except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin) as cause:
@@ -335,7 +338,8 @@ class BrokerServer:
         """Release all resources without a clean stop, as after a kill -9: no client is answered, nothing is written any more,
         state in memory is lost. The next start recovers the logs.
         """
-        self.sockets.abandon()
+        if hasattr(self, "sockets"):
+            self.sockets.abandon()
         self._release()
         self._environment.files.close()
 

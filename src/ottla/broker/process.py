@@ -7,41 +7,63 @@ import logging
 import resource
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
+from ottla.environment.channel import Channel
 from ottla.environment.process import process_environment
 from ottla.environment.watchdog import Watchdog
 from ottla.metadata.image import Delta
 from ottla.metadata.store import MetadataStore
+from ottla.metadata.store.shared_sqlite import SharedSqliteStore
+from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
 from ottla.protocol.answer import Answer, Pending
 
 _logger = logging.getLogger("ottla.broker")
 _MANY_PARTITIONS: Final = 500
 R = TypeVar("R")
 
+CHANGED: Final = "changed"
+"""Message between a broker and its parent process: the shared metadata has changed."""
+LISTENING: Final = "listening "
+"""Begin of a broker's message to its parent process with its listeners, when it serves requests."""
+
 
 async def serve(
     config: BrokerConfig,
     announce: Callable[[BrokerServer], None],
+    channel_socket: socket.socket | None = None,
     open_store: Callable[[Environment], MetadataStore] | None = None,
+    *,
+    fences_quickly: bool = True,
 ) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
 
-    open_store  opens the metadata store of a cluster; None for a single broker
+    channel_socket  connection to the process that started this broker as one of several; the broker stops when it breaks
+    fences_quickly  see `BrokerServer`
+    open_store      opens the metadata store of a cluster; a broker without it and without a channel is a single one
     """
     _allow_many_files()
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    for number in _stop_signals():
+    for number in stop_signals():
         loop.add_signal_handler(number, stopped.set)
     environment = process_environment(loop)
-    server = BrokerServer(config, environment, None if open_store is None else open_store(environment))
+    parent = None if channel_socket is None else _Parent(loop, channel_socket, stopped.set)
+    store: MetadataStore | None = None
+    if parent is not None:
+        store = parent.open_store(config, environment)
+    elif open_store is not None:
+        store = open_store(environment)
+    server = BrokerServer(config, environment, store)
+    server.fences_quickly = fences_quickly
     failures: list[str] = []
 
     def fail(reason: str) -> None:
@@ -49,10 +71,10 @@ async def serve(
         stopped.set()
 
     server.failed = fail
-    await _started(server, stopped)
-    if stopped.is_set() and not failures:
-        await _answered(server.stop())
+    if not await _start(server, stopped):
         return
+    if parent is not None:
+        parent.report(server)
     gc.freeze()
     server.broker.metadata.subscribe(_exempt_from_collection)
     watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
@@ -64,35 +86,86 @@ async def serve(
     finally:
         if watchdog is not None:
             watchdog.stop()
-        await _answered(server.stop())
+        await completed(server.stop())
     if failures:
         raise CannotStart(failures[0])
 
 
-async def _started(server: BrokerServer, stopped: asyncio.Event) -> None:
-    """Start a broker, and wait until it serves requests or is to be stopped. Raises CannotStart."""
-    starting = asyncio.ensure_future(_answered(server.start()))
-    stopping = asyncio.ensure_future(stopped.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not starting.done():
-        starting.cancel()
-        return
-    reason = starting.result()
-    if reason is not None:
-        raise CannotStart(reason)
+async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
+    """Start a broker, and return False if it was stopped meanwhile. Raises CannotStart."""
+    answer = server.start()
+    if isinstance(answer, Pending):
+        starting: asyncio.Task[str | None] = asyncio.create_task(completed(answer))
+        stopping = asyncio.ensure_future(stopped.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not starting.done():
+            starting.cancel()
+            server.kill()  # its epochs may not have begun yet: the next start must not take this for a clean stop
+            return False
+        answer = starting.result()
+    if answer is not None:
+        raise CannotStart(answer)
+    return True
 
 
-async def _answered(answer: Answer[R]) -> R:
+async def completed(answer: Answer[R]) -> R:
     """Wait for an answer."""
     if not isinstance(answer, Pending):
         return answer
-    response: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-    answer.listen(lambda result: None if response.done() else response.set_result(result))
-    return await response
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+
+    def complete(response: R) -> None:
+        if not future.done():
+            future.set_result(response)
+
+    def abandoned() -> None:
+        if not future.done():
+            future.set_exception(CannotStart("an unexpected error occurred, which is in the log"))
+
+    answer.listen(complete, abandoned)
+    return await future
 
 
-def _stop_signals() -> list[signal.Signals]:
+class _Parent:
+    """Connection of this process to the one that started it and other brokers, which share a metadata store.
+
+    lost  called when the parent process has ended
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, channel_socket: socket.socket, lost: Callable[[], object]
+    ) -> None:
+        self._lost = lost
+        self._store: SharedSqliteStore | None = None
+        self._channel = Channel(loop, channel_socket, self._received, self._closed)
+
+    def open_store(self, config: BrokerConfig, environment: Environment) -> SharedSqliteStore:
+        """Open the metadata store. Raises CannotStart."""
+        path = Path(config.metadata_log_dir) / METADATA_FILE
+        worker = environment.workers.start("ottla-metadata")
+        notify = partial(self._channel.send, CHANGED)
+        try:
+            self._store = SharedSqliteStore(path, worker, environment.timers, notify)
+        except (OSError, DamagedStore) as cause:
+            raise CannotStart(str(cause)) from None
+        return self._store
+
+    def report(self, server: BrokerServer) -> None:
+        """Report the addresses of this broker, for its next start."""
+        bound = (listener._replace(port=port) for listener, (_, port) in server.broker.listeners.bound)
+        self._channel.send(LISTENING + ",".join(map(str, bound)))
+
+    def _received(self, line: str) -> None:
+        if line == CHANGED and self._store is not None:
+            self._store.refresh()
+
+    def _closed(self) -> None:
+        _logger.warning("the parent process has ended")
+        self._lost()
+
+
+def stop_signals() -> list[signal.Signals]:
     """Signals that stop a broker cleanly, as in Apache Kafka; SIGHUP only where it was not ignored at the start (nohup)."""
     signals = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

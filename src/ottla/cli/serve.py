@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
 from ottla.broker.process import serve as serve_broker
+from ottla.broker.supervisor import supervise
+from ottla.cli.brokers import broker_processes, parse_brokers
 from ottla.environment import Environment
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store import MetadataStore
@@ -30,6 +33,12 @@ OpenStore = Callable[[Environment], MetadataStore]
     "--listen", metavar="HOST:PORT", help="Address for clients; port 0 takes a free port. [default: 127.0.0.1:9092]"
 )
 @click.option("--data-dir", metavar="DIR", help="Data directory (log.dirs). [default: ottla-data]")
+@click.option(
+    "--brokers",
+    metavar="N|PORT,PORT,...",
+    callback=parse_brokers,
+    help="Run several brokers, each in a process: their number (consecutive ports), or their ports.",
+)
 @click.option("--ephemeral", is_flag=True, help="Use a temporary directory that is removed at the end.")
 @click.option("--config", "file", metavar="FILE", help="A server.properties with Kafka's config names.")
 @click.option(
@@ -41,6 +50,11 @@ OpenStore = Callable[[Environment], MetadataStore]
     help="Join the cluster whose metadata is in this etcd. [default: a single broker]",
 )
 @click.option(
+    "--no-quick-fencing",
+    is_flag=True,
+    help="In a cluster, fence other brokers at the end of their session only, not when they refuse connections.",
+)
+@click.option(
     "--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: metrics pushed by clients (KIP-714)."
 )
 @click.option(
@@ -49,18 +63,22 @@ OpenStore = Callable[[Environment], MetadataStore]
     show_default=True,
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
+@click.option("--channel", type=int, hidden=True, help="Descriptor of the connection to the process of --brokers.")
 def serve(
     listen: str | None,
     data_dir: str | None,
+    brokers: list[int | None] | None,
     *,
     ephemeral: bool,
     file: str | None,
     options: tuple[str, ...],
     cluster: str | None,
+    no_quick_fencing: bool,
     metrics: str | None,
     log_level: str,
+    channel: int | None,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C.
+    """Run a broker, or several ones, until SIGTERM or Ctrl-C.
 
     Configs come from --config, then the environment (OTTLA_LOG_RETENTION_MS), then -o and the flags above; the last wins.
     """
@@ -72,7 +90,17 @@ def serve(
         file_configs = read_file(Path(file)) if file else {}
         flags = _flags(listen, str(directory.path) if directory else data_dir, file_configs, options)
         config = broker_config(file_configs, os.environ, flags)
-        _run(config, _address(metrics) if metrics else None, None if cluster is None else _etcd(cluster))
+        address = _address(metrics) if metrics else None
+        if brokers is not None and cluster is not None:
+            raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
+        if brokers is None:
+            store = None if cluster is None else _etcd(cluster)
+            _run(config, address, channel, store, fences_quickly=not no_quick_fencing)
+        else:
+            common = ["--log-level", log_level, *(("--config", file) if file else ())]
+            common += [word for flag in flags for word in ("-o", flag)]
+            processes = broker_processes(config, brokers, common, address)
+            asyncio.run(supervise(Path(config.metadata_log_dir), processes, sys.stderr.buffer))
     except (InvalidConfig, CannotStart) as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)
@@ -128,8 +156,16 @@ def _etcd(text: str) -> OpenStore:
     return open_store
 
 
-def _run(config: BrokerConfig, metrics: tuple[str, int] | None, open_store: OpenStore | None) -> None:
+def _run(
+    config: BrokerConfig,
+    metrics: tuple[str, int] | None,
+    channel: int | None,
+    open_store: OpenStore | None,
+    *,
+    fences_quickly: bool,
+) -> None:
     """Run the broker on uvloop if it is installed, otherwise on asyncio."""
+    channel_socket = None if channel is None else socket.socket(fileno=channel)
     try:
         import uvloop
     except ImportError:
@@ -147,7 +183,7 @@ def _run(config: BrokerConfig, metrics: tuple[str, int] | None, open_store: Open
             if where is not None:
                 click.echo(f"serving metrics at {where}")
 
-        runner(serve_broker(config, announce, open_store))
+        runner(serve_broker(config, announce, channel_socket, open_store, fences_quickly=fences_quickly))
 
 
 def _announce(broker: Broker) -> None:

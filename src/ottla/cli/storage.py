@@ -32,7 +32,7 @@ from ottla.metadata.backup import CannotCopyMetadata, copy_database
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.features import FEATURES, UnsupportedLevel, finalized, initial
 from ottla.metadata.formatting import CannotFormat, DirectoryReport, Formatted, format_directories, look_at
-from ottla.metadata.store.sqlite import DamagedStore
+from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol.uuids import uuid_text
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -17,7 +17,8 @@ from ottla.log.directory import FailedDirectory, LogDirectory, UnusableDirectory
 from ottla.metadata.adoption import DATABASE
 from ottla.metadata.migration import CannotMigrate, clear, move_to, read_from, values_to_move
 from ottla.metadata.store import Change, MetadataStore
-from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.net.scheduler import Promise, Scheduler
 
 _MOVED: Final = "metadata.db.moved"

@@ -276,17 +276,25 @@ class DiskStore:
         return total, free
 
     def lock(self, path: Path) -> Callable[[], None]:
-        """Lock the directory: by flock against other Ottla brokers, by a POSIX lock (Java's FileLock) against Apache Kafka."""
-        import fcntl
+        return partial(os.close, lock_directory(path))
 
-        fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as cause:
-            os.close(fd)
-            raise BlockingIOError(f"{path} is in use by another broker") from cause
-        return partial(os.close, fd)
+
+def lock_directory(path: Path) -> int:
+    """Lock the directory: by flock against other Ottla brokers, by a POSIX lock (Java's FileLock) against Apache Kafka.
+
+    The lock ends when the returned file descriptor is closed, in all processes that inherited it. Raises BlockingIOError if
+    another process has it.
+    """
+    import fcntl
+
+    fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as cause:
+        os.close(fd)
+        raise BlockingIOError(f"{path} is in use by another broker") from cause
+    return fd
 
 
 def _room_for_files() -> int:

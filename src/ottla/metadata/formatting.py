@@ -21,7 +21,8 @@ from ottla.log.directory import (
     read_identity,
 )
 from ottla.metadata.adoption import DATABASE
-from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.store.sqlite_file import DamagedStore
 
 
 class CannotFormat(Exception):

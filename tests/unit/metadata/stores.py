@@ -7,16 +7,19 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import pytest
 
 from ottla.environment.process import process_environment
-from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot
+from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, MetadataStore, Snapshot
 from ottla.metadata.store.etcd.store import EtcdMetadataStore
 from ottla.metadata.store.etcd.url import parse
 from ottla.metadata.store.memory import SharedMetadata
+from ottla.metadata.store.shared_sqlite import SharedSqliteStore
+from ottla.metadata.store.sqlite import SqliteStore
 from ottla.protocol.answer import Answer, Pending
 from tests.simulation.etcd import SimulatedEtcd, SimulatedMember, SimulatedNetwork
 
@@ -84,6 +87,9 @@ class StoreHarness(Protocol):
     def advance(self, ms: int) -> None:
         """Let time pass."""
 
+    def end_of(self, lease: int) -> None:
+        """End the process that holds a lease; a store whose leases end by time needs not notice it."""
+
     def until(self, condition: Callable[[], bool], limit_ms: int = 10_000) -> None:
         """Let time pass until the condition holds; fails after `limit_ms`."""
 
@@ -103,6 +109,9 @@ class MemoryHarness:
 
     def connect(self) -> MetadataStore:
         return self.shared.connect(**self.options)
+
+    def end_of(self, lease: int) -> None:
+        """The lease ends by time."""
 
     def advance(self, ms: int) -> None:
         self.time.advance(ms)
@@ -163,27 +172,22 @@ def simulated_etcd(request: pytest.FixtureRequest) -> Any:
     yield SimulatedEtcdHarness(dice, lambda: dice.choice((0, 1, 3)))
 
 
-class EtcdHarness:
-    """A real etcd, on the event loop of asyncio."""
+class RealTimeHarness:
+    """A store on the event loop of asyncio."""
 
     ttl_ms = 1000
     first_revision: int | None = None
 
-    def __init__(self, url: str) -> None:
-        self.url = parse(url)
+    def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.environment = process_environment(self.loop)
-        self.connected: list[EtcdMetadataStore] = []
+        self.connected: list[Any] = []
         self.errors: list[str] = []
         """Exceptions that reached the event loop."""
         self.loop.set_exception_handler(lambda loop, context: self.errors.append(str(context)))
 
-    def connect(self, url: str | None = None) -> EtcdMetadataStore:
-        environment = self.environment
-        parsed = self.url if url is None else parse(url)
-        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, environment.transport)
-        self.connected.append(store)
-        return store
+    def end_of(self, lease: int) -> None:
+        """The lease ends by time."""
 
     def advance(self, ms: int) -> None:
         self.loop.run_until_complete(asyncio.sleep(ms / 1000))
@@ -205,6 +209,21 @@ class EtcdHarness:
         assert self.errors == []
 
 
+class EtcdHarness(RealTimeHarness):
+    """A real etcd."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = parse(url)
+
+    def connect(self, url: str | None = None) -> EtcdMetadataStore:
+        environment = self.environment
+        parsed = self.url if url is None else parse(url)
+        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, environment.transport)
+        self.connected.append(store)
+        return store
+
+
 @contextmanager
 def etcd(request: pytest.FixtureRequest) -> Any:
     harness = EtcdHarness(request.getfixturevalue("etcd_server").url())
@@ -214,12 +233,102 @@ def etcd(request: pytest.FixtureRequest) -> Any:
         harness.close()
 
 
+class SharedSqliteHarness(RealTimeHarness):
+    """One SQLite file, with a connection and a thread for each broker; leases end with their process, as the parent sees it.
+
+    poll_ms  interval of polling; `is_notified` says if the brokers are notified of changes as well
+    """
+
+    ttl_ms = 50
+    first_revision: int | None = 0
+
+    def __init__(self, path: Path, poll_ms: int, *, is_notified: bool) -> None:
+        super().__init__()
+        self.path = path
+        self.poll_ms = poll_ms
+        self.is_notified = is_notified
+        self.parent = self.connect()
+
+    def connect(self) -> SharedSqliteStore:
+        worker = self.environment.workers.start("metadata")
+        store = SharedSqliteStore(self.path, worker, self.environment.timers, self.notify, self.poll_ms)
+        self.connected.append(store)
+        return store
+
+    def notify(self) -> None:
+        if self.is_notified:
+            for store in self.connected:
+                self.loop.call_soon(store.refresh)
+
+    def end_of(self, lease: int) -> None:
+        self.parent.revoke(lease)
+
+
+@contextmanager
+def shared_sqlite(request: pytest.FixtureRequest) -> Any:
+    """Brokers are notified of changes; without that no test would end in time."""
+    with closing(SharedSqliteHarness(data_file(request), 60_000, is_notified=True)) as harness:
+        yield harness
+
+
+@contextmanager
+def polled_sqlite(request: pytest.FixtureRequest) -> Any:
+    """All notifications are lost."""
+    with closing(SharedSqliteHarness(data_file(request), 10, is_notified=False)) as harness:
+        yield harness
+
+
+class SingleBrokerStore(SqliteStore):
+    """The store of a single broker: tests that need a lease do not apply to it."""
+
+    def grant(self, ttl_ms: int) -> LeaseOutcome:
+        assert super().grant(ttl_ms).error is not None
+        pytest.skip("the store of a single broker has no leases")
+
+
+class SqliteHarness(RealTimeHarness):
+    """One SQLite file and its only broker: tests that need several brokers do not apply to it."""
+
+    first_revision: int | None = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def connect(self) -> SqliteStore:
+        if self.connected:
+            pytest.skip("a single broker uses this store")
+        self.worker = self.environment.workers.start("metadata")
+        self.connected.append(SingleBrokerStore(self.path, self.worker))
+        return self.connected[0]  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        if self.connected:
+            self.worker.close()
+        super().close()
+
+
+@contextmanager
+def sqlite(request: pytest.FixtureRequest) -> Any:
+    with closing(SqliteHarness(data_file(request))) as harness:
+        yield harness
+
+
+def data_file(request: pytest.FixtureRequest) -> Path:
+    """Return the path of a new metadata.db."""
+    directory: Path = request.getfixturevalue("tmp_path")
+    return directory / "metadata.db"
+
+
 STORES: Final[Mapping[str, Callable[[pytest.FixtureRequest], AbstractContextManager[StoreHarness]]]] = {
     "memory": memory,
     "slow memory": slow_memory,
     "skipping memory": skipping_memory,
     "simulated etcd": simulated_etcd,
     "etcd": etcd,
+    "SQLite": sqlite,
+    "shared SQLite": shared_sqlite,
+    "polled SQLite": polled_sqlite,
 }
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ottla.metadata.store import Change, ChangeOutcome, Entry
-from ottla.metadata.store.sqlite import DamagedStore, SqliteStore
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.metadata.store.sqlite_file import DamagedStore
 
 
 @pytest.fixture

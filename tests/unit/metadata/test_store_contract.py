@@ -293,6 +293,7 @@ def test_keys_end_with_their_lease(broker: Broker, other: Broker, stores: StoreH
     assert other.entry("/live/1") == Entry("/live/1", b"", revision, revision, lease)
     replica = other.watch()
     broker.change(put={"/kept": b""})
+    stores.end_of(lease)
     stores.until(lambda: "/live/1" not in replica.entries)
     assert set(replica.entries) == {"/kept"}
     assert {entry.key for entry in other.load().entries} == {"/kept"}
@@ -313,6 +314,7 @@ def test_an_ended_lease_cannot_be_renewed(broker: Broker, stores: StoreHarness) 
     lease = broker.grant(stores.ttl_ms)
     broker.change(put={"/live/1": b""}, lease=lease)
     replica = broker.watch()
+    stores.end_of(lease)
     stores.until(lambda: not replica.entries)
     assert broker.wait(broker.store.renew(lease)) == (0, None)
     assert broker.wait(broker.store.renew(lease + 1)) == (0, None)

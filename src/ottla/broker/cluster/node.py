@@ -42,9 +42,11 @@ class ClusterNode:
         metadata: Metadata,
         environment: Environment,
         rules: Callable[[TopicImage], ElectionRules],
+        fences_quickly: bool,
         failed: Callable[[str], None],
     ) -> None:
         self._directories = directories
+        self._fences_quickly = fences_quickly
         values = config()
         self.membership = Membership(
             registration,
@@ -75,7 +77,8 @@ class ClusterNode:
             environment.timers,
             values.integer("broker.session.timeout.ms"),
         )
-        metadata.subscribe(self.fencing.apply)
+        if fences_quickly:
+            metadata.subscribe(self.fencing.apply)
 
     def join(self, load: Callable[[], None]) -> Answer[str | None]:
         """Join the cluster, then take part in the election of a controller; see `Membership.join`."""
@@ -85,7 +88,8 @@ class ClusterNode:
                 for directory in self._directories:
                     directory.broker_epoch = self.membership.epoch
                 self.controller.begin()
-                self.fencing.begin()
+                if self._fences_quickly:
+                    self.fencing.begin()
             return reason
 
         return after(self.membership.join(load), joined)
