@@ -11,7 +11,7 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.image import TopicImage
+from ottla.metadata.image import NO_LEADER, TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.protocol.answer import Answer
@@ -89,8 +89,8 @@ def _page(
                 leader_epoch=placed.leader_epoch,
                 replica_nodes=list(placed.replicas),
                 isr_nodes=view.isr,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(placed.elr),
+                last_known_elr=[] if placed.last_known_leader == NO_LEADER else [placed.last_known_leader],
                 offline_replicas=view.offline,
             )
         )
