@@ -2,16 +2,18 @@
 
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from ottla import Admin, NewTopic
+from ottla import Admin, KafkaError, NewTopic
 from tests.crash.conftest import Process, command
-from tests.etcd_server import EtcdServer, running
+from tests.etcd_server import EtcdServer, running, running_cluster
 
 WITHIN_S = 20
 
@@ -271,3 +273,47 @@ def test_brokers_stop_with_one_line_when_etcd_was_restored(brokers: Brokers, etc
     lines = process.finish().splitlines()
     assert any(line.startswith("ottla: etcd") and "restored" in line for line in lines), lines
     assert not any("Traceback" in line for line in lines)
+
+
+def test_the_loss_of_one_etcd_member_is_not_noticed_for_long(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "etcd") as members:
+        one, two, three = members
+        brokers = Brokers(tmp_path, one.url(two, three))
+        try:
+            for node_id in (1, 2):
+                brokers.start(node_id)
+            with Admin(bootstrap_servers=brokers.bootstrap_servers, default_api_timeout_ms=8000) as admin:
+                for number, member in enumerate(members):  # one of them is the leader
+                    member.kill()
+                    until(lambda name=f"t{number}": not admin.create_topics([NewTopic(name, 2)]).errors)  # type: ignore[misc]
+                    produce(brokers.bootstrap_servers, f"t{number}", ["x"])
+                    member.start()
+                assert {"t0", "t1", "t2"} <= set(admin.list_topics())
+        finally:
+            brokers.end()
+
+
+def fill(etcd: EtcdServer) -> None:
+    large = b64encode(bytes(100_000)).decode()
+    for number in range(1000):
+        etcd.post("/v3/kv/put", {"key": b64encode(b"/other/%d" % number).decode(), "value": large})
+
+
+def test_a_full_etcd_and_one_whose_history_was_dropped(tmp_path: Path) -> None:
+    with running(tmp_path / "etcd", "--quota-backend-bytes", "600000") as etcd:
+        brokers = Brokers(tmp_path, etcd.url())
+        try:
+            for node_id in (1, 2):
+                brokers.start(node_id)
+            with Admin(bootstrap_servers=brokers.bootstrap_servers, default_api_timeout_ms=4000) as admin:
+                admin.create_topics([NewTopic("t", 2)]).check()
+                etcd.post("/v3/kv/compaction", {"revision": str(etcd.revision())})
+                admin.create_topics([NewTopic("u", 2)]).check()
+                until(lambda: sorted(brokers.leaders("u")) == [1, 2])
+                with pytest.raises(HTTPError):  # another user of the same etcd fills it
+                    fill(etcd)
+                with pytest.raises(KafkaError, match="etcd has no space left"):
+                    admin.create_topics([NewTopic("v", 2)]).check()
+                produce(brokers.bootstrap_servers, "t", ["while it is full"])
+        finally:
+            brokers.end()
