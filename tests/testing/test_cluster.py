@@ -190,7 +190,7 @@ def test_offsets_are_committed_in_transactions_at_another_broker(kafka_cluster: 
 
 def committed_offsets(cluster: KafkaCluster, group: str) -> dict[int, int]:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        offsets = admin.list_consumer_group_offsets([group])
+        offsets = admin.list_consumer_group_offsets([group], require_stable=True)
         return {place.partition: found.offset for place, found in offsets[group].items() if found.offset >= 0}
 
 

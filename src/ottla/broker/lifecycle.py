@@ -166,7 +166,13 @@ class BrokerServer:
                 self._report_start()
             return reason
 
-        return after(node.join(self._load_partitions), joined)
+        def load() -> None:
+            try:
+                self._load_partitions()
+            except (UnusableDirectory, StorageError) as cause:
+                raise CannotJoin(str(cause)) from None
+
+        return after(node.join(load), joined)
 
     def _fail(self, reason: str) -> None:
         _logger.error("%s", reason)

@@ -12,7 +12,7 @@ from ottla.log.log import StorageError
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
 from ottla.metadata.elections import restarted_alone
-from ottla.metadata.store import Change, Entry, Snapshot
+from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import upgraded
 from ottla.protocol.uuids import uuid_text
@@ -64,12 +64,7 @@ class Storage:
         snapshot = metadata.load()
         put = upgraded(snapshot.entries)
         if not all(directory.stopped_cleanly for directory in self.directories) or self.missing:
-            image = (
-                loaded(Snapshot([Entry(key, value, 0, 0) for key, value in put.items()], 0))
-                if put
-                else loaded(snapshot)
-            )
-            put |= restarted_alone(image, self._config.node_id)
+            put |= restarted_alone(loaded(snapshot), self._config.node_id)
         if put:
             outcome = metadata.change_now(Change(put=put))
             if outcome.error is not None:

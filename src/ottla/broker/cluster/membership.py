@@ -27,6 +27,7 @@ from ottla.protocol.answer import Answer, Pending
 
 _logger = logging.getLogger("ottla.cluster")
 _RETRY_MS: Final = 200
+_WARN_EVERY_MS: Final = 5000
 _PARTITIONS_A_CHANGE: Final = 50
 """Each is compared with its topic, and etcd takes 128 comparisons."""
 _DUPLICATE: Final = (
@@ -57,7 +58,6 @@ class Membership:
 
     registration  what is written to /brokers/<id>; epoch and incarnation are set here
     rules         returns the settings for elections of a topic
-    changed       called when this broker becomes live, or is fenced
     failed        called with the reason, in one line, when another process has taken the node id
     """
 
@@ -87,6 +87,8 @@ class Membership:
         self._is_joined = False
         self._is_closed = False
         self._is_restoring = False
+        self._quiet_until_ms = 0
+        """Time of the next warning about a step that is retried, in ms."""
         before = metadata.image.registered.get(self._node_id)
         self._previous_epoch = 0 if before is None else before.epoch
         """Broker epoch of the earlier incarnation."""
@@ -136,7 +138,7 @@ class Membership:
             revision = self._metadata.revision_of(key)
             outcome = await self._submit(Change({key: revision}, {live_key: 0}, put={key: value}))
             if outcome.error is not None:
-                _logger.warning("cannot register node %d: %s; this will be retried", self._node_id, outcome.error)
+                self._warn("register", outcome.error)
                 await self._scheduler.sleep(_RETRY_MS)
             registered = self._metadata.image.registered.get(self._node_id)
             if registered is not None and registered.incarnation == self._incarnation.id:
@@ -176,7 +178,7 @@ class Membership:
             if outcome.revision:
                 del left[: len(chunk)]
             elif not outcome.conflicts:
-                _logger.warning("cannot begin new leader epochs: %s; this will be retried", outcome.error)
+                self._warn("begin new leader epochs", outcome.error)
                 await self._scheduler.sleep(_RETRY_MS)
 
     def _restarted(
@@ -204,7 +206,9 @@ class Membership:
         key, broker_key = keys.live_key(self._node_id), keys.broker_key(self._node_id)
         while not self._has_ended():
             granted = await awaited(self._store.grant(self._session_timeout_ms))
-            if granted.id:
+            if not granted.id:
+                self._warn("get a lease", granted.error)
+            else:
                 sign = Liveness(self._incarnation.id, granted.id, 0)
                 change = Change({key: 0, broker_key: self.epoch}, put={key: sign.encoded()}, lease=granted.id)
                 outcome = await self._submit(change)
@@ -225,11 +229,18 @@ class Membership:
     async def _clear(self, granted: LeaseOutcome, outcome: ChangeOutcome) -> None:
         """Revoke a lease that was granted in vain, and that of this broker's own sign of life which is still there."""
         if outcome.error is not None:
-            _logger.warning("cannot write the sign of life of node %d: %s", self._node_id, outcome.error)
+            self._warn("become live", outcome.error)
         await awaited(self._store.revoke(granted.id))
         sign = self._metadata.image.live.get(self._node_id)
         if sign is not None and sign.incarnation == self._incarnation.id:
             await awaited(self._store.revoke(sign.lease))
+
+    def _warn(self, action: str, reason: str | None) -> None:
+        """Log a step that is retried until it succeeds, at most every few seconds."""
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._quiet_until_ms:
+            self._quiet_until_ms = now_ms + _WARN_EVERY_MS
+            _logger.warning("node %d cannot %s: %s; this is retried", self._node_id, action, reason)
 
     async def _renew(self, lease: int) -> None:
         """Renew a lease until it ends."""

@@ -207,7 +207,7 @@ class SharePartitions:
     def _apply(self, delta: Delta) -> None:
         """Close the share partitions of deleted topics, and those whose partition has another leader or leader epoch."""
         deleted = {topic.id for topic in delta.deleted}
-        moved = {delta.image.topics[name].id for name in delta.moved}
+        moved = {delta.image.topics[name].id for name in delta.moved} | {topic.id for topic in delta.changed}
         if not deleted and not moved:
             return
         for of_group in self._shared.values():

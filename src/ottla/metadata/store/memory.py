@@ -25,6 +25,8 @@ from ottla.metadata.store.validity import check
 from ottla.protocol.answer import Answer, Pending
 
 R = TypeVar("R")
+_LONGEST_HISTORY: Final = 10_000
+"""Maximum number of revisions kept for watchers; one that is further behind is given the whole contents."""
 _TIMED_OUT: Final = "the metadata store did not answer in time"
 
 
@@ -169,6 +171,9 @@ class SharedMetadata:
     def _apply(self, changed: dict[str, Entry]) -> None:
         """Make a revision of changed entries, and announce it."""
         self.revision += 1
+        if len(self._history) == _LONGEST_HISTORY:
+            del self._history[: _LONGEST_HISTORY // 2]
+            self._compacted = self.revision - 1 - len(self._history)
         self._history.append(changed)
         for key, entry in changed.items():
             if entry.value is None:
