@@ -100,6 +100,8 @@ def test_an_error_with_acks_0_closes_the_connection(broker: Wire, topic: Topic, 
 @pytest.mark.parametrize("version", versions(API))
 @pytest.mark.parametrize("acks", [2, -2])
 def test_other_acks_are_refused(topic: Topic, version: int, acks: int) -> None:
+    if version == 0 and acks > 0:
+        pytest.skip("in version 0 a producer may require the acknowledgements of several replicas")
     answer = topic.produce(ONE, version=version, acks=acks)
     assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (INVALID_REQUIRED_ACKS, -1, -1)
     assert answer.log_start_offset == -1

@@ -51,7 +51,9 @@ class Clock:
 def opened(disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]) -> tuple[Partition, Flusher]:
     flusher = Flusher(ThreadWorker(loop, "flush", 4), AsyncioTimers(loop), Clock())
     log = Log(disk.store, Path("/log/t-0"), LogConfig(flush_messages=1), failed=failures.append)
-    return Partition("t", bytes(16), 0, log, 1, 0, flusher.flush), flusher
+    partition = Partition("t", bytes(16), 0, log, 1, 0, flusher.flush)
+    partition.lead()
+    return partition, flusher
 
 
 def append(partition: Partition, count: int) -> None:

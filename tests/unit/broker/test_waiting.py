@@ -42,6 +42,7 @@ def partitions(tmp_path: Path) -> Iterator[list[Partition]]:
         directory = tmp_path / f"t-{index}"
         directory.mkdir()
         found.append(Partition("t", bytes(16), index, Log(DiskStore(), directory, LogConfig()), 1, 0, lambda _: None))
+        found[-1].lead()
     yield found
     for partition in found:
         partition.log.close(clean=False)

@@ -185,7 +185,7 @@ class _Reader(NamedTuple):
         """Return the sender of a request."""
         if context.version >= _FIRST_WITH_REPLICA_STATE:
             state = fields.replica_state
-            replica_id, broker_epoch = state.replica_id, state.replica_epoch
+            replica_id, broker_epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
         else:
             replica_id, broker_epoch = fields.replica_id, -1
         return cls(replica_id, broker_epoch, fields.isolation_level == READ_COMMITTED, fields.rack_id or "", context)
