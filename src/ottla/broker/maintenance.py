@@ -119,6 +119,8 @@ class Maintenance:
         for partition, ends_step in self._logs():
             if ends_step:
                 yield None
+            for segment in partition.log.take_discarded():
+                self._removals.later(segment.remove, partition.log.config.file_delete_delay_ms)
             while True:
                 log = partition.log
                 try:

@@ -75,7 +75,10 @@ class LeaderEpochs:
         """Write the start offset (inclusive) of `epoch` to the file, before its first batch is appended. Raises OSError."""
         if epoch <= self.written:
             return
-        entries = self._entries if epoch <= self.latest else [*self._entries, (epoch, start_offset)]
+        entries = self._entries
+        if epoch > self.latest:
+            # Epochs that began there have no batch: their leader appended nothing, or its batches were truncated.
+            entries = [*(entry for entry in entries if entry[1] < start_offset), (epoch, start_offset)]
         self._store.write(self._path, _content(entries))
         self._entries, self.written = entries, epoch
 

@@ -93,7 +93,7 @@ class Pass:
     ) -> None:
         self._store = store
         self._directory = directory
-        self._segments = segments
+        self.segments = segments
         self._first_dirty = first_dirty
         self._rules = rules
         self._last_batches = last_batches
@@ -129,7 +129,7 @@ class Pass:
         newest = self._newest
         transactions = _AbortedTransactions(self._aborted)
         done = 0
-        for segment in self._segments:
+        for segment in self.segments:
             if segment.next_offset <= self._first_dirty:
                 continue
             for header, data in _batches(segment, self._first_dirty):
@@ -158,7 +158,7 @@ class Pass:
         """Group adjacent segments before `end` that fit into one segment together."""
         group: list[Segment] = []
         size = 0
-        for segment in self._segments:
+        for segment in self.segments:
             if segment.base_offset >= self.end:
                 break
             fits = size + segment.size <= self._rules.segment_bytes

@@ -12,16 +12,20 @@ from ottla.environment.files import LogFile, Store
 class Flush:
     """Files of one log to flush to disk.
 
-    end_offset  offset (exclusive) up to which the log is on disk once `run` has returned
+    end_offset   offset (exclusive) up to which the log is on disk once `run` has returned
+    truncations  number of truncations of the log before this flush: a later one makes it void
     """
 
-    __slots__ = ("_files", "_paths", "_store", "end_offset")
+    __slots__ = ("_files", "_paths", "_store", "end_offset", "truncations")
 
-    def __init__(self, store: Store, files: Sequence[LogFile], paths: Sequence[Path], end_offset: int) -> None:
+    def __init__(
+        self, store: Store, files: Sequence[LogFile], paths: Sequence[Path], end_offset: int, truncations: int = 0
+    ) -> None:
         self._store = store
         self._files = files
         self._paths = paths
         self.end_offset = end_offset
+        self.truncations = truncations
 
     def run(self) -> None:
         """Flush the files to disk. May be called by any thread. Raises OSError."""

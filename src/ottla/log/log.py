@@ -31,6 +31,7 @@ from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.index import OFFSET_ENTRY_SIZE, Aborted
 from ottla.log.producers import ProducerStates
+from ottla.log.replicated import ReplicatedBatch, check_batches
 from ottla.log.retention import Candidate, expired
 from ottla.log.segment import DELETED, SWAP, DamagedLog, Segment
 from ottla.protocol.errors import (
@@ -188,9 +189,12 @@ class Log:
         self._must_be_flushed = 0
         # Segments that the previous process rolled but did not flush may be only in the page cache.
         self._rolled = self._unflushed_segments()
+        self._truncations = 0
+        self._is_cut_short = False
+        self._discarded: list[Segment] = []
         self._has_new_names = not clean
         self._changed = not is_new and (not clean or bool(recovered.scanned))
-        self._compacting = False
+        self._compaction: Pass | None = None
         self._closed = False
 
     @property
@@ -383,8 +387,7 @@ class Log:
         now_ms: int,
     ) -> None:
         """Write a batch that is stamped with the log end offset at the end of the log. Raises StorageError."""
-        if self._closed:
-            raise StorageError(f"{self.directory} is offline")
+        self._check_writable()
         base_offset = self.end_offset
         # Everything that may fail comes before `end_offset` moves, so that a failed write leaves the log as it was. An epoch
         # that is assigned, or a segment that is rolled, and then gets no batch is harmless: both begin at the log end. The
@@ -394,20 +397,105 @@ class Log:
                 self.epochs.assign(leader_epoch, base_offset)
                 self._has_new_names = True
             segment = self._active
-            if self._must_roll(segment, header, size, base_offset + header.last_offset_delta, now_ms):
-                segment = self._roll(now_ms)
+            if self._must_roll(segment, header, segment.size, size, base_offset + header.last_offset_delta, now_ms):
+                segment = self._roll(now_ms, base_offset)
             if not segment.size:
                 self._prepare_segment(segment, now_ms)
             segment.append(header, base_offset, buffers, self.config.index_interval_bytes)
         except OSError as cause:
             raise self._storage_error(cause) from cause
         # Readers see the batch from here on, up to the high watermark, which the caller moves.
-        self.end_offset = end = segment.next_offset
+        self.end_offset = segment.next_offset
         self._changed = True
-        self._unflushed += header.count
+        self._count_unflushed(header.count, segment.next_offset)
+
+    def _count_unflushed(self, count: int, end_offset: int) -> None:
+        """Count the records of a batch that ends at `end_offset` (exclusive) for flush.messages."""
+        self._unflushed += count
         if self._unflushed >= self.config.flush_messages:
-            self._must_be_flushed = end
+            self._must_be_flushed = end_offset
             self._unflushed = 0
+
+    def append_replicated(self, frame: bytes, start: int, end: int, epoch: int, now_ms: int) -> int:
+        """Append the whole batches in `frame[start:end]`, which a leader sent, byte for byte. Return the number of bytes taken:
+        up to the first batch of a leader epoch above `epoch`, or to an incomplete last batch.
+
+        Raises CorruptRecords for a damaged batch, or one whose offsets do not ascend from the log end, after the batches before
+        it are appended; StorageError if a write fails.
+        """
+        self._check_writable()
+        checked = check_batches(frame, start, end, epoch, self.end_offset)
+        batches, view = checked.batches, memoryview(frame)
+        at = 0
+        while at < len(batches):
+            try:
+                segment = self._segment_for(batches[at].header, now_ms)
+                stop = self._run_end(segment, batches, at, now_ms)
+                position = segment.size
+                first, last = batches[at].header, batches[stop - 1].header
+                segment.log.append((view[first.start : last.end],))
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
+            for batch in batches[at:stop]:
+                self._take_replicated(segment, batch, position + batch.header.start - first.start)
+            at = stop
+        if checked.problem is not None:
+            raise CorruptRecords(f"{self.name} at offset {self.end_offset}, from its leader: {checked.problem}")
+        return checked.end - start
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.directory} is offline")
+        if self._is_cut_short:
+            raise StorageError(f"{self.directory} was not truncated completely")
+
+    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        """Prepare the active segment, or a new one, for a batch of a leader, and write its leader epoch. Raises OSError."""
+        epochs = self.epochs
+        if header.leader_epoch < epochs.latest:
+            epochs.truncate(header.base_offset)  # begun by this broker as leader, without a batch
+        if header.leader_epoch > epochs.written:
+            epochs.assign(header.leader_epoch, header.base_offset)
+            self._has_new_names = True
+        segment = self._active
+        if self._must_roll(segment, header, segment.size, header.size, header.last_offset, now_ms):
+            segment = self._roll(now_ms, header.base_offset)
+        if not segment.size:
+            self._prepare_segment(segment, now_ms)
+        return segment
+
+    def _run_end(self, segment: Segment, batches: Sequence[ReplicatedBatch], at: int, now_ms: int) -> int:
+        """Return the index after the last of `batches`, from `at` on, that one write may append to `segment`."""
+        first = batches[at].header
+        stop = at + 1
+        # The first batch of a segment is written alone: the others are compared with its timestamp.
+        while segment.size and stop < len(batches):
+            header = batches[stop].header
+            held = segment.size + header.start - first.start
+            if header.leader_epoch != first.leader_epoch or self._may_fill_index(held):
+                break
+            if self._must_roll(segment, header, held, header.size, header.last_offset, now_ms):
+                break
+            stop += 1
+        return stop
+
+    def _take_replicated(self, segment: Segment, batch: ReplicatedBatch, position: int) -> None:
+        """Record a batch that was written at `position` of the active segment."""
+        header = batch.header
+        segment.noted(
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            position,
+            header.size,
+            self.config.index_interval_bytes,
+        )
+        aborted = recovery.take_batch(self.producers, header, batch.marker)
+        if aborted is not None:
+            segment.transaction_index.append(aborted)
+        self.end_offset = segment.next_offset
+        self._changed = True
+        self._count_unflushed(header.count, segment.next_offset)
 
     def _storage_error(self, cause: OSError) -> StorageError:
         """Report an error to the directory; return it as a StorageError with file and cause."""
@@ -421,9 +509,11 @@ class Log:
             segment.log.reserve(self.config.segment_bytes)
         self._has_new_names = True
 
-    def _must_roll(self, segment: Segment, header: BatchHeader, size: int, last_offset: int, now_ms: int) -> bool:
+    def _must_roll(
+        self, segment: Segment, header: BatchHeader, held: int, size: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Return True if a batch of `size` bytes needs a new segment, after `held` bytes in `segment`."""
         config = self.config
-        held = segment.size
         if held + size > config.segment_bytes:
             return held > 0
         if last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET:
@@ -434,15 +524,23 @@ class Log:
         waited = header.max_timestamp - begun if begun is not None and begun >= 0 else now_ms - segment.created_ms
         if waited > config.segment_ms - segment.jitter_ms:
             return True
-        # An entry stands for more than index.interval.bytes of log, so a short log cannot have filled its index.
-        entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE - 1
-        return held >= entries * config.index_interval_bytes and len(segment.index) >= entries
+        return self._may_fill_index(held) and len(segment.index) >= self._most_entries
 
-    def _roll(self, now_ms: int) -> Segment:
-        """Close the active segment and begin the next one at the log end offset. Raises OSError."""
+    @property
+    def _most_entries(self) -> int:
+        return self.config.segment_index_bytes // OFFSET_ENTRY_SIZE - 1
+
+    def _may_fill_index(self, held: int) -> bool:
+        """Return False for a segment of `held` bytes that cannot have filled its index: an entry stands for more than
+        index.interval.bytes of log.
+        """
+        return held >= self._most_entries * self.config.index_interval_bytes
+
+    def _roll(self, now_ms: int, base_offset: int) -> Segment:
+        """Close the active segment and begin the next one at `base_offset`, of the next batch. Raises OSError."""
         old = self._active
-        self._store.write(self.directory / f"{self.end_offset:020d}.snapshot", self.producers.snapshot())
-        segment = Segment(self._store, self.directory, self.end_offset)
+        self._store.write(self.directory / f"{base_offset:020d}.snapshot", self.producers.snapshot())
+        segment = Segment(self._store, self.directory, base_offset)
         segment.start_empty()
         old.seal()  # the last step that may fail: until then the old segment stays active
         self._rolled.append(old)
@@ -633,6 +731,13 @@ class Log:
             self._set_start_offset(start_offset)
         return self.start_offset
 
+    def raise_start(self, offset: int) -> None:
+        """Raise the log start offset to that of the leader, at most to the log end; never lower it."""
+        offset = min(offset, self.end_offset)
+        if offset > self.start_offset:
+            self.high_watermark = max(self.high_watermark, offset)  # the leader deletes committed records only
+            self._set_start_offset(offset)
+
     def _set_start_offset(self, offset: int) -> None:
         self.start_offset = offset
         self.epochs.drop_before(offset)
@@ -642,7 +747,7 @@ class Log:
         renamed and no longer part of the log; `Segment.remove` deletes them later, when no reader uses them. Raises
         StorageError.
         """
-        if self._compacting or self.is_moving or self._closed:
+        if self._compaction is not None or self.is_moving or self._closed:
             return []
         segments = self._segments
         gone: list[Segment] = []
@@ -657,7 +762,7 @@ class Log:
             ]
             count = expired(seen, self.config.retention, self.start_offset, self.high_watermark, now_ms)
             if count == len(segments) <= _REMOVED_AT_ONCE:
-                self._roll(now_ms)
+                self._roll(now_ms, self.end_offset)
             count = min(count, _REMOVED_AT_ONCE)
             if count and not segments[count].size:
                 # The name of the new file stores the log end offset from now on: it must exist first.
@@ -685,7 +790,7 @@ class Log:
         It is due when the ratio reaches min.cleanable.dirty.ratio, or when a record has waited for max.compaction.lag.ms.
         """
         config = self.config
-        if not config.is_compacted or self._compacting or self.is_damaged or self.is_moving:
+        if not config.is_compacted or self._compaction is not None or self.is_damaged or self.is_moving:
             return 0.0
         ready = self._compactable(now_ms)
         dirty = sum(segment.size for segment in ready if segment.next_offset > self.clean_until)
@@ -717,20 +822,23 @@ class Log:
         rules = CompactionRules(
             config.segment_bytes, config.index_interval_bytes, config.delete_retention_ms, config.largest_record
         )
+        compactable = self._compactable(now_ms)
         work = Pass(
             self._store,
             self.directory,
-            self._compactable(now_ms),
+            compactable,
             self.clean_until,
             rules,
             self.producers.last_batches(),
             [aborted for segment in self._segments for aborted in segment.transaction_index.entries()],
             now_ms,
         )
-        self._compacting = True
+        self._compaction = work
         try:
             for flush in work.steps():
                 yield [] if flush is None else flush
+                if self._compaction is not work:  # the log was truncated
+                    return
             if self._closed:
                 return
             decided, work.replaced = work.replaced, []  # from here on `abandon` must not remove files
@@ -745,7 +853,8 @@ class Log:
         except OSError as cause:
             raise self._storage_error(cause) from cause
         finally:
-            self._compacting = False
+            if self._compaction is work:
+                self._compaction = None
             work.abandon()
         yield gone
 
@@ -779,12 +888,13 @@ class Log:
         self._rolled = []
         self._has_new_names = False
         self._unflushed = 0
-        return Flush(self._store, files, paths, self.end_offset)
+        return Flush(self._store, files, paths, self.end_offset, self._truncations)
 
     def flushed(self, flush: Flush, now_ms: int) -> None:
-        """Record a completed flush: move the recovery point, unless the flushed data was truncated meanwhile."""
-        if self.recovery_point < flush.end_offset <= self.end_offset:
-            self.recovery_point = flush.end_offset
+        """Record a completed flush: move the recovery point, unless the log was truncated meanwhile."""
+        # After a truncation the log may have grown beyond the end of the flush again, by batches that it did not cover.
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
         self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int = 0) -> None:
@@ -812,41 +922,149 @@ class Log:
         """Report a read of this log's files that failed elsewhere to the directory, and return the error to raise."""
         return self._storage_error(cause)
 
+    @property
+    def truncations(self) -> int:
+        """Return the number of truncations since the log was opened: whoever works on its segments in steps compares it."""
+        return self._truncations
+
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch with `offset` and all after it, for a follower whose log diverges from its leader's. Raises
+        """Truncate the log as `truncation` does, in one step. Raises StorageError."""
+        legacy.all_at_once(self.truncation(offset))
+
+    def truncation(self, offset: int) -> Generator[None, None, None]:
+        """Remove the batch with `offset` and all after it, for a follower whose log diverges from its leader's. Yields after
+        every few milliseconds of work, and changes the log in the last step; nothing may be appended before that. Raises
         StorageError. Source: Kafka's UnifiedLog.
+
+        Leader epochs that begin at the new end or beyond are removed even if no batch is: this broker began them as leader, and
+        appended nothing. After a truncation below the recovery point the caller writes the checkpoints.
         """
         if offset >= self.end_offset:
+            try:
+                self.epochs.truncate(self.end_offset)
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
             return
-        segments = self._segments
+        if offset < self.high_watermark:
+            _logger.warning(
+                "%s is truncated to %d, below its high watermark %d", self.name, offset, self.high_watermark
+            )
         try:
-            # From the end backwards: a crash at any point leaves a log without gaps, which is truncated again.
-            while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
-                segments.pop().remove()
-            self._active = active = segments[-1]
-            if active.base_offset > offset:  # below the log's beginning: replace it with an empty segment
-                active.remove()
-                self._active = active = segments[-1] = Segment(self._store, self.directory, offset)
-                active.start_empty()
-                self.start_offset = offset
-            else:
-                active.truncate(offset)
-            # The new end comes first: producers and epochs are cut at it. Opening the log does both again after a crash.
-            self.end_offset = active.next_offset
-            names = self._store.names(self.directory)
-            self.producers = recovery.load_producers(self._store, self.directory, names, segments, self.end_offset)
-            self.epochs.truncate(self.end_offset)
+            self._cut(
+                offset, (yield from recovery.producers_before(self._store, self.directory, self._segments, offset))
+            )
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
+
+    def _cut(self, offset: int, producers: ProducerStates) -> None:
+        """Remove the batch with `offset` and all after it. Raises DamagedLog and OSError; the truncation must be repeated then.
+
+        producers  states after the batches that end before `offset`
+        """
+        segments = self._segments
+        self._begin_cut()
+        # From the end backwards: a crash at any point leaves a log without gaps, which is truncated again.
+        while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
+            self._discard_last()
+        active = segments[-1]
+        if active.base_offset > offset:  # below the log's beginning
+            self._start_at(offset)
+        else:
+            active.truncate(offset)
+            self._active = active
+        # The new end comes first: producers and epochs are cut at it. Opening the log does both again after a crash.
+        self.end_offset = end = self._active.next_offset
+        recovery.drop_snapshots(self._store, self.directory, end)
+        self.producers = producers
+        self.epochs.truncate(end)
         # No offset may be beyond the end, above all the recovery point: batches appended next are not flushed yet.
-        self.high_watermark = min(self.high_watermark, self.end_offset)
-        self.recovery_point = min(self.recovery_point, self.end_offset)
-        self._must_be_flushed = min(self._must_be_flushed, self.end_offset)
-        self.clean_until = min(self.clean_until, self.end_offset)
+        self.start_offset = min(self.start_offset, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.recovery_point = min(self.recovery_point, end)
+        self._must_be_flushed = min(self._must_be_flushed, end)
+        self.clean_until = min(self.clean_until, end)
+        self._end_cut()
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all batches and start an empty log at `offset`, for a follower whose log ends before its leader's begins. Raises
+        StorageError; the call must be repeated then. The caller writes the checkpoints.
+        """
+        try:
+            self._begin_cut()
+            self.producers = ProducerStates()
+            while len(self._segments) > 1:
+                self._discard_last()
+            self._start_at(offset)
+            self._active.log.fileno()  # create the file: its name stores the log end offset
+            recovery.drop_snapshots(self._store, self.directory, -1)
+            self.epochs.truncate(0)
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        self.start_offset = self.high_watermark = self.recovery_point = self.clean_until = self.end_offset = offset
+        self._must_be_flushed = self._unflushed = 0
+        self._end_cut()
+
+    def _begin_cut(self) -> None:
+        # Before the first file is changed: a running flush covers the old files, and must not move the recovery point.
+        self._truncations += 1
+        self._is_cut_short = True
+
+    def _end_cut(self) -> None:
+        segments = self._segments
+        compaction = self._compaction
+        # A pass works on the oldest segments: if its last one is still there and inactive, all are.
+        if compaction is not None and compaction.segments and compaction.segments[-1] not in segments[:-1]:
+            self._compaction = None
         self._rolled = [segment for segment in self._rolled if segment in segments]
         self._has_new_names = self._changed = True
+        self._is_cut_short = False
+
+    def _discard_last(self) -> None:
+        """Rename the newest segment, to be removed from disk later: large files take long. Raises OSError."""
+        self._segments[-1].move_to(DELETED)
+        self._discarded.append(self._segments.pop())
+
+    def _start_at(self, offset: int) -> None:
+        """Replace the only segment by an empty one that begins at `offset`. Raises OSError."""
+        only = self._segments[0]
+        only.move_to(DELETED)
+        self._active = self._segments[0] = fresh = Segment(self._store, self.directory, offset)
+        fresh.start_empty()
+        fresh.jitter_ms = self._jitter(self.config.segment_jitter_ms)
+        self._discarded.append(only)
+
+    def take_discarded(self) -> list[Segment]:
+        """Return the segments that truncations have removed from the log, for `Segment.remove`."""
+        discarded, self._discarded = self._discarded, []
+        return discarded
+
+    def divergence(self, last_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """Compare this leader's log with a follower's that ends at `fetch_offset`, in `last_epoch` (-1: without epochs).
+
+        Return None if the follower's is a prefix of this one; else the largest epoch up to `last_epoch` and its end offset
+        here. Raises OffsetNotInLog for an epoch that this log cannot know. Source: Kafka's UnifiedLog, KIP-595.
+        """
+        if last_epoch < 0:
+            return None
+        epoch, end_offset = self.epochs.end_of(last_epoch, self.end_offset)
+        if epoch < 0:
+            raise OffsetNotInLog(
+                f"leader epoch {last_epoch} is unknown in {self.name}, whose latest is {self.epochs.latest}"
+            )
+        return (epoch, end_offset) if epoch < last_epoch or end_offset < fetch_offset else None
+
+    def truncation_point(self, epoch: int, end_offset: int) -> int:
+        """Return the offset to which a follower truncates whose leader has answered that their logs diverge.
+
+        epoch, end_offset  the leader's largest epoch up to the follower's last one, and its end offset there
+        """
+        own_epoch, own_end = self.epochs.end_of(epoch, self.end_offset)
+        if own_epoch < 0:
+            own_end = self.end_offset if self.epochs.latest >= 0 else self.high_watermark
+        # Where the own epoch is older than the leader's, the batches after it are of epochs that the leader does not have.
+        return max(min(own_end, end_offset), self.start_offset)
 
     def take_over(self, moved: "Log", flushed_offset: int) -> None:
         """Take over the in-memory state of `moved`, of which this log is a copy in another directory.
@@ -874,7 +1092,7 @@ class Log:
         """Record a new path of the directory after its rename; open reads continue."""
         self.directory = directory
         self.epochs.moved(directory / "leader-epoch-checkpoint")
-        for segment in self._segments:
+        for segment in (*self._segments, *self._discarded):
             segment.moved(directory)
 
     def close(self, *, clean: bool = True, flush: bool = True) -> None:
@@ -897,7 +1115,7 @@ class Log:
             except OSError as cause:
                 raise self._storage_error(cause) from cause
             self.flushed(work, self.last_flush_ms)
-        for segment in self._segments:
+        for segment in (*self._segments, *self._discarded):
             segment.close()
 
     def _drop_old_snapshots(self) -> None:

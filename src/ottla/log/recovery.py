@@ -11,7 +11,7 @@ markers show the aborted transactions, for the indexes of the scanned segments.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,6 +26,8 @@ from ottla.records.errors import CorruptRecords
 
 _SHORT: Final = 4096
 _SCAN_BYTES: Final = 4 << 20
+_HEADERS_A_STEP: Final = 2_000
+"""Number of batch headers read in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
 
 
@@ -336,36 +338,77 @@ def load_producers(
         if segment.next_offset <= offset:
             continue
         for header in segment.walk(segment.position_of(offset)):
-            if header.producer_id < 0 or header.base_offset < offset:
-                continue
-            if not header.is_control:
-                states.appended(header, header.base_offset)
-                continue
-            marker = marker_of(segment, header)
-            if marker is None:
-                continue
-            ended = states.ended(header, header.base_offset, marker.coordinator_epoch)
-            if ended is not None and marker.type == ABORT and segment.base_offset in scanned:
-                segment.transaction_index.append(
-                    Aborted(ended.producer_id, ended.first_offset, ended.marker_offset, states.stable_after(ended))
-                )
+            if header.base_offset >= offset:
+                aborted = take_batch(states, header, marker_of(segment, header))
+                if aborted is not None and segment.base_offset in scanned:
+                    segment.transaction_index.append(aborted)
     for segment in segments[:-1]:
         if segment.base_offset in scanned:
             segment.seal()
     return states
 
 
+def producers_before(
+    store: Store, directory: Path, segments: Sequence[Segment], offset: int
+) -> Generator[None, None, ProducerStates]:
+    """Restore the producer states from the batches that end before `offset`, for a truncation to it. Changes no files. Yields
+    after every few milliseconds of work. Raises DamagedLog and OSError.
+    """
+    states, position = _from_snapshot(store, directory, store.names(directory), offset, None)
+    position = max(position, segments[0].base_offset)
+    walked = 0
+    for segment in tuple(segments):
+        if segment.base_offset >= offset:
+            break
+        if segment.next_offset <= position:
+            continue
+        for header in segment.walk(segment.position_of(position)):
+            if header.last_offset >= offset:
+                return states
+            walked += 1
+            if walked % _HEADERS_A_STEP == 0:
+                yield
+            if header.base_offset >= position:
+                take_batch(states, header, marker_of(segment, header))
+    return states
+
+
+def take_batch(states: ProducerStates, header: BatchHeader, marker: Marker | None) -> Aborted | None:
+    """Update `states` by a batch of the log; return the transaction that it aborts, if any.
+
+    marker  marker of a control batch, None if compaction has emptied it
+    """
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        states.appended(header, header.base_offset)
+        return None
+    if marker is None:
+        return None
+    ended = states.ended(header, header.base_offset, marker.coordinator_epoch)
+    if ended is None or marker.type != ABORT:
+        return None
+    return Aborted(ended.producer_id, ended.first_offset, ended.marker_offset, states.stable_after(ended))
+
+
+def drop_snapshots(store: Store, directory: Path, end_offset: int) -> None:
+    """Remove the producer snapshots beyond the log end. Raises OSError."""
+    for name in store.names(directory):
+        if name.endswith(".snapshot") and name[:-9].isdecimal() and int(name[:-9]) > end_offset:
+            store.remove(directory / name)
+
+
 def _from_snapshot(
-    store: Store, directory: Path, names: list[str], newest: int, end_offset: int
+    store: Store, directory: Path, names: list[str], newest: int, end_offset: int | None
 ) -> tuple[ProducerStates, int]:
     """Return the producer states of the newest snapshot up to offset `newest` (inclusive), and its offset. Removes snapshots
-    beyond the log end.
+    beyond the log end, if that is given.
     """
     for name in sorted(names, reverse=True):
         if not name.endswith(".snapshot") or not name[:-9].isdecimal():
             continue
         at = int(name[:-9])
-        if at > end_offset:
+        if end_offset is not None and at > end_offset:
             store.remove(directory / name)
         if at > newest:
             continue
@@ -378,11 +421,18 @@ def _from_snapshot(
 
 
 def marker_of(segment: Segment, header: BatchHeader) -> Marker | None:
-    """Return the marker in a control batch, None if compaction has emptied it. Raises DamagedLog."""
-    if not header.count:
+    """Return the marker in a control batch; None for another batch, or if compaction has emptied it. Raises DamagedLog."""
+    if not header.is_control or not header.count:
         return None
     try:
-        record = records_of(segment.log.read(header.start, header.end - header.start))[0]
-        return read_marker(record.key, record.value)
+        return marker_in(segment.log.read(header.start, header.end - header.start), header)
     except CorruptRecords as cause:
         raise DamagedLog(f"{segment.path} at position {header.start}: {cause}") from None
+
+
+def marker_in(batch: bytes, header: BatchHeader) -> Marker | None:
+    """Return the marker in the bytes of a control batch, None if compaction has emptied it. Raises CorruptRecords."""
+    if not header.count:
+        return None
+    record = records_of(batch)[0]
+    return read_marker(record.key, record.value)

@@ -5,7 +5,8 @@
 
 When the copy is complete and flushed to disk, it is renamed to t-0 and the old directory is discarded, in one turn of the event
 loop. A crash before that leaves a -future directory, which the next start discards; one between the two renames leaves two
-equal logs. Segments are neither removed nor compacted during the copy, so the list of segments only grows.
+equal logs. Segments are neither removed nor compacted during the copy, so the list of segments only grows; after a truncation
+of the log the copy begins again.
 """
 
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ class Relocation:
         self._copies: list[Segment] = []
         self.end_offset = log.start_offset
         self.flushed_offset = 0
+        self._truncations = log.truncations
 
     @property
     def size(self) -> int:
@@ -50,11 +52,28 @@ class Relocation:
         yield from self._copy()
         copied = self.end_offset
         yield Flush(self._store, [copy.log for copy in self._copies], [self.directory], copied)
-        self.flushed_offset = copied
+        if self._truncations == self._log.truncations:
+            self.flushed_offset = copied
         yield from self._copy()
         self._finish()
 
     def _copy(self) -> Iterator[None]:
+        while True:
+            if self._truncations != self._log.truncations:
+                self._begin_again()
+            yield from self._copy_segments()
+            if self._truncations == self._log.truncations:
+                return
+
+    def _begin_again(self) -> None:
+        """Drop what was copied, after a truncation of the log: the copy may have batches that the log lacks."""
+        self._truncations = self._log.truncations
+        for copy in self._copies:
+            copy.remove()
+        self._copies = []
+        self.end_offset, self.flushed_offset = self._log.start_offset, 0
+
+    def _copy_segments(self) -> Iterator[None]:
         number = max(0, len(self._copies) - 1)
         while number < len(self._log.segments):
             source = self._log.segments[number]
@@ -67,6 +86,8 @@ class Relocation:
             while copy.size < source.size:
                 self._copy_some(source, copy)
                 yield
+                if self._truncations != self._log.truncations:
+                    return
             number += 1
 
     def _copy_some(self, source: Segment, copy: Segment) -> None:
