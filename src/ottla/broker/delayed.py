@@ -27,20 +27,27 @@ class DelayedAnswer(Generic[R]):
     """Delayed answer, attempted whenever one of `partitions` grows, and for the last time at the timeout.
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
+    is_deferred    whether the attempt is made after the current event, so that one answer has all that a request appends
     """
 
-    __slots__ = ("_attempt", "_partitions", "_pending", "_timer")
+    __slots__ = ("_attempt", "_deferred", "_is_deferred", "_partitions", "_pending", "_timer", "_timers")
 
-    def __init__(self, attempt: Callable[[bool], R | None], partitions: Iterable[Watched]) -> None:
+    def __init__(
+        self, attempt: Callable[[bool], R | None], partitions: Iterable[Watched], *, is_deferred: bool = False
+    ) -> None:
         self._attempt = attempt
+        self._is_deferred = is_deferred
+        self._deferred: Cancellable | None = None
+        self._timers: Timers | None = None
         self._partitions = list(partitions)
         self._pending: Pending[R] = Pending()
         self._timer: Cancellable | None = None
 
     def begin(self, timers: Timers, wait_ms: int) -> Answer[R]:
         """Start the wait, which lasts at most `wait_ms`."""
+        self._timers = timers
         for partition in self._partitions:
-            partition.watchers.add(self._look_again)
+            partition.watchers.add(self._changed if self._is_deferred else self._look_again)
         self._timer = timers.call_later(wait_ms, self._time_over)
         return self._pending
 
@@ -48,7 +55,12 @@ class DelayedAnswer(Generic[R]):
         """End the wait and answer with `response`."""
         self._finish(response)
 
+    def _changed(self) -> None:
+        if self._deferred is None and self._timers is not None:
+            self._deferred = self._timers.call_later(0, self._look_again)
+
     def _look_again(self) -> None:
+        self._deferred = None
         response = self._attempt(False)
         if response is not None:
             self._finish(response)
@@ -60,7 +72,9 @@ class DelayedAnswer(Generic[R]):
 
     def _finish(self, response: R) -> None:
         for partition in self._partitions:
-            partition.watchers.discard(self._look_again)
+            partition.watchers.discard(self._changed if self._is_deferred else self._look_again)
+        if self._deferred is not None:
+            self._deferred.cancel()
         if self._timer is not None:
             self._timer.cancel()
         if not self._pending.done:
@@ -71,21 +85,43 @@ class Uncommitted(NamedTuple):
     """Appended batch, committed once every offset below `end_offset` is; `leader_epoch` is that of the append.
 
     decided  called once with an error code: NONE when it is committed; see `Partition.when_committed`
+    acks     -1: the wait is for the commit; otherwise for so many replicas, see `Partition.has_acknowledged`
     """
 
     partition: Partition
     leader_epoch: int
     end_offset: int
     decided: Callable[[int], None]
+    acks: int = -1
 
     @classmethod
-    def last_of(cls, partition: Partition, decided: Callable[[int], None]) -> "Uncommitted":
+    def last_of(cls, partition: Partition, decided: Callable[[int], None], acks: int = -1) -> "Uncommitted":
         """Return the batch that was appended to `partition` last."""
-        return cls(partition, partition.leader_epoch, partition.log.end_offset, decided)
+        return cls(partition, partition.leader_epoch, partition.log.end_offset, decided, acks)
+
+    def wait(self, callback: Callable[[int], None]) -> Cancellable:
+        """Call `callback` with the error code once."""
+        if self.acks == -1:
+            return self.partition.when_committed(self.leader_epoch, self.end_offset, callback)
+        holds = partial(self.partition.has_acknowledged, self.acks, self.end_offset)
+        return self.partition.when(self.leader_epoch, holds, callback)
+
+
+class Deleted(NamedTuple):
+    """Deletion of all records below `offset`, done once every live replica has deleted them; see `Uncommitted`."""
+
+    partition: Partition
+    leader_epoch: int
+    offset: int
+    decided: Callable[[int], None]
+
+    def wait(self, callback: Callable[[int], None]) -> Cancellable:
+        """Call `callback` with the error code once."""
+        return self.partition.when(self.leader_epoch, lambda: self.partition.low_watermark >= self.offset, callback)
 
 
 class DelayedCommit:
-    """Wait for the commit of several batches; those not committed at the timeout get REQUEST_TIMED_OUT.
+    """Wait for several batches or deletions; those not decided at the timeout get REQUEST_TIMED_OUT.
 
     done  called when all are decided, perhaps before `begin` returns
     """
@@ -97,14 +133,14 @@ class DelayedCommit:
         self._timer: Cancellable | None = None
         self._waiting: dict[int, tuple[Cancellable | None, Callable[[int], None]]] = {}
 
-    def begin(self, batches: Sequence[Uncommitted], timers: Timers, timeout_ms: int) -> None:
+    def begin(self, batches: Sequence[Uncommitted | Deleted], timers: Timers, timeout_ms: int) -> None:
         """Start the wait."""
         # All are registered before the first is checked: a batch that is decided at once must not be taken for the last.
         self._waiting = {number: (None, batch.decided) for number, batch in enumerate(batches)}
-        for number, (partition, leader_epoch, end_offset, decided) in enumerate(batches):
-            waiter = partition.when_committed(leader_epoch, end_offset, partial(self._decided, number))
+        for number, batch in enumerate(batches):
+            waiter = batch.wait(partial(self._decided, number))
             if number in self._waiting:
-                self._waiting[number] = waiter, decided
+                self._waiting[number] = waiter, batch.decided
         if self._waiting:
             self._timer = timers.call_later(timeout_ms, self._time_over)
         else:

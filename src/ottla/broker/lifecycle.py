@@ -156,6 +156,7 @@ class BrokerServer:
                 self.fences_quickly,
                 self._fail,
             )
+            self.broker.replicas.isr_changed = node.isr_changes.request
         except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin) as cause:
             return str(cause)
 
@@ -242,6 +243,8 @@ class BrokerServer:
             self._discard,
             self._flusher.flush,
             self._checkpoints.write,
+            environment.clock.now_ms,
+            config.integer("replica.lag.time.max.ms"),
             self._storage.missing,
         )
         moves = Moves(replicas, environment.timers, self._flusher, self._assign_directory, self._remove)
@@ -310,24 +313,27 @@ class BrokerServer:
                 lambda: self.broker.config.integer("producer.id.expiration.ms"),
             ),
             self._flusher,
+            config.integer("replica.lag.time.max.ms") // 2,
+            config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
         self._maintenance.begin()
 
     def stop(self) -> Answer[None]:
         """Stop accepting, then close every log cleanly, so that the next start scans no log.
 
-        A broker of a cluster first removes its sign of life; the answer comes when that is done, or a time-out has passed.
+        A broker of a cluster first lets the others take over what it leads, and removes its sign of life; the answer comes when
+        that is done, or a time-out has passed.
         """
         _logger.info("stopping")
         begun_ms = self._environment.clock.now_ms()
         self._is_closed = True
-        self.sockets.close()
         if self.node is None:
             self._close_all(begun_ms)
             return None
         return after(self.node.leave(), lambda _: self._close_all(begun_ms))
 
     def _close_all(self, begun_ms: int) -> None:
+        self.sockets.close()
         if self._maintenance is not None:
             self._maintenance.close()
         self.broker.close()

@@ -39,6 +39,8 @@ class Maintenance:
     flusher                runs the flushes of a compaction, and of logs whose flush.ms is over
     expiry                 producer.id.expiration.check.interval.ms, and the current producer.id.expiration.ms
     cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when no log is dirty; below zero compaction is off
+    lag_check_ms           interval at which leaders look for followers that lag behind
+    high_watermark_ms      replica.high.watermark.checkpoint.interval.ms, for partitions with followers
     """
 
     def __init__(
@@ -53,7 +55,11 @@ class Maintenance:
         cleaner_backoff_ms: int,
         expiry: tuple[int, Callable[[], int]],
         flusher: Flusher,
+        lag_check_ms: int,
+        high_watermark_ms: int,
     ) -> None:
+        self._lag_check_ms = max(1, lag_check_ms)
+        self._high_watermark_ms = max(1, high_watermark_ms)
         self._write_checkpoints = write_checkpoints
         self._removals = removals
         self._replicas = replicas
@@ -72,6 +78,8 @@ class Maintenance:
     def begin(self) -> None:
         """Start all timers."""
         self._every("writing checkpoints", self._checkpoint, _CHECKPOINT_MS)
+        self._every("writing high watermarks", self._checkpoint_replicated, self._high_watermark_ms)
+        self._every("looking for lagging followers", self._replicas.observe_followers, self._lag_check_ms)
         self._every("flushing by time", self._flush, _FLUSH_CHECK_MS)
         self._every("opening partitions", self._replicas.open_postponed, _REOPEN_MS)
         self._every("retention", self._retain, self._retention_interval_ms, self._first_retention_ms)
@@ -95,6 +103,11 @@ class Maintenance:
         """Yield every partition, each with True if a step ends before it."""
         for number, partition in enumerate(self._replicas.all()):
             yield partition, number % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1
+
+    def _checkpoint_replicated(self) -> Steps:
+        """Write the checkpoints if a partition has several replicas: the high watermark of others is their log end."""
+        if self._replicas.has_replicated:
+            yield from self._checkpoint()
 
     def _checkpoint(self) -> Steps:
         written = self._write_checkpoints()

@@ -37,6 +37,8 @@ class RequestedPartition:
     topic           topic name, "" when the client uses ids
     topic_id        topic id, zero when the client uses names
     current_epoch   leader epoch the client believes in, -1 for any
+    last_fetched_epoch  leader epoch of the record before the fetch offset, -1 if it is not checked (KIP-595)
+    start_offset    log start offset of a follower, -1 for a consumer
     order           place in the order of its session
     """
 
@@ -45,18 +47,28 @@ class RequestedPartition:
         "current_epoch",
         "fetch_offset",
         "index",
+        "last_fetched_epoch",
         "last_high_watermark",
         "last_stable_offset",
         "last_start_offset",
         "max_bytes",
         "order",
         "session",
+        "start_offset",
         "topic",
         "topic_id",
     )
 
     def __init__(
-        self, topic: str, topic_id: bytes, index: int, current_epoch: int, fetch_offset: int, max_bytes: int
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        current_epoch: int,
+        fetch_offset: int,
+        max_bytes: int,
+        last_fetched_epoch: int = -1,
+        start_offset: int = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -64,6 +76,8 @@ class RequestedPartition:
         self.current_epoch = current_epoch
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
+        self.last_fetched_epoch = last_fetched_epoch
+        self.start_offset = start_offset
         self.last_high_watermark = -1
         self.last_stable_offset = -1
         self.last_start_offset = -1
@@ -75,15 +89,25 @@ class RequestedPartition:
         """Watch `partition` instead of the one watched before: its changes are reported to the session. None ends that."""
         if self._watched is partition:
             return
+        is_of_follower = self.session is not None and self.session.is_of_follower
+        moved = self._moved if is_of_follower else self._changed
         if self._watched is not None:
-            self._watched.watchers.discard(self._changed)
+            self._watched.watchers.discard(moved)
+            self._watched.end_watchers.discard(self._changed)
         if partition is not None:
-            partition.watchers.add(self._changed)
+            partition.watchers.add(moved)
+            if is_of_follower:
+                partition.end_watchers.add(self._changed)
         self._watched = partition
 
     def _changed(self) -> None:
         if self.session is not None:
             self.session.changed(self)
+
+    def _moved(self) -> None:
+        """Note a high watermark that has moved: a follower learns of it with its next response, which this does not hasten."""
+        if self.session is not None:
+            self.session.note(self)
 
     @property
     def key(self) -> tuple[str, bytes, int]:
@@ -95,6 +119,7 @@ class FetchSession:
     """Fetch session: the partitions of one client, and those due for the next fetch.
 
     by_id     True if it names topics by their ids
+    is_of_follower  True for the session of a follower with the leader of its partitions
     epoch     epoch expected in the next request
     watchers  called when a partition of the session may have something new
 
@@ -103,11 +128,22 @@ class FetchSession:
     that are not fetched yet, or with an error. All others are at their end, and their values are those last returned.
     """
 
-    __slots__ = ("_due", "_orders", "by_id", "epoch", "id", "last_used_ms", "partitions", "watchers")
+    __slots__ = (
+        "_due",
+        "_orders",
+        "by_id",
+        "epoch",
+        "id",
+        "is_of_follower",
+        "last_used_ms",
+        "partitions",
+        "watchers",
+    )
 
-    def __init__(self, session_id: int, now_ms: int, *, by_id: bool) -> None:
+    def __init__(self, session_id: int, now_ms: int, *, by_id: bool, is_of_follower: bool = False) -> None:
         self.id = session_id
         self.by_id = by_id
+        self.is_of_follower = is_of_follower
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: OrderedDict[tuple[str, bytes, int], RequestedPartition] = OrderedDict()
@@ -132,6 +168,8 @@ class FetchSession:
                 held.fetch_offset = partition.fetch_offset
                 held.max_bytes = partition.max_bytes
                 held.current_epoch = partition.current_epoch
+                held.last_fetched_epoch = partition.last_fetched_epoch
+                held.start_offset = partition.start_offset
             self._due[held] = None
 
     def _put_last(self, partition: RequestedPartition) -> None:
@@ -147,6 +185,10 @@ class FetchSession:
     def due(self) -> list[RequestedPartition]:
         """Return the partitions that a fetch must check, in the order of the session."""
         return sorted(self._due, key=attrgetter("order"))
+
+    def note(self, partition: RequestedPartition) -> None:
+        """Mark a partition as due for the next fetch."""
+        self._due[partition] = None
 
     def changed(self, partition: RequestedPartition) -> None:
         """Mark a partition as due for the next fetch, and wake a waiting fetch."""
@@ -180,10 +222,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, session_id: int, now_ms: int, *, by_id: bool) -> FetchSession | None:
-        """Begin a session (instead of `session_id`); returns None when the cache is full."""
+    def begin(self, session_id: int, now_ms: int, *, by_id: bool, is_of_follower: bool = False) -> FetchSession | None:
+        """Begin a session (instead of `session_id`); returns None when the cache is full. A follower always gets one."""
         self.end(session_id)
-        if len(self._sessions) >= self._slots:
+        if len(self._sessions) >= self._slots and not is_of_follower:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
                 return None
@@ -191,7 +233,7 @@ class FetchSessions:
         new_id = 0
         while new_id == NO_SESSION or new_id in self._sessions:
             new_id = self._random.below(_MAX_EPOCH) + 1
-        session = self._sessions[new_id] = FetchSession(new_id, now_ms, by_id=by_id)
+        session = self._sessions[new_id] = FetchSession(new_id, now_ms, by_id=by_id, is_of_follower=is_of_follower)
         return session
 
     def resume(self, session_id: int, epoch: int, now_ms: int, *, by_id: bool) -> tuple[int, FetchSession | None]:

@@ -8,7 +8,7 @@ from ottla.broker.coordination.internal_topics import internal_topic
 from ottla.metadata.image import TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.topic_plans import MOST_REPLICAS, RequestedTopic
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.replication.replicas import Replicas
@@ -61,9 +61,13 @@ class TopicCreation:
         return after(self._metadata.create(topics), created)
 
     def create_internal(self, name: str) -> Answer[ChangeResult]:
-        """Create an internal topic, with one replica: brokers do not replicate yet."""
+        """Create an internal topic. As in Kafka this fails while fewer brokers are registered than it has replicas; a single
+        broker keeps one replica.
+        """
         partitions, factor, configs = internal_topic(name, self._config())
-        return self.create(RequestedTopic(name, partitions, min(factor, MOST_REPLICAS), {}, configs))
+        if self._metadata.is_single:
+            factor = 1
+        return self.create(RequestedTopic(name, partitions, factor, {}, configs))
 
     def provide_internal(self, name: str) -> Answer[bool]:
         """Create a coordinator's internal topic unless it exists; the answer is False if the creation fails."""

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.coordination.internal_topics import replication_factors
 from ottla.broker.lifecycle import CannotStart
 from ottla.broker.supervisor import BrokerProcess
 
@@ -63,6 +64,7 @@ def broker_processes(
             "node.id": str(node_id),
             "log.dirs": ",".join(f"{directory}/broker-{node_id}" for directory in config.log_dirs),
             "metadata.log.dir": config.metadata_log_dir,
+            **replication_factors(config, len(ports)),
         }
         advertised = config.advertised_listeners
         if advertised:

@@ -61,6 +61,10 @@ class LeaderEpochs:
         """Return the newest epoch, -1 for none."""
         return self._entries[-1][0] if self._entries else -1
 
+    def start_of_latest(self, end_offset: int) -> int:
+        """Return the start offset (inclusive) of the newest epoch; `end_offset`, the log end, if there is none."""
+        return self._entries[-1][1] if self._entries else end_offset
+
     def begin(self, epoch: int, start_offset: int) -> None:
         """Begin the epoch of a leader in memory at `start_offset`, the log end; no effect if it has begun already.
 

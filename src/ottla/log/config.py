@@ -39,6 +39,7 @@ class LogConfig:
     timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     compression_level: int | None = None
+    min_insync_replicas: int = 1
     rules: ProduceRules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,4 +103,5 @@ class LogConfig:
             timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
             compression_type=codec,
             compression_level=level,
+            min_insync_replicas=values["min.insync.replicas"],
         )

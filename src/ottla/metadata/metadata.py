@@ -111,6 +111,11 @@ class Metadata:
         """Revision of the newest image that all listeners have acted on."""
         store.watch(snapshot.revision, self)
 
+    @property
+    def is_single(self) -> bool:
+        """True if this broker is the only one, and not a member of a cluster."""
+        return self._single is not None
+
     def _own(self, image: Image) -> Image:
         """Return the image with this broker in it, if it is the only one."""
         single = self._single

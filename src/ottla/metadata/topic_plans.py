@@ -26,9 +26,6 @@ from ottla.protocol.errors import (
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC_NAME: Final = 249
-MOST_REPLICAS: Final = 1
-"""Largest replication factor: a replica does not copy the records of its leader yet."""
-_NO_REPLICAS: Final = "Ottla does not replicate yet: the replication factor must be 1."
 
 
 class RequestedTopic(NamedTuple):
@@ -134,8 +131,6 @@ class TopicPlans:
                 f"cannot be reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
                 "directories cordoned.",
             )
-        if factor > MOST_REPLICAS:
-            raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
         return self._striped(factor, count)
 
     def _striped(self, factor: int, count: int) -> list[PartitionImage]:
@@ -163,8 +158,6 @@ class TopicPlans:
                 text = "partitions should be a consecutive 0-based integer sequence"
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             check_replicas(replicas, image.registered)
-            if len(replicas) > MOST_REPLICAS:
-                raise Refused(INVALID_REPLICATION_FACTOR, _NO_REPLICAS)
             if placed and len(placed[0].replicas) != len(replicas):
                 text = (
                     f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "

@@ -1,14 +1,16 @@
 """Replica of a partition on this broker: its log, leader and epoch, and the requests that wait for it.
 
-With one in-sync replica, this broker, a batch is committed when it is appended, or when it is flushed to disk where
-flush.messages demands it.
+With one replica, this broker, a batch is committed when it is appended, or when it is flushed to disk where flush.messages
+demands it. With several, `Leadership` says what is committed, from the fetches of the followers.
 
-Two kinds of waiting callbacks:
+Waiting callbacks:
 
     watchers        called when the high watermark has moved or the leader has changed, until they remove themselves: fetches
+    end_watchers    the same for the log end: fetches of followers
     when_committed  called once, for one offset in one leader epoch: produce, transaction markers, dead letters. A batch that
                     was appended in an epoch may be truncated when the epoch ends, and another batch may then have its
                     offsets: so the end of the epoch fails every waiter, whatever the high watermark does later (KIP-101)
+    when            called once, when a condition on flushes or positions of followers holds: produce with acks=1, DeleteRecords
 """
 
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from collections.abc import Callable
 from ottla.environment import Cancellable
 from ottla.log.log import AppendResult, Log
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
+from ottla.replication.leadership import Leadership
 
 
 class Watchers(dict[Callable[[], None], None]):
@@ -45,14 +48,51 @@ class _Waiter:
         self.partition.forget(self)
 
 
+class _Condition:
+    """Callback to run when `holds()` is true."""
+
+    __slots__ = ("callback", "holds", "partition")
+
+    def __init__(self, partition: "Partition", holds: Callable[[], bool], callback: Callable[[int], None]) -> None:
+        self.partition = partition
+        self.holds = holds
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """Remove the callback; nothing if it was called."""
+        self.partition.forget_condition(self)
+
+
+def _no_change(partition: "Partition") -> None:
+    """Ignore a change of the ISR: without a cluster there is none."""
+
+
 class Partition:
     """Replica of a partition on this broker.
 
-    watchers  called whenever the high watermark has moved or the leader has changed; each removes itself
-    flush     called when the log demands a flush; after it the callee calls `advance`
+    watchers      called whenever the high watermark has moved or the leader has changed; each removes itself
+    end_watchers  called whenever the log end has moved, or the leader has changed
+    flush         called when the log demands a flush; after it the callee calls `advance`
+    isr_changed   called on the leader when its ISR should change: the callee writes `Leadership.proposal`
+    leadership    positions of the followers, and the ISR; None for a partition with one replica, and where another broker leads
     """
 
-    __slots__ = ("_waiters", "flush", "index", "leader_epoch", "leader_id", "log", "topic", "topic_id", "watchers")
+    __slots__ = (
+        "_conditions",
+        "_leads",
+        "_waiters",
+        "end_watchers",
+        "flush",
+        "index",
+        "isr_changed",
+        "leader_epoch",
+        "leader_id",
+        "leadership",
+        "log",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
 
     def __init__(
         self,
@@ -71,9 +111,14 @@ class Partition:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.watchers = Watchers()
+        self.end_watchers = Watchers()
         self.flush = flush
+        self.isr_changed: Callable[[Partition], None] = _no_change
+        self.leadership: Leadership | None = None
+        self._leads = False
         self._waiters: dict[_Waiter, None] = {}
         """In the order of their offsets, which are log end offsets at the time of registration."""
+        self._conditions: dict[_Condition, None] = {}
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Take over leader and epoch from the metadata. Waiters of another epoch fail with NOT_LEADER_OR_FOLLOWER."""
@@ -81,16 +126,81 @@ class Partition:
             return
         # Before the waiters are called: a callback that registers again must see the new epoch.
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        self._leads, self.leadership = False, None
         self.fail(NOT_LEADER_OR_FOLLOWER)
 
-    def lead(self) -> None:
+    def lead(self, leadership: Leadership | None = None) -> None:
         """Become or stay leader in the current epoch, which begins at the log end (KIP-101).
 
-        With no other replica in sync, the whole log is committed.
+        leadership  state of the followers; None without any: then the whole log is committed
         """
         # In this order: followers and consumers that learn of the new epoch must find where it begins.
         self.log.epochs.begin(self.leader_epoch, self.log.end_offset)
+        self._leads, self.leadership = True, leadership
         self.advance()
+        self.propose()
+
+    def fetched(self, node_id: int, offset: int, start_offset: int, broker_epoch: int, now_ms: int) -> None:
+        """Record that a follower has fetched from `offset` on: it has everything before it."""
+        leadership = self.leadership
+        if leadership is None:
+            return
+        if leadership.fetched(node_id, offset, start_offset, broker_epoch, self.log.end_offset, now_ms):
+            self.advance()
+        if leadership.may_grow(node_id, self.log.high_watermark):
+            self.isr_changed(self)
+
+    def observe(self, now_ms: int) -> None:
+        """Look for followers that lag behind, and for those that need not be waited for any more."""
+        leadership = self.leadership
+        if leadership is not None:
+            leadership.observe(self.log.end_offset, now_ms)
+            self.advance()
+            if leadership.has_lagging(self.log.end_offset):
+                self.isr_changed(self)
+
+    def propose(self) -> None:
+        """Request a change of the ISR if one is due."""
+        leadership = self.leadership
+        if leadership is not None and (
+            leadership.state.is_recovering
+            or any(leadership.may_grow(node, self.log.high_watermark) for node in leadership.followers)
+        ):
+            self.isr_changed(self)
+
+    @property
+    def lacks_replicas(self) -> bool:
+        """True while fewer than min.insync.replicas are in sync: a batch with acks=all is refused."""
+        return self.leadership is not None and self.leadership.is_under_min_isr
+
+    @property
+    def lost_replicas(self) -> bool:
+        """True if fewer than min.insync.replicas have what was committed last."""
+        return self.leadership is not None and self.leadership.lacks_followers
+
+    def has_acknowledged(self, acks: int, offset: int | None = None) -> bool:
+        """Return True if the records below `offset`, by default all, have as many acknowledgements as a producer requires.
+
+        acks  -1: committed; 0 and 1: appended here, and flushed if flush.messages demands it; n: on so many replicas, or on
+              all that are in sync if they are fewer
+        """
+        log, leadership = self.log, self.leadership
+        offset = log.end_offset if offset is None else offset
+        if acks == -1:
+            return log.high_watermark >= offset
+        if acks == 0:
+            return True
+        if log.settled_offset < offset:
+            return False
+        if acks == 1 or leadership is None:
+            return True
+        return leadership.replicated(offset) >= min(acks, len(leadership.state.isr))
+
+    @property
+    def low_watermark(self) -> int:
+        """Smallest log start offset of the leader and its live followers."""
+        start_offset = self.log.start_offset
+        return start_offset if self.leadership is None else self.leadership.low_watermark(start_offset)
 
     def when_committed(self, leader_epoch: int, offset: int, callback: Callable[[int], None]) -> Cancellable:
         """Call `callback` with an error code once: NONE when all records below `offset` are committed.
@@ -115,6 +225,23 @@ class Partition:
         """Remove a waiter that was cancelled."""
         self._waiters.pop(waiter, None)
 
+    def when(self, leader_epoch: int, holds: Callable[[], bool], callback: Callable[[int], None]) -> Cancellable:
+        """Call `callback` with NONE once `holds()` is true, looked at after each append, flush and fetch of a follower; with
+        NOT_LEADER_OR_FOLLOWER when the leader epoch has ended.
+        """
+        condition = _Condition(self, holds, callback)
+        if leader_epoch != self.leader_epoch:
+            callback(NOT_LEADER_OR_FOLLOWER)
+        elif holds():
+            callback(NONE)
+        else:
+            self._conditions[condition] = None
+        return condition
+
+    def forget_condition(self, condition: _Condition) -> None:
+        """Remove a condition that was cancelled."""
+        self._conditions.pop(condition, None)
+
     def append(
         self,
         frame: bytes,
@@ -136,7 +263,7 @@ class Partition:
             begins_at_zero=begins_at_zero,
         )
         if appended.unfinished is None:
-            self.advance()
+            self._grew()
             return appended
         return self._advanced(appended)
 
@@ -144,7 +271,7 @@ class Partition:
         """Return `appended`, and move the high watermark: now, or when an append that takes long is complete."""
         unfinished = appended.unfinished
         if unfinished is None:
-            self.advance()
+            self._grew()
         else:
             appended.unfinished = unfinished._replace(append=lambda: self._advanced(unfinished.append()))
         return appended
@@ -163,7 +290,7 @@ class Partition:
         epoch). Raises StorageError.
         """
         appended = self.log.append_records(records, self.leader_epoch, now_ms, producer)
-        self.advance()
+        self._grew()
         return appended
 
     def append_marker(
@@ -186,23 +313,42 @@ class Partition:
             commit=commit,
             new_epoch=new_epoch,
         )
-        self.advance()
+        self._grew()
         return appended
 
+    def _grew(self) -> None:
+        """Act on an append."""
+        self.advance()
+        if self.end_watchers:
+            _call(self.end_watchers)
+
     def advance(self) -> None:
-        """Move the high watermark as far as allowed, after an append or a flush."""
+        """Move the high watermark as far as allowed, after an append, a flush, or a fetch of a follower."""
         log = self.log
         # The flush is requested first: one that runs at once moves the settled offset, and calls this again.
         if log.wants_flush:
             self.flush(self)
-        settled = log.settled_offset
-        if log.high_watermark != settled:
+        if not self._leads:  # a follower takes the high watermark of its leader
+            return
+        committed = log.settled_offset
+        if self.leadership is not None:
+            committed = self.leadership.committed(committed)
+        if log.high_watermark < committed:
             # Before anything is called back: callbacks read the high watermark, and may append.
-            log.high_watermark = settled
+            log.high_watermark = committed
             if self._waiters:
-                self._answer_committed(settled)
+                self._answer_committed(committed)
             if self.watchers:
-                self.wake()
+                _call(self.watchers)
+        if self._conditions:
+            self._answer_conditions()
+
+    def _answer_conditions(self) -> None:
+        ready = [condition for condition in self._conditions if condition.holds()]
+        for condition in ready:
+            del self._conditions[condition]
+        for condition in ready:
+            condition.callback(NONE)
 
     def _answer_committed(self, high_watermark: int) -> None:
         ready = []
@@ -217,14 +363,22 @@ class Partition:
             waiter.callback(NONE)
 
     def fail(self, error_code: int) -> None:
-        """Call all waiters for an offset with `error_code`, then the watchers."""
+        """Call all waiters with `error_code`, then the watchers."""
         # Waiters that a callback registers are not failed with the others: in a new epoch they may succeed.
         failed, self._waiters = self._waiters, {}
+        conditions, self._conditions = self._conditions, {}
         for waiter in failed:
             waiter.callback(error_code)
+        for condition in conditions:
+            condition.callback(error_code)
         self.wake()
 
     def wake(self) -> None:
-        """Call the watchers."""
-        for watcher in tuple(self.watchers):  # a copy, as most watchers remove themselves
-            watcher()
+        """Call the watchers, and those of the log end."""
+        _call(self.watchers)
+        _call(self.end_watchers)
+
+
+def _call(watchers: Watchers) -> None:
+    for watcher in tuple(watchers):  # a copy, as most watchers remove themselves
+        watcher()

@@ -9,16 +9,19 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
-from ottla.metadata.image import UNASSIGNED, BrokerImage, Delta, Image, TopicImage
+from ottla.metadata.image import EMPTY, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import (
+    FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.replication")
@@ -26,6 +29,8 @@ NEVER_MS: Final = (1 << 63) - 1
 _PARTITIONS_A_STEP: Final = 16
 """Number of logs opened or discarded in one step of a few milliseconds."""
 _TOPICS_A_STEP: Final = 50
+_LED_A_STEP: Final = 500
+"""Number of led partitions that are examined in one step of a few milliseconds."""
 
 
 class PartitionView(NamedTuple):
@@ -48,6 +53,9 @@ class Replicas:
     flush    called with a partition whose log demands a flush
     checkpoint  writes the checkpoints of all directories
     missing  configured log directories that could not be opened at the start
+    now_ms   returns the current time in ms
+    max_lag_ms  replica.lag.time.max.ms
+    isr_changed  called with a partition that this broker leads when its ISR should change
     """
 
     def __init__(
@@ -58,9 +66,14 @@ class Replicas:
         discard: Callable[[LogDirectory, Path], None],
         flush: Callable[[Partition], None],
         checkpoint: Callable[[], Answer[None]],
+        now_ms: Callable[[], int],
+        max_lag_ms: int,
         missing: Iterable[Path] = (),
     ) -> None:
         self._node_id = node_id
+        self._now_ms = now_ms
+        self._max_lag_ms = max_lag_ms
+        self.isr_changed: Callable[[Partition], None] = _ignore
         self.directories = directories
         self._configs = configs
         self._discard = discard
@@ -72,7 +85,7 @@ class Replicas:
         self._homes: dict[tuple[str, int], LogDirectory] = {}
         self._topics: Mapping[str, TopicImage] = {}
         self._topics_by_id: Mapping[bytes, TopicImage] = {}
-        self._live: Mapping[int, BrokerImage] = {}
+        self._image = EMPTY
         self._failed: set[tuple[str, int]] = set()
         self._postponed: dict[tuple[str, int], None] = {}
         """Partitions of `_failed` that could not be opened for a lack of resources."""
@@ -112,7 +125,7 @@ class Replicas:
             for key in inventory.uncertain:
                 uncertain.setdefault(key, []).append(directory)
         self._topics, self._topics_by_id = image.topics, image.topics_by_id
-        self._live = image.brokers
+        self._image = image
         for key in known:
             if not self._awaits_directory(key, [*certain.get(key, ()), *uncertain.get(key, ())]):
                 self._choose_home(key, certain.get(key, []), uncertain.get(key, []))
@@ -188,7 +201,7 @@ class Replicas:
     def apply(self, delta: Delta) -> Steps:
         """Apply a change of the metadata, in steps."""
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
-        self._live = delta.image.brokers
+        self._image = delta.image
         for topic in delta.deleted:
             yield from self._close(topic)
         if delta.deleted:
@@ -200,6 +213,60 @@ class Replicas:
             yield from self._open(topic)
         for name, indexes in delta.moved.items():
             yield from self._open(delta.image.topics[name], indexes)
+        if delta.membership and delta.before.brokers.keys() != delta.image.brokers.keys():
+            # A follower outside the ISR that was waited for may be fenced, or one that has caught up may be live again.
+            for number, partition in enumerate(self.led(), 1):
+                partition.advance()
+                partition.propose()
+                if number % _LED_A_STEP == 0:
+                    yield None
+
+    def led(self) -> list[Partition]:
+        """Return the partitions with several replicas that this broker leads."""
+        return [partition for partition in self.all() if partition.leadership is not None]
+
+    @property
+    def has_replicated(self) -> bool:
+        """True if a partition here has replicas on other brokers too."""
+        return any(partition.leadership is not None or partition.leader_id != self._node_id for partition in self.all())
+
+    def observe_followers(self) -> Steps:
+        """Look for followers that lag behind, in steps."""
+        now_ms = self._now_ms()
+        for number, partition in enumerate(self.led(), 1):
+            partition.observe(now_ms)
+            if number % _LED_A_STEP == 0:
+                yield None
+
+    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """Return True if a broker is live, does not stop, and has this registration; a broker epoch of -1 is not compared."""
+        image = self._image
+        node, sign = image.brokers.get(node_id), image.live.get(node_id)
+        if node is None or sign is None or sign.is_stopping:
+            return False
+        return broker_epoch in (-1, node.epoch)
+
+    def _lead(self, partition: Partition, placed: PartitionImage) -> None:
+        """Make this broker the leader of a partition, or take over a newer state of a partition that it leads."""
+        leadership = partition.leadership
+        min_isr = partition.log.config.min_insync_replicas
+        if placed.replicas == (self._node_id,) and not placed.is_recovering:
+            leadership = None
+        elif leadership is not None and leadership.epoch == placed.leader_epoch:
+            leadership.update(placed, min_isr)
+        else:
+            log = partition.log
+            log.epochs.begin(placed.leader_epoch, log.end_offset)
+            leadership = Leadership(
+                self._node_id,
+                placed,
+                min_isr,
+                log.epochs.start_of_latest(log.end_offset),
+                self._now_ms(),
+                self._max_lag_ms,
+                self.is_eligible,
+            )
+        partition.lead(leadership)
 
     def reconfigure(self, image: Image) -> Steps:
         """Compute every log's config again after a change of the broker's own, in steps."""
@@ -227,7 +294,7 @@ class Replicas:
                 held.log.config = config
                 held.follow(placed.leader, placed.leader_epoch)
                 if placed.leader == self._node_id:
-                    held.lead()
+                    self._lead(held, placed)
                 continue
             if (topic.name, index) in self._failed and (topic.name, index) not in self._postponed:
                 continue
@@ -239,8 +306,9 @@ class Replicas:
                 partitions[index] = partition = Partition(
                     topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
                 )
+                partition.isr_changed = self.isr_changed
                 if placed.leader == self._node_id:
-                    partition.lead()
+                    self._lead(partition, placed)
 
     def _opened(self, topic: TopicImage, index: int, config: LogConfig) -> Log | None:
         """Open a partition's log; None when that fails, and then the partition is offline. After a lack of resources, such as
@@ -388,6 +456,30 @@ class Replicas:
         topic = self._topics_by_id.get(topic_id)
         return UNKNOWN_TOPIC_ID if topic is None else self.leader(topic.name, index)
 
+    def readable(
+        self, topic: str, index: int, leader_epoch: int, *, leader_only: bool, topic_id: bytes | None = None
+    ) -> Partition | int:
+        """Return the replica of a partition for a reader, else an error code as `leader` does.
+
+        leader_epoch  epoch that the reader knows, -1 for any: FENCED_LEADER_EPOCH if it is older, UNKNOWN_LEADER_EPOCH if newer
+        leader_only   whether a follower must not serve the reader
+        topic_id      id of the topic, instead of its name
+        """
+        partitions = self._by_name.get(topic) if topic_id is None else self._by_id.get(topic_id)
+        partition = None if partitions is None else partitions.get(index)
+        if partition is None:
+            if topic_id is not None:
+                known = self._topics_by_id.get(topic_id)
+                if known is None:
+                    return UNKNOWN_TOPIC_ID
+                topic = known.name
+            return self.absence(topic, index)
+        if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
+            return FENCED_LEADER_EPOCH if leader_epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
+        if leader_only and partition.leader_id != self._node_id:
+            return NOT_LEADER_OR_FOLLOWER
+        return partition
+
     def is_offline(self, topic: str, index: int) -> bool:
         """Return True if a partition of this broker is in a failed directory, or its log could not be opened."""
         return (topic, index) in self._failed
@@ -396,7 +488,7 @@ class Replicas:
         """Return the state of a partition as reported to clients."""
         placed = topic.partitions[index]
         has_failed = (topic.name, index) in self._failed
-        live = self._live
+        live = self._image.brokers
         offline = [
             node
             for node in placed.replicas
@@ -417,3 +509,7 @@ class Replicas:
     def by_topic(self) -> Mapping[str, Mapping[int, Partition]]:
         """Return the partitions by topic name and index."""
         return self._by_name
+
+
+def _ignore(partition: Partition) -> None:
+    """Ignore a partition whose ISR should change: a single broker has no followers."""

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ottla.broker.config import broker_config
+from ottla.broker.coordination.internal_topics import replication_factors
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
 from ottla.coordinators.partitions import partition_of
@@ -205,9 +206,12 @@ class KafkaCluster:
         self.metadata = self._store.shared
         self.brokers: dict[int, ClusterBroker] = {}
         try:
+            given = {name.replace("_", "."): value for name, value in (configs or {}).items()}
+            values = broker_config(options=[f"{name}={value}" for name, value in given.items()])
+            given = {**replication_factors(values, size), **given}
             for node_id in range(1, size + 1):
                 home = self._directory.path / str(node_id)
-                self.brokers[node_id] = ClusterBroker(self, node_id, configs or {}, home)
+                self.brokers[node_id] = ClusterBroker(self, node_id, given, home)
             self._wait(lambda: all(self._sees_all(broker) for broker in self.brokers.values()))
         except BaseException:
             self.close()

@@ -28,6 +28,9 @@ from ottla.protocol.answer import Answer, Pending
 _logger = logging.getLogger("ottla.cluster")
 _RETRY_MS: Final = 200
 _WARN_EVERY_MS: Final = 5000
+_HAND_OVER_MS: Final = 10_000
+"""Maximum time of a stop in which other brokers take over the partitions of this one."""
+_HAND_OVER_CHECK_MS: Final = 10
 _PARTITIONS_A_CHANGE: Final = 50
 """Each is compared with its topic, and etcd takes 128 comparisons."""
 _DUPLICATE: Final = (
@@ -87,6 +90,7 @@ class Membership:
         self._is_joined = False
         self._is_closed = False
         self._is_restoring = False
+        self._is_leaving = False
         self._quiet_until_ms = 0
         """Time of the next warning about a step that is retried, in ms."""
         before = metadata.image.registered.get(self._node_id)
@@ -253,7 +257,7 @@ class Membership:
 
     def _restore(self) -> None:
         """Become live again."""
-        if self._is_restoring or self._is_closed:
+        if self._is_restoring or self._is_closed or self._is_leaving:
             return
         self._is_restoring = True
         self.lease = 0
@@ -286,9 +290,52 @@ class Membership:
         _logger.error("%s failed", name, exc_info=error)
 
     def leave(self) -> Answer[bool]:
-        """Remove the sign of life; the answer is False if the store did not confirm it in time."""
-        self.close()
-        return self._store.revoke(self.lease) if self.lease else True
+        """Leave the cluster: first the other brokers take over what this one leads, then its sign of life is removed.
+
+        The answer is False if the store did not confirm it in time.
+        """
+        if not self.lease or self._is_closed:
+            self.close()
+            return True
+        self._is_leaving = True
+        answer = Pending[bool]()
+
+        def ended(task: Promise[None]) -> None:
+            if task.error is not None:
+                self._report("leaving the cluster", task.error)
+            self.close()
+            answer.follow(self._store.revoke(self.lease) if self.lease else True)
+
+        self._scheduler.spawn(self._hand_over(), "hand over").listen(ended)
+        return answer
+
+    async def _hand_over(self) -> None:
+        """Request a controlled shutdown, and wait until this broker leads nothing and has left the ISRs."""
+        image = self._metadata.image
+        if len(image.brokers) < 2 or not self._leads_or_is_in_sync():
+            return
+        key = keys.live_key(self._node_id)
+        created = {key: self._metadata.created_of(key)}
+        controller = image.controller
+        if controller is not None and controller.lease == self.lease:
+            # Another broker must become controller first: the elections are its work.
+            await self._submit(Change(created={keys.CONTROLLER: controller.epoch}, delete=[keys.CONTROLLER]))
+        sign = Liveness(self._incarnation.id, self.lease, 0, is_stopping=True)
+        outcome = await self._submit(Change(created=created, put={key: sign.encoded()}, lease=self.lease))
+        deadline_ms = self._clock.now_ms() + _HAND_OVER_MS
+        while outcome.revision and self._leads_or_is_in_sync():
+            if self._clock.now_ms() >= deadline_ms or len(self._metadata.image.brokers) < 2 or not self.is_live:
+                _logger.warning("node %d stops although it still leads partitions", self._node_id)
+                return
+            await self._scheduler.sleep(_HAND_OVER_CHECK_MS)
+
+    def _leads_or_is_in_sync(self) -> bool:
+        """Return True while this broker leads a partition, or is in sync with the leader of one."""
+        return any(
+            partition.leader == self._node_id or (self._node_id in partition.isr and len(partition.isr) > 1)
+            for topic in self._metadata.image.topics.values()
+            for partition in topic.partitions
+        )
 
     def close(self) -> None:
         """Renew the lease no longer."""

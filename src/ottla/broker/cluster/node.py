@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla.broker.cluster.controller import Controller
 from ottla.broker.cluster.fencing import QuickFencing
+from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.environment import Address, Environment
@@ -77,6 +78,7 @@ class ClusterNode:
             environment.timers,
             values.integer("broker.session.timeout.ms"),
         )
+        self.isr_changes = IsrChanges(registration.node_id, metadata, environment.timers)
         if fences_quickly:
             metadata.subscribe(self.fencing.apply)
 
@@ -98,12 +100,14 @@ class ClusterNode:
         """Leave the cluster, for a clean stop."""
         self.controller.close()
         self.fencing.close()
+        self.isr_changes.close()
         return self.membership.leave()
 
     def close(self) -> None:
         """Stop all timers, as when the process ends."""
         self.controller.close()
         self.fencing.close()
+        self.isr_changes.close()
         self.membership.close()
 
 

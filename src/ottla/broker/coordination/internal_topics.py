@@ -1,6 +1,19 @@
 """Internal topics: number of partitions, replication factor and configs."""
 
+from typing import Final
+
 from ottla.broker.config import BrokerConfig
+
+_REPLICATION_FACTORS: Final = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+
+
+def replication_factors(config: BrokerConfig, brokers: int) -> dict[str, str]:
+    """Return the replication factors of internal topics in a cluster that never has more than `brokers` brokers."""
+    return {name: str(min(config.integer(name), brokers)) for name in _REPLICATION_FACTORS}
 
 
 def internal_topic(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged
 from ottla.environment import Clock
 from ottla.log.log import AppendResult, StorageError
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, NOT_ENOUGH_REPLICAS
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.replication.partition import Partition
 
@@ -52,6 +52,8 @@ class PartitionLog:
         )
 
     def _appended(self, append: Callable[[], AppendResult]) -> CoordinatorAppend:
+        if self._partition.lacks_replicas:  # as for a producer with acks=all
+            return CoordinatorAppend(NOT_ENOUGH_REPLICAS)
         try:
             placed = append()
         except StorageError as cause:

@@ -7,18 +7,23 @@ Behaviour
     an internal topic             INVALID_TOPIC_EXCEPTION
     cleanup.policy without delete POLICY_VIOLATION
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
-    the answer                    the log start offset; segments below it are deleted by the next retention check
+    the answer                    the low watermark: the smallest log start offset of all live replicas, once it has reached
+                                  the offset; REQUEST_TIMED_OUT after the request's timeout. Segments below it are deleted by
+                                  the next retention check
 
 Versions
     1  throttled
 """
 
 import logging
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
+from ottla.broker.delayed import DelayedCommit, Deleted
 from ottla.broker.dispatch import handles
 from ottla.log.log import OffsetNotInLog, StorageError
-from ottla.protocol.answer import Answer
+from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
@@ -33,37 +38,56 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+
 _logger = logging.getLogger("ottla.broker")
 
 
 @handles(DeleteRecordsRequest)
 def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[DeleteRecordsResponse]:
     topics = []
+    waits: list[Deleted] = []
     for topic in request.topics:
         offsets = {part.partition_index: part.offset for part in topic.partitions}
-        results = [_deleted(topic.name, index, offset, broker) for index, offset in offsets.items()]
+        results = [_deleted(topic.name, index, offset, broker, waits) for index, offset in offsets.items()]
         if results:
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return DeleteRecordsResponse(topics=topics)
+    response = DeleteRecordsResponse(topics=topics)
+    if not waits:
+        return response
+    answer = Pending[DeleteRecordsResponse]()
+    DelayedCommit(lambda: answer.complete(response)).begin(waits, broker.timers, request.timeout_ms)
+    return answer
 
 
-def _deleted(topic: str, index: int, offset: int, broker: Broker) -> DeleteRecordsPartitionResult:
+def _deleted(topic: str, index: int, offset: int, broker: Broker, waits: list[Deleted]) -> DeleteRecordsPartitionResult:
     partition = broker.replicas.leader(topic, index)
-    low = -1
     if isinstance(partition, int):
-        code = partition
-    elif broker.image.topics[topic].is_internal:
-        code = INVALID_TOPIC_EXCEPTION
-    elif "delete" not in partition.log.config.cleanup_policy:
-        code = POLICY_VIOLATION
-    else:
-        code = NONE
-        try:
-            low = partition.log.delete_records(offset)
-            partition.wake()  # fetch sessions return the new log start offset
-        except OffsetNotInLog:
-            code = OFFSET_OUT_OF_RANGE
-        except (StorageError, OSError) as error:
-            _logger.error("%s", error)
-            code = KAFKA_STORAGE_ERROR
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low, error_code=code)
+        return _failed(index, partition)
+    if broker.image.topics[topic].is_internal:
+        return _failed(index, INVALID_TOPIC_EXCEPTION)
+    if "delete" not in partition.log.config.cleanup_policy:
+        return _failed(index, POLICY_VIOLATION)
+    try:
+        low = partition.log.delete_records(offset)
+    except OffsetNotInLog:
+        return _failed(index, OFFSET_OUT_OF_RANGE)
+    except (StorageError, OSError) as error:
+        _logger.error("%s", error)
+        return _failed(index, KAFKA_STORAGE_ERROR)
+    partition.wake()  # fetch sessions return the new log start offset
+    result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=partition.low_watermark)
+    wanted = low if offset == -1 else offset
+    if result.low_watermark < wanted:
+        waits.append(Deleted(partition, partition.leader_epoch, wanted, partial(_reached, partition, result)))
+    return result
+
+
+def _reached(partition: "Partition", result: DeleteRecordsPartitionResult, error_code: int) -> None:
+    result.error_code = error_code
+    result.low_watermark = partition.low_watermark if error_code == NONE else -1
+
+
+def _failed(index: int, code: int) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=code)

@@ -9,6 +9,11 @@ Behaviour
     leader epoch                     older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH (KIP-320)
     sessions                         broker/sessions.py; a response in a session holds only changes; a session that
                                      has lost its last partition is over
+    epoch of the last record         another one here: no records, but where both logs diverge (KIP-595)
+    a follower of the cluster        reads up to the log end; its fetch offset is its acknowledgement of everything before; a
+                                     moved high watermark does not end its wait
+    a consumer at a follower         is served up to the follower's high watermark, from version 11 on; a leader with
+                                     replica.selector.class names a replica in the consumer's rack (KIP-392)
     read committed                   up to the last stable offset, with a list of aborted transactions
     log offline or damaged           KAFKA_STORAGE_ERROR
     more than the quota              an answer without records, and a throttle time
@@ -32,20 +37,21 @@ Versions
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedAnswer, Watched
 from ottla.broker.dispatch import PositionalRequest, handles
+from ottla.broker.replica_selection import preferred_replica
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
-    FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
     NONE,
+    NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID,
@@ -54,6 +60,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -75,7 +82,9 @@ _FIRST_WITH_MAGIC_1: Final = 2
 _FIRST_WITH_WHOLE_MESSAGES: Final = 3
 _FIRST_WITH_BATCHES: Final = 4
 _FIRST_WITH_SESSIONS: Final = 7
+_FIRST_AT_FOLLOWERS: Final = 11
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_FIRST_WITH_REPLICA_STATE: Final = 15
 _FIRST_WITH_LEADERS: Final = 16
 _CONVERTED_AT_ONCE: Final = 1 << 20
 """Bytes of a partition that one response holds as a message set."""
@@ -90,6 +99,7 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
     session_id, epoch, max_bytes = fields.session_id, fields.session_epoch, fields.max_bytes
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     requested = _requested_partitions(fields.topics)
+    reader = _Reader.of(fields, request.context)
     session: FetchSession | None = None
     incremental = False
     now = broker.clock.now_ms()
@@ -97,7 +107,7 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         if session_id != NO_SESSION:
             broker.sessions.end(session_id)
     elif epoch == INITIAL_EPOCH:
-        session = broker.sessions.begin(session_id, now, by_id=by_id)
+        session = broker.sessions.begin(session_id, now, by_id=by_id, is_of_follower=reader.is_follower)
         if session is not None:
             session.update(requested, ())
     else:
@@ -109,14 +119,16 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         if not session.partitions:
             broker.sessions.end(session_id)
             return FetchResponse()
-    if broker.throttling is not None:
+    if reader.is_follower:
+        _record_positions(requested, reader, broker)
+    elif broker.throttling is not None:
         max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
     attempt = _FetchAttempt(
         broker,
         requested,
         fields.min_bytes,
         max_bytes,
-        fields.isolation_level,
+        reader,
         session,
         request.context,
         incremental=incremental,
@@ -126,7 +138,8 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
     if response is not None:
         answer = response
     else:
-        answer = DelayedAnswer(attempt.attempt, attempt.watched()).begin(broker.timers, fields.max_wait_ms)
+        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), is_deferred=reader.is_follower)
+        answer = delayed.begin(broker.timers, fields.max_wait_ms)
     return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
 
 
@@ -139,6 +152,8 @@ def _requested_partitions(topics: Iterable[Any]) -> list[RequestedPartition]:
             partition.current_leader_epoch,
             partition.fetch_offset,
             partition.partition_max_bytes,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
         )
         for topic in topics
         for partition in topic.partitions
@@ -149,17 +164,100 @@ def _forgotten(topics: Iterable[Any]) -> Iterable[tuple[str, bytes, int]]:
     return ((topic.topic, topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
+class _Reader(NamedTuple):
+    """Sender of a fetch.
+
+    replica_id    node id of a follower, below zero for a consumer
+    broker_epoch  broker epoch of a follower, -1 if it sends none
+    committed     whether a consumer reads committed records only
+    rack          rack of a consumer, "" if it sends none
+    context       context of its request
+    """
+
+    replica_id: int
+    broker_epoch: int
+    committed: bool
+    rack: str
+    context: RequestContext
+
+    @classmethod
+    def of(cls, fields: Any, context: RequestContext) -> "_Reader":
+        """Return the sender of a request."""
+        if context.version >= _FIRST_WITH_REPLICA_STATE:
+            state = fields.replica_state
+            replica_id, broker_epoch = state.replica_id, state.replica_epoch
+        else:
+            replica_id, broker_epoch = fields.replica_id, -1
+        return cls(replica_id, broker_epoch, fields.isolation_level == READ_COMMITTED, fields.rack_id or "", context)
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def find(self, requested: RequestedPartition, broker: Broker) -> "Partition | int":
+        """Return the replica that serves the reader, or an error code."""
+        version = self.context.version
+        partition = broker.replicas.readable(
+            requested.topic,
+            requested.index,
+            requested.current_epoch,
+            leader_only=self.is_follower or version < _FIRST_AT_FOLLOWERS,
+            topic_id=requested.topic_id if version >= _FIRST_WITH_TOPIC_IDS else None,
+        )
+        if not self.is_follower or isinstance(partition, int):
+            return partition
+        leadership = partition.leadership
+        if leadership is None or self.replica_id not in leadership.followers:
+            return UNKNOWN_LEADER_EPOCH if requested.current_epoch >= 0 else NOT_LEADER_OR_FOLLOWER
+        registered = broker.image.registered.get(self.replica_id)
+        if registered is None or -1 < self.broker_epoch < registered.epoch:
+            return NOT_LEADER_OR_FOLLOWER
+        return partition
+
+
+def _record_positions(requested: Iterable[RequestedPartition], reader: _Reader, broker: Broker) -> None:
+    """Take the fetch offsets of a follower as its acknowledgement, where its log does not diverge from this one."""
+    now_ms = broker.clock.now_ms()
+    for row in requested:
+        partition = reader.find(row, broker)
+        if isinstance(partition, int):
+            continue
+        log = partition.log
+        try:
+            if not log.start_offset <= row.fetch_offset <= log.end_offset or _divergence(log, row) is not None:
+                continue
+        except OffsetNotInLog:
+            continue
+        partition.fetched(reader.replica_id, row.fetch_offset, row.start_offset, reader.broker_epoch, now_ms)
+
+
+def _divergence(log: "Log", requested: RequestedPartition) -> tuple[int, int] | None:
+    """Return the (epoch, end offset) after which the reader's log differs from this one, None if it does not. Raises
+    OffsetNotInLog.
+    """
+    if requested.last_fetched_epoch < 0:
+        return None
+    return log.divergence(requested.last_fetched_epoch, requested.fetch_offset)
+
+
+class _LogEnd:
+    """Log end of a partition, for whose growth a follower without a session waits."""
+
+    def __init__(self, partition: "Partition") -> None:
+        self.watchers = partition.end_watchers
+
+
 class _FetchAttempt:
     """One fetch, attempted again whenever one of its partitions grows."""
 
     __slots__ = (
         "_broker",
-        "_by_id",
         "_committed",
         "_context",
         "_incremental",
         "_max_bytes",
         "_min_bytes",
+        "_reader",
         "_requested",
         "_session",
         "_version",
@@ -171,7 +269,7 @@ class _FetchAttempt:
         requested: list[RequestedPartition],
         min_bytes: int,
         max_bytes: int,
-        isolation: int,
+        reader: _Reader,
         session: FetchSession | None,
         context: RequestContext,
         *,
@@ -181,24 +279,23 @@ class _FetchAttempt:
         self._requested = requested
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
-        self._committed = isolation == READ_COMMITTED
+        self._reader = reader
+        self._committed = reader.committed and not reader.is_follower
         self._session = session
         self._incremental = incremental
         self._context = context
         self._version = context.version
-        self._by_id = context.version >= _FIRST_WITH_TOPIC_IDS
 
     def _partition(self, requested: RequestedPartition) -> "Partition | int":
-        if self._by_id:
-            return self._broker.replicas.leader_by_id(requested.topic_id, requested.index)
-        return self._broker.replicas.leader(requested.topic, requested.index)
+        return self._reader.find(requested, self._broker)
 
     def watched(self) -> Sequence[Watched]:
         """The session or the partitions whose growth may complete the fetch."""
         if self._session is not None:
             return (self._session,)
-        leaders = (self._partition(requested) for requested in self._requested)
-        return [partition for partition in leaders if not isinstance(partition, int)]
+        found = (self._partition(requested) for requested in self._requested)
+        partitions = [partition for partition in found if not isinstance(partition, int)]
+        return [_LogEnd(partition) for partition in partitions] if self._reader.is_follower else partitions
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """Return the response, None while less than min_bytes are available; the `last` attempt always returns one."""
@@ -207,6 +304,7 @@ class _FetchAttempt:
         done = last
         answers: list[tuple[RequestedPartition, PartitionData]] = []
         session = self._session
+        is_throttled = not self._reader.is_follower
         if session is not None and self._incremental:
             partitions, count = session.due(), len(session.partitions)
         else:
@@ -216,7 +314,7 @@ class _FetchAttempt:
             data = self._read(requested, min(requested.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
                 absent += 1
-            elif data.error_code != NONE:
+            elif data.error_code != NONE or data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
                 done = True
             elif data.records is not None:
                 size = len(data.records)
@@ -226,7 +324,7 @@ class _FetchAttempt:
         if not done and total < self._min_bytes and absent < count:
             return None
         throttling = self._broker.throttling
-        if throttling is not None:
+        if throttling is not None and is_throttled:
             throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * count)
             if throttle_ms > 0:
                 return self._empty(throttle_ms)
@@ -247,19 +345,25 @@ class _FetchAttempt:
             return _failed(requested.index, partition)
         if self._session is not None:
             requested.watch(partition)
-        epoch = requested.current_epoch
-        if epoch >= 0 and epoch != partition.leader_epoch:
-            code = FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH
-            return _failed(requested.index, code)
         log = partition.log
         if log.config.rules.codec in newer_than_fetch(self._version):
             return _failed(requested.index, UNSUPPORTED_COMPRESSION_TYPE)
         committed = self._committed
         stable = log.last_stable_offset
-        limit = stable if committed else log.high_watermark
+        preferred = -1
         try:
-            region = log.read(requested.fetch_offset, max_bytes, limit, whole_first=whole_first)
-            aborted = None if not committed else _aborted(log, region, requested.fetch_offset)
+            if requested.fetch_offset < log.start_offset:
+                return _failed(requested.index, OFFSET_OUT_OF_RANGE)
+            diverging = _divergence(log, requested)
+            if diverging is not None:
+                return _diverged(requested.index, log, diverging)
+            if self._reader.rack:
+                preferred = preferred_replica(partition, requested.fetch_offset, self._reader.rack, self._broker)
+            if preferred >= 0:
+                region, aborted = None, None
+            else:
+                region = log.read(requested.fetch_offset, max_bytes, self._limit(log), whole_first=whole_first)
+                aborted = None if not committed else _aborted(log, region, requested.fetch_offset)
         except OffsetNotInLog:
             return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
@@ -271,6 +375,7 @@ class _FetchAttempt:
             last_stable_offset=stable,
             log_start_offset=log.start_offset,
             aborted_transactions=aborted,
+            preferred_read_replica=preferred,
             records=region,
         )
 
@@ -309,9 +414,20 @@ class _FetchAttempt:
         else:
             data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]
 
-    def _limit(self, data: PartitionData) -> int:
-        """First offset that the client may not read (exclusive limit)."""
-        return data.last_stable_offset if self._committed else data.high_watermark
+    def _limit(self, log: "Log") -> int:
+        """First offset that the reader may not read (exclusive limit)."""
+        if self._reader.is_follower:
+            return log.end_offset
+        return log.last_stable_offset if self._committed else log.high_watermark
+
+    def _has_all(self, requested: RequestedPartition, data: PartitionData) -> bool:
+        """Return True if the reader has everything that it may read of a partition."""
+        if data.error_code != NONE or data.diverging_epoch.epoch >= 0:
+            return False
+        if not self._reader.is_follower:
+            return requested.fetch_offset >= (data.last_stable_offset if self._committed else data.high_watermark)
+        partition = self._partition(requested)
+        return not isinstance(partition, int) and requested.fetch_offset >= partition.log.end_offset
 
     def _response(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> FetchResponse:
         session = self._session
@@ -321,7 +437,7 @@ class _FetchAttempt:
         for requested, data in answers:
             if session is not None:
                 has_changed = _has_changed(requested, data)
-                if data.error_code == NONE and requested.fetch_offset >= self._limit(data):
+                if self._has_all(requested, data):
                     session.settle(requested)
                 if self._incremental:
                     if not has_changed:
@@ -368,6 +484,8 @@ def _has_changed(requested: RequestedPartition, data: PartitionData) -> bool:
     has_changed = (
         data.records is not None
         or data.error_code != NONE
+        or data.preferred_read_replica >= 0
+        or data.diverging_epoch.epoch >= 0
         or data.high_watermark != requested.last_high_watermark
         or data.last_stable_offset != requested.last_stable_offset
         or data.log_start_offset != requested.last_start_offset
@@ -386,3 +504,14 @@ def _fail(data: PartitionData, code: int) -> None:
 
 def _failed(index: int, code: int) -> PartitionData:
     return PartitionData(partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None)
+
+
+def _diverged(index: int, log: "Log", diverging: tuple[int, int]) -> PartitionData:
+    """Return the row for a reader whose log differs from this one after (epoch, end offset)."""
+    return PartitionData(
+        partition_index=index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+    )

@@ -10,6 +10,9 @@ Behaviour
     another isolation level            UNKNOWN_SERVER_ERROR for each
     a partition twice in one request   INVALID_REQUEST, once
     a topic without partitions         left out
+    high watermark below the beginning of the leader's epoch    OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE)
+                                       for consumers that request the log end or a later time (KIP-207)
+    a follower of the cluster          everything up to the log end
 
 Versions
     0  a list of segment beginnings instead of one offset
@@ -21,17 +24,17 @@ Versions
 
 from collections import Counter
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
-    FENCED_LEADER_EPOCH,
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
-    UNKNOWN_LEADER_EPOCH,
+    LEADER_NOT_AVAILABLE,
+    OFFSET_NOT_AVAILABLE,
     UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_VERSION,
 )
@@ -46,6 +49,8 @@ from ottla.protocol.messages.list_offsets import (
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
+CONSUMER: Final = -1
+DEBUGGING_REPLICA: Final = -2
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -75,7 +80,11 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
     for topic in request.topics:
         for requested in topic.partitions:
             place = topic.name, requested.partition_index
-            partition = broker.replicas.leader(*place)
+            partition = broker.replicas.readable(
+                *place,
+                requested.current_leader_epoch,
+                leader_only=request.replica_id != DEBUGGING_REPLICA,
+            )
             if not sensible:
                 answer = _failed(requested, UNKNOWN_SERVER_ERROR)
             elif version > 0 and asked[place] > 1:
@@ -90,7 +99,8 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
             elif version == 0:
                 answer = _old_style(requested, partition)
             else:
-                answer = yield from _found(requested, partition, version, committed=committed)
+                reader = _Reader(request.replica_id, version, committed)
+                answer = yield from _found(requested, partition, reader)
             rows.setdefault(topic.name, []).append(answer)
     response.topics = [ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in rows.items()]
 
@@ -99,39 +109,60 @@ def _is_known(timestamp: int, version: int) -> bool:
     return timestamp >= EARLIEST_PENDING_UPLOAD and version >= _SINCE.get(timestamp, 0)
 
 
+class _Reader(NamedTuple):
+    """Sender of a request: node id of a follower, below zero for clients; version; whether it reads committed records only."""
+
+    replica_id: int
+    version: int
+    committed: bool
+
+    def limit(self, partition: "Partition") -> int:
+        """First offset that it may not read (exclusive limit)."""
+        log = partition.log
+        if self.replica_id != CONSUMER:
+            return log.end_offset
+        return log.last_stable_offset if self.committed else log.high_watermark
+
+    def is_early(self, partition: "Partition") -> bool:
+        """Return True while a new leader does not know yet what is committed."""
+        leadership = partition.leadership
+        if self.replica_id != CONSUMER or leadership is None:
+            return False
+        return partition.log.high_watermark < leadership.epoch_start
+
+
 def _found(
-    requested: ListOffsetsPartition, partition: "Partition", version: int, *, committed: bool
+    requested: ListOffsetsPartition, partition: "Partition", reader: _Reader
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    epoch = requested.current_leader_epoch
-    if epoch >= 0 and epoch != partition.leader_epoch:
-        return _failed(requested, FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else UNKNOWN_LEADER_EPOCH)
     try:
-        timestamp, offset, leader_epoch = yield from _position(requested.timestamp, partition, committed=committed)
+        position = yield from _position(requested.timestamp, partition, reader)
     except StorageError:
         return _failed(requested, KAFKA_STORAGE_ERROR)
+    if position is None:
+        return _failed(requested, OFFSET_NOT_AVAILABLE if reader.version >= 5 else LEADER_NOT_AVAILABLE)
+    timestamp, offset, leader_epoch = position
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=leader_epoch if version >= 4 else -1,
+        leader_epoch=leader_epoch if reader.version >= 4 else -1,
     )
 
 
 def _position(
-    timestamp: int, partition: "Partition", *, committed: bool
-) -> Generator[None, None, tuple[int, int, int]]:
-    """Return (timestamp, offset, leader epoch); -1 for unknown values."""
+    timestamp: int, partition: "Partition", reader: _Reader
+) -> Generator[None, None, tuple[int, int, int] | None]:
+    """Return (timestamp, offset, leader epoch), -1 for unknown values; None if the offset is not available yet."""
     log = partition.log
-    end = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:
-        return -1, end, partition.leader_epoch
+        return None if reader.is_early(partition) else (-1, reader.limit(partition), partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     position = yield from (log.find_newest() if timestamp == MAX_TIMESTAMP else log.find_offset(timestamp))
-    if position is None or position[1] >= end:
-        return -1, -1, -1
+    if position is None or position[1] >= reader.limit(partition):
+        return None if reader.is_early(partition) else (-1, -1, -1)
     return position
 
 

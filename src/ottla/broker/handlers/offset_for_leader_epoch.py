@@ -6,6 +6,7 @@ Behaviour
     -1, or newer than any         -1 and -1, no error
     the reader's own leader epoch older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
+    another broker leads          NOT_LEADER_OR_FOLLOWER, except for a debugging replica (-2) where this broker has a replica
 
 Versions
     1  the epoch of the end offset
@@ -13,10 +14,11 @@ Versions
     3  the id of the requesting replica
 """
 
+from typing import Final
+
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -25,28 +27,32 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+DEBUGGING_REPLICA: Final = -2
+_FIRST_WITH_REPLICA: Final = 3
+
 
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, broker: Broker
 ) -> Answer[OffsetForLeaderEpochResponse]:
+    leader_only = request.context.version < _FIRST_WITH_REPLICA or request.replica_id != DEBUGGING_REPLICA
     topics = [
         OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=[_end_of(topic.topic, partition, broker) for partition in topic.partitions],
+            partitions=[
+                _end_of(topic.topic, partition, broker, leader_only=leader_only) for partition in topic.partitions
+            ],
         )
         for topic in request.topics
     ]
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end_of(topic: str, requested: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
-    partition = broker.replicas.leader(topic, requested.partition)
+def _end_of(topic: str, requested: OffsetForLeaderPartition, broker: Broker, *, leader_only: bool) -> EpochEndOffset:
+    partition = broker.replicas.readable(
+        topic, requested.partition, requested.current_leader_epoch, leader_only=leader_only
+    )
     if isinstance(partition, int):
         return EpochEndOffset(partition=requested.partition, error_code=partition)
-    known, current = requested.current_leader_epoch, partition.leader_epoch
-    if known >= 0 and known != current:
-        code = FENCED_LEADER_EPOCH if known < current else UNKNOWN_LEADER_EPOCH
-        return EpochEndOffset(partition=requested.partition, error_code=code)
     epoch, end = partition.log.epochs.end_of(requested.leader_epoch, partition.log.end_offset)
     return EpochEndOffset(partition=requested.partition, leader_epoch=epoch, end_offset=end)

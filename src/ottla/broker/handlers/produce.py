@@ -2,8 +2,12 @@
 
 Behaviour
     acks 0                        no answer; an error closes the connection, as the client gets no response
-    acks -1, 1                    answered when appended: with one in-sync replica both are the same. Where flush.messages
-                                  demands a flush, answered after it; REQUEST_TIMED_OUT after the request's timeout
+    acks 1                        answered when appended here, and flushed where flush.messages demands it
+    acks -1                       answered when all replicas in sync have it. With fewer than min.insync.replicas in sync
+                                  NOT_ENOUGH_REPLICAS, and nothing is appended; NOT_ENOUGH_REPLICAS_AFTER_APPEND if they become
+                                  fewer; REQUEST_TIMED_OUT after the request's timeout
+    acks 2 and more               in version 0: answered when so many replicas have it, or all that are in sync if they are
+                                  fewer, as Kafka 0.8 did
     other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
@@ -54,6 +58,7 @@ from ottla.protocol.errors import (
     NONE,
     NOT_COORDINATOR,
     NOT_ENOUGH_REPLICAS,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
@@ -91,7 +96,7 @@ _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORD
 @handles(ProduceRequest, positions=True)
 def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
     acks = request.fields.acks
-    if request.fields.transactional_id is None or acks not in (-1, 0, 1):
+    if request.fields.transactional_id is None or not _is_valid(acks, request.context.version):
         return _append_all(request, broker, _NO_CODES)
     unverified, codes = _unverified(request, broker)
     if unverified is None:
@@ -112,6 +117,10 @@ def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespons
 
     appended = after(answer, append)
     return appended if acks != 0 else None
+
+
+def _is_valid(acks: int, version: int) -> bool:
+    return acks in (-1, 0, 1) or (acks > 1 and version == 0)
 
 
 def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes]:
@@ -157,26 +166,29 @@ def _append_all(
     """
     fields = request.fields
     acks, has_no_id = fields.acks, fields.transactional_id is None
-    by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
+    version = request.context.version
+    by_id = version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
+    has_valid_acks = _is_valid(acks, version)
     responses = []
     first_error = NONE
     appends: _Appends | None = None  # created only for a request with an append that has to wait
     for topic in fields.topic_data:
         answers = []
         for data in topic.partition_data:
-            if acks not in (-1, 0, 1):
+            if not has_valid_acks:
                 answer = PartitionProduceResponse(index=data.index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
             else:
                 partition = find(topic.topic_id if by_id else topic.name, data.index)
                 if isinstance(partition, int):
                     answer = PartitionProduceResponse(index=data.index, error_code=partition, base_offset=-1)
+                elif acks == -1 and partition.lacks_replicas:
+                    answer = PartitionProduceResponse(index=data.index, error_code=NOT_ENOUGH_REPLICAS, base_offset=-1)
                 else:
                     answer, unfinished = _append(request, partition, data.records, broker, codes, has_no_id)
                     if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
                         answer.error_message = mismatch
-                    log = partition.log
-                    if unfinished is not None or (log.high_watermark != log.end_offset and answer.error_code == NONE):
+                    if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
                         appends = appends or _Appends(broker, acks, fields.timeout_ms)
                         appends.add(partition, unfinished, answer)
             first_error = first_error or answer.error_code
@@ -237,14 +249,14 @@ class _Appends:
             self._wait_for(partition, answer)
 
     def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse) -> None:
-        self._uncommitted.append(Uncommitted.last_of(partition, partial(_decided, answer)))
+        decided = partial(_decided, partition, self._acks, answer)
+        self._uncommitted.append(Uncommitted.last_of(partition, decided, self._acks))
 
     def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: AppendResult) -> None:
         row = _row(partition, appended)
         for declared in row.FIELDS:
             setattr(answer, declared.name, getattr(row, declared.name))
-        log = partition.log
-        if answer.error_code == NONE and log.high_watermark != log.end_offset:
+        if answer.error_code == NONE and not partition.has_acknowledged(self._acks):
             self._wait_for(partition, answer)
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
@@ -289,7 +301,9 @@ class _Appends:
             return error
 
 
-def _decided(answer: PartitionProduceResponse, error_code: int) -> None:
+def _decided(partition: "Partition", acks: int, answer: PartitionProduceResponse, error_code: int) -> None:
+    if error_code == NONE and acks == -1 and partition.lost_replicas:
+        error_code = NOT_ENOUGH_REPLICAS_AFTER_APPEND
     if error_code != NONE:
         answer.error_code, answer.base_offset = error_code, -1
 
