@@ -493,7 +493,7 @@ class Fetching:
             partition._has_lost_offset = False
             self._suspend(partition, _BUSY)
             diverging = row.diverging_epoch
-            if diverging.epoch >= 0:
+            if diverging is not None and diverging.epoch >= 0:  # among positions None stands for the default
                 return Diverge(partition, epoch, diverging.epoch, diverging.end_offset)
             return Append(partition, epoch, row.records, row.high_watermark, row.log_start_offset)
         if code == OFFSET_OUT_OF_RANGE:
