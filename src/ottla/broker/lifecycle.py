@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.checkpoints import Checkpoints
+from ottla.broker.cluster.following import Following
 from ottla.broker.cluster.membership import CannotJoin
 from ottla.broker.cluster.node import ClusterNode, found_cluster, registration
 from ottla.broker.cluster.peers import Peers
@@ -94,6 +95,7 @@ class BrokerServer:
         self._least_throttle_ms = 0
         self._maintenance: Maintenance | None = None
         self.node: ClusterNode | None = None
+        self._following: Following | None = None
         self.failed: Callable[[str], None] | None = None
         self.fences_quickly = True
         self._begun_ms = 0
@@ -163,6 +165,8 @@ class BrokerServer:
         def joined(reason: str | None) -> str | None:
             if reason is None and not self._is_closed:
                 self.sockets.release()
+                if self._following is not None:
+                    self._following.begin(self.broker.image, node.membership.epoch)
                 self._begin_maintenance()
                 self._report_start()
             return reason
@@ -278,11 +282,27 @@ class BrokerServer:
         metadata, replicas = self.broker.metadata, self.broker.replicas
         replicas.load(metadata.image)
         metadata.subscribe(replicas.apply)
+        if self._store is not None:
+            self._following = following = self._new_following()
+            metadata.subscribe(following.apply)
         metadata.subscribe(self._reconfigure)
         for partition in replicas.misassigned():
             self._assign_directory(partition, replicas.home_of(partition))
         if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
             _ = self.broker.coordination
+
+    def _new_following(self) -> Following:
+        broker = self.broker
+        return Following(
+            broker.node_id,
+            broker.replicas,
+            broker.peers,
+            broker.clock,
+            broker.timers,
+            broker.slices,
+            lambda: broker.config,
+            self._checkpoints.write,
+        )
 
     def _listen(self) -> None:
         for listener in self._config.listeners:
@@ -336,6 +356,8 @@ class BrokerServer:
         self.sockets.close()
         if self._maintenance is not None:
             self._maintenance.close()
+        if self._following is not None:
+            self._following.close()
         self.broker.close()
         self._removals.close()
         self._flusher.close()
@@ -359,6 +381,8 @@ class BrokerServer:
         self._is_closed = True
         if self.node is not None:
             self.node.close()
+        if self._following is not None:
+            self._following.close()
         if self._store is not None:
             self._store.close()
         if hasattr(self, "sockets"):

@@ -872,6 +872,11 @@ class Log:
         """True if flush.messages demands a flush or a rolled segment is not flushed yet."""
         return self._must_be_flushed > self.recovery_point or bool(self._rolled)
 
+    @property
+    def awaits_flush(self) -> bool:
+        """True while flush.messages demands a flush of the log: a follower must not acknowledge its end yet."""
+        return self._must_be_flushed > self.recovery_point
+
     def begin_flush(self) -> Flush:
         """Return a flush of all unflushed data, for any thread to run; call `flushed` with it afterwards."""
         # The flush covers the data written up to now: data appended, rolled or created while it runs is left to

@@ -19,7 +19,7 @@ from ottla.net.errors import ConnectionLost, RebootstrapRequired, RequestTimedOu
 from ottla.net.scheduler import Promise, Scheduler
 from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
-from ottla.protocol.connection import ClientConnection
+from ottla.protocol.connection import ClientConnection, PositionalResponse
 from ottla.protocol.errors import NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -241,6 +241,13 @@ class Link:
         self.used_ms = self._scheduler.clock.now_ms()
         return self._send(request, version, limit)
 
+    def request_positions(self, request: Request, version: int, *, timeout_ms: int) -> Promise[PositionalResponse]:
+        """Send a request; return a promise of the response as named tuples, with records as positions in its frame."""
+        self.used_ms = self._scheduler.clock.now_ms()
+        promise: Promise[PositionalResponse] = Promise()
+        self._send_expecting(request, version, timeout_ms, promise, positions=True)
+        return promise
+
     def send_only(self, request: Request, version: int) -> Promise[None]:
         """Send a request that has no response: Produce with acks=0. The promise fails if it could not be sent."""
         promise: Promise[None] = Promise()
@@ -253,23 +260,28 @@ class Link:
 
     def _send(self, request: Request[R], version: int, timeout_ms: int) -> Promise[R]:
         promise: Promise[R] = Promise()  # Promise[R]() would take half as long as the rest of this function
-        pieces = self._encoded(request, version, promise, expect_answer=True)
+        self._send_expecting(request, version, timeout_ms, promise)
+        return promise
+
+    def _send_expecting(
+        self, request: Request, version: int, timeout_ms: int, promise: Promise[Any], *, positions: bool = False
+    ) -> None:
+        pieces = self._encoded(request, version, promise, expect_answer=True, positions=positions)
         if pieces is not None:
             deadline = self._scheduler.clock.now_ms() + timeout_ms
             self._open.append(_OpenRequest(APIS[request.API].name, deadline, promise))
             self._watch()
             self._write(pieces)
-        return promise
 
     def _encoded(
-        self, request: Request, version: int, promise: Promise[Any], *, expect_answer: bool
+        self, request: Request, version: int, promise: Promise[Any], *, expect_answer: bool, positions: bool = False
     ) -> list[Any] | None:
         """Encode a request as buffers. Return None if it cannot be sent, after failing the promise."""
         if self.lost_because is not None:
             promise.fail(self.lost_because)
             return None
         try:
-            return self._wire.request(request, version, expect_answer=expect_answer)
+            return self._wire.request(request, version, expect_answer=expect_answer, positions=positions)
         except UnsupportedField as error:
             promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}", UNSUPPORTED_VERSION))
             return None

@@ -183,7 +183,7 @@ class Network:
             link.lost("connection timed out")
 
     def drop(self, address: Address) -> None:
-        """Close the connections to an address whose process has ended; the next request opens another one.
+        """Close the connections to an address whose process has ended; the next request opens another one, without a backoff.
 
         Their requests fail in a later turn, so that no caller's code runs within this call.
         """
@@ -191,6 +191,8 @@ class Network:
             if key[0] == address:
                 del self._links[key]
                 self.scheduler.call_later(0, link.close)
+        self._failed_attempts.pop(address, None)
+        self._not_before.pop(address, None)
 
     def close(self) -> None:
         """Close every connection."""

@@ -8,7 +8,7 @@ connection in order. A test can connect two of them in memory.
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.protocol import codec
 from ottla.protocol.api import API_VERSIONS, APIS, Api
@@ -20,6 +20,19 @@ from ottla.protocol.wire import PeerError
 _START: Final = struct.Struct(">hh")
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+
+
+class PositionalResponse(NamedTuple):
+    """Response that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
+
+    frame: bytes
+    fields: Any
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """Return the throttle time of the response, 0 if it has none."""
+        throttle_ms: int = getattr(self.fields, "throttle_time_ms", 0)
+        return throttle_ms
 
 
 class Envelope:
@@ -79,11 +92,16 @@ class ClientConnection:
     def __init__(self, client_id: str | None, limit: int = 0x7FFFFFFF) -> None:
         self.client_id = client_id
         self._frames = FrameReader(limit)
-        self._sent: deque[tuple[Api, int, int]] = deque()
+        self._sent: deque[tuple[Api, int, int, bool]] = deque()
         self._next_correlation_id = 0
 
-    def request(self, request: Request, version: int, *, expect_answer: bool = True) -> list[Any]:
-        """Encode a request as buffers for the socket. A Produce with acks=0 expects no response."""
+    def request(
+        self, request: Request, version: int, *, expect_answer: bool = True, positions: bool = False
+    ) -> list[Any]:
+        """Encode a request as buffers for the socket. A Produce with acks=0 expects no response.
+
+        positions  the response is returned as a `PositionalResponse`
+        """
         api = APIS[request.API]
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -98,7 +116,7 @@ class ClientConnection:
         first: bytes = pieces[0]
         pieces[0] = _SIZE.pack(sum(map(len, pieces)) - 4) + first[4:]
         if expect_answer:
-            self._sent.append((api, version, correlation_id))
+            self._sent.append((api, version, correlation_id, positions))
         return pieces
 
     @property
@@ -106,7 +124,7 @@ class ClientConnection:
         """Return the number of requests without a response."""
         return len(self._sent)
 
-    def feed(self, data: bytes | bytearray) -> Sequence[Response]:
+    def feed(self, data: bytes | bytearray) -> Sequence[Response | PositionalResponse]:
         """Return the responses that `data` completes, in the order of their requests. Raises PeerError."""
         shared = data if isinstance(data, bytearray) else bytearray(data)
         room = self._frames.room()
@@ -120,14 +138,16 @@ class ClientConnection:
             frames = self._frames.feed_rest(shared, fitted + len(shared))
         return [self.response(frame) for frame in frames]
 
-    def response(self, frame: bytes) -> Response:
+    def response(self, frame: bytes) -> Response | PositionalResponse:
         """Decode the response in `frame`, which is for the oldest open request. Raises PeerError."""
         if not self._sent:
             raise PeerError("an answer came that nothing asked for")
-        api, version, correlation_id = self._sent.popleft()
+        api, version, correlation_id, positions = self._sent.popleft()
         header, body = codec.decode(ResponseHeader, api.response_header_version(version), frame)
         if header.correlation_id != correlation_id:
             raise PeerError(f"an answer has correlation id {header.correlation_id}, {correlation_id} was expected")
         if api.key == API_VERSIONS and version > 0 and frame[body : body + 2] == b"\x00\x23":
             version = 0  # a response with UNSUPPORTED_VERSION is encoded in version 0 (KIP-511)
+        if positions:
+            return PositionalResponse(frame, codec.decode_positions(api.response_class(), version, frame, body)[0])
         return codec.decode(api.response_class(), version, frame, body)[0]

@@ -80,6 +80,7 @@ class Partition:
     __slots__ = (
         "_conditions",
         "_leads",
+        "_settled",
         "_waiters",
         "end_watchers",
         "flush",
@@ -116,6 +117,8 @@ class Partition:
         self.isr_changed: Callable[[Partition], None] = _no_change
         self.leadership: Leadership | None = None
         self._leads = False
+        self._settled: Callable[[], None] | None = None
+        """On a follower: called once, when the log awaits no flush."""
         self._waiters: dict[_Waiter, None] = {}
         """In the order of their offsets, which are log end offsets at the time of registration."""
         self._conditions: dict[_Condition, None] = {}
@@ -126,7 +129,7 @@ class Partition:
             return
         # Before the waiters are called: a callback that registers again must see the new epoch.
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
-        self._leads, self.leadership = False, None
+        self._leads, self.leadership, self._settled = False, None, None
         self.fail(NOT_LEADER_OR_FOLLOWER)
 
     def lead(self, leadership: Leadership | None = None) -> None:
@@ -329,6 +332,7 @@ class Partition:
         if log.wants_flush:
             self.flush(self)
         if not self._leads:  # a follower takes the high watermark of its leader
+            self._settle()
             return
         committed = log.settled_offset
         if self.leadership is not None:
@@ -377,6 +381,45 @@ class Partition:
         """Call the watchers, and those of the log end."""
         _call(self.watchers)
         _call(self.end_watchers)
+
+    # -- follower --
+
+    def append_fetched(
+        self,
+        frame: bytes,
+        start: int,
+        end: int,
+        fetch_epoch: int,
+        leader_start_offset: int,
+        leader_high_watermark: int,
+        now_ms: int,
+    ) -> int:
+        """Append the batches `frame[start:end]` of the leader, then take over its high watermark and log start offset. Return
+        the number of bytes taken; see `Log.append_replicated`. Raises CorruptRecords, after the intact batches are appended,
+        and StorageError.
+        """
+        log = self.log
+        before = log.high_watermark, log.start_offset
+        taken = log.append_replicated(frame, start, end, fetch_epoch, now_ms) if start < end else 0
+        # The value of a leader that was elected just now may be behind: what is committed stays so.
+        log.high_watermark = max(log.high_watermark, min(leader_high_watermark, log.end_offset))
+        log.raise_start(leader_start_offset)
+        if self.watchers and (log.high_watermark, log.start_offset) != before:
+            _call(self.watchers)
+        return taken
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the follower may acknowledge the end of its log: now, or after the flush that flush.messages
+        demands. It replaces an earlier callback, and is not called after a change of the leader.
+        """
+        self._settled = callback
+        self.advance()
+
+    def _settle(self) -> None:
+        callback = self._settled
+        if callback is not None and not self.log.awaits_flush:
+            self._settled = None
+            callback()
 
 
 def _call(watchers: Watchers) -> None:

@@ -10,19 +10,23 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ottla.environment import Address, Environment
+from ottla.environment import Address, Cancellable, Environment
 from ottla.metadata.image import BrokerImage, Delta, Image
 from ottla.net.connection import ConnectionSettings
 from ottla.net.errors import KafkaError
 from ottla.net.network import Network
 from ottla.net.scheduler import Scheduler
 from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.connection import PositionalResponse
+from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 _logger = logging.getLogger("ottla.cluster")
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _SETUP_TIMEOUT_MS: Final = 3_000
+_OLDEST_FETCH: Final = 15
+"""First version of Fetch with the broker epoch of the follower (KIP-903)."""
 
 
 class Peers:
@@ -68,6 +72,35 @@ class Peers:
 
         self._scheduler.background(send(), f"request to broker {node_id}")
         return answer
+
+    def fetch(
+        self,
+        node_id: int,
+        request: FetchRequest,
+        purpose: str,
+        timeout_ms: int,
+        answered: Callable[[PositionalResponse | None], None],
+    ) -> Cancellable:
+        """Send a fetch of this broker as a follower, and call `answered` once with the response, None if there is none, in a
+        later turn of the loop or in this call. After `cancel` it is not called.
+
+        purpose  separates the connections of fetches, as a fetch waits for records
+        """
+        self._network.cluster_id = self._image().cluster_id
+
+        async def send() -> None:
+            response: PositionalResponse | None = None
+            try:
+                address = self._address(node_id)
+                if address is not None:
+                    link = await self._network.ready_at(address, purpose, node_id)
+                    version = link.version(FetchRequest, oldest=_OLDEST_FETCH)
+                    response = await link.request_positions(request, version, timeout_ms=timeout_ms)
+            except KafkaError as cause:
+                _logger.debug("fetch from broker %d failed: %s", node_id, cause)
+            answered(response)
+
+        return self._scheduler.background(send(), f"fetch from broker {node_id}")
 
     def apply(self, delta: Delta) -> None:
         """Close the connections to brokers that have been fenced or restarted."""

@@ -1,0 +1,183 @@
+"""Effects of a follower's fetches on its logs, in steps of a few milliseconds.
+
+Nothing is acknowledged before it is as durable as the topic demands: a partition is resumed, with the end of its log as the
+next fetch offset, after the flush that flush.messages asks for. A batch that a leader sent is written from the frame of the
+response, without a copy.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final
+
+from ottla.environment import Clock
+from ottla.log.log import Log, StorageError
+from ottla.protocol.answer import Answer, Pending, Steps
+from ottla.records.errors import CorruptRecords
+from ottla.replication.fetching import (
+    Append,
+    Begin,
+    Diverge,
+    Effect,
+    Fetching,
+    FollowedPartition,
+    Key,
+    LookUp,
+    Position,
+    Restart,
+    Truncate,
+)
+from ottla.replication.partition import Partition
+
+_logger = logging.getLogger("ottla.replication")
+_PIECE_BYTES: Final = 1 << 16
+"""Bytes that are appended between two looks at the clock: some milliseconds even for the smallest batches."""
+_STEP_MS: Final = 5
+_LENGTH_AT: Final = 8
+_LENGTH_END: Final = 12
+
+
+class LogEffects:
+    """Carries out effects on the logs of this broker.
+
+    find        returns the replica of a followed partition on this broker; None while its log is offline
+    checkpoint  writes the checkpoints of all directories
+    look_up     requests an offset of the leader
+    resumed     called when a partition may be fetched again, or is not followed any more
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        find: Callable[[FollowedPartition], Partition | None],
+        checkpoint: Callable[[], Answer[None]],
+        look_up: Callable[[Fetching, LookUp], None],
+        resumed: Callable[[Fetching], None],
+    ) -> None:
+        self._clock = clock
+        self._find = find
+        self._checkpoint = checkpoint
+        self._look_up = look_up
+        self._resumed = resumed
+        self._damaged: set[Key] = set()
+        """Partitions whose leader sends damaged batches, which was logged."""
+
+    def steps(self, fetching: Fetching, effects: Iterable[Effect], frame: bytes = b"") -> Steps:
+        """Carry out effects that `fetching` returned, in order.
+
+        frame  the response, of which the records of an `Append` are (start, end)
+        """
+        begun_ms = self._clock.now_ms()
+        for effect in effects:
+            if self._clock.now_ms() - begun_ms >= _STEP_MS:
+                yield None
+                begun_ms = self._clock.now_ms()
+            yield from self._carry_out(fetching, effect, frame)
+
+    def _carry_out(self, fetching: Fetching, effect: Effect, frame: bytes) -> Steps:
+        followed = effect.partition
+        if not fetching.is_current(effect):
+            return
+        partition = self._find(followed)
+        if partition is None:
+            fetching.unfollow(*followed.key)
+            return
+        log = partition.log
+        has_failed = False
+        try:
+            if isinstance(effect, Append):
+                has_failed = not (yield from self._append(fetching, effect, partition, frame))
+            elif isinstance(effect, LookUp):
+                self._look_up(fetching, effect)
+                return
+            else:
+                yield from self._change(fetching, effect, log)
+        except CorruptRecords as cause:
+            if followed.key not in self._damaged:
+                self._damaged.add(followed.key)
+                _logger.error("%s; the batch is fetched again", cause)
+            has_failed = True
+        except StorageError as cause:
+            _logger.error("%s-%d is not followed any more: %s", partition.topic, partition.index, cause)
+            if fetching.is_current(effect):
+                fetching.unfollow(*followed.key)
+            return
+        if fetching.is_current(effect):
+            # A log that was moved to another directory meanwhile has not taken part in the last change.
+            has_failed = has_failed or partition.log is not log
+            partition.when_settled(lambda: self._settled(fetching, effect, partition, has_failed=has_failed))
+
+    def _settled(self, fetching: Fetching, effect: Effect, partition: Partition, *, has_failed: bool) -> None:
+        if not fetching.is_current(effect):
+            return
+        position = position_of(partition.log)
+        if has_failed:
+            fetching.pause(effect.partition, self._clock.now_ms(), position)
+        else:
+            fetching.resume(effect.partition, position)
+        self._resumed(fetching)
+
+    def _append(
+        self, fetching: Fetching, effect: Append, partition: Partition, frame: bytes
+    ) -> Generator[Pending[Any] | None, None, bool]:
+        """Append in pieces of whole batches. Return False if the records hold nothing that may be appended."""
+        start, end = effect.records or (0, 0)
+        position = start
+        log = partition.log
+        begun_ms = self._clock.now_ms()
+        while True:
+            stop = min(end, position + _PIECE_BYTES)
+            if end - position >= _LENGTH_END:
+                # At least the first batch, whatever its size.
+                size = int.from_bytes(frame[position + _LENGTH_AT : position + _LENGTH_END], "big", signed=True)
+                stop = min(end, max(stop, position + _LENGTH_END + size))
+            taken = partition.append_fetched(
+                frame,
+                position,
+                stop,
+                effect.epoch,
+                effect.start_offset,
+                effect.high_watermark,
+                self._clock.wall_ms(),
+            )
+            position += taken
+            if not taken or position >= end:
+                break
+            if self._clock.now_ms() - begun_ms >= _STEP_MS:
+                yield None
+                begun_ms = self._clock.now_ms()
+                if not fetching.is_current(effect) or partition.log is not log:
+                    return True
+        self._damaged.discard(effect.partition.key)
+        return position > start or start >= end
+
+    def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, log: Log) -> Steps:
+        """Begin to follow a log, or make it a prefix of the leader's."""
+        if isinstance(effect, Restart):
+            _logger.warning("%s begins again at %d, the start of its leader's log", log.name, effect.offset)
+            log.restart_at(effect.offset)
+        else:
+            if isinstance(effect, Begin):
+                # Without epochs a leader could not find out whether the logs diverge.
+                offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
+            elif isinstance(effect, Diverge):
+                offset = log.truncation_point(effect.last_epoch, effect.end_offset)
+            else:
+                offset = effect.offset
+            if offset < log.end_offset:
+                _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
+            recovery_point = log.recovery_point
+            for _ in log.truncation(offset):
+                yield None
+                if not fetching.is_current(effect):
+                    return
+            if log.recovery_point >= recovery_point:
+                return
+        # Before anything is appended: after a crash the checkpoints must not be beyond the end of the log.
+        written = self._checkpoint()
+        if isinstance(written, Pending):
+            yield written
+
+
+def position_of(log: Log) -> Position:
+    """Return the position of a follower's log."""
+    return Position(log.end_offset, log.epochs.latest, log.start_offset)
