@@ -243,6 +243,7 @@ class BrokerServer:
             self._flusher.flush,
             self._checkpoints.write,
             self._storage.missing,
+            in_cluster=single is None,
         )
         moves = Moves(replicas, environment.timers, self._flusher, self._assign_directory, self._remove)
         sessions = FetchSessions(
