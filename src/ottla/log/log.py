@@ -155,7 +155,9 @@ class Log:
                 has_gaps=config.is_compacted,
             )
             self._segments = recovered.segments
-            recovery.check_complete(store, directory, names, recovery_point, self._segments[-1].next_offset)
+            # Below the log start nothing can be missing: the old files may be back after a restart_at, if the power failed.
+            flushed = recovery_point if recovery_point > log_start_offset else 0
+            recovery.check_complete(store, directory, names, flushed, self._segments[-1].next_offset)
             if self._segments[-1].next_offset < log_start_offset:
                 # Deleted by DeleteRecords before they were flushed.
                 for segment in self._segments:
