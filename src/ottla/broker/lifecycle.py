@@ -250,6 +250,7 @@ class BrokerServer:
             environment.clock.now_ms,
             config.integer("replica.lag.time.max.ms"),
             self._storage.missing,
+            in_cluster=single is None,
         )
         moves = Moves(replicas, environment.timers, self._flusher, self._assign_directory, self._remove)
         sessions = FetchSessions(

@@ -206,11 +206,21 @@ class LogDirectory:
         self._store.replace(self.path / "meta.properties", "\n".join(lines).encode())
 
     def open_partition(
-        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, only_place: bool = True
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        *,
+        only_place: bool = True,
+        in_cluster: bool = False,
+        may_refill: bool = False,
     ) -> Log:
         """Open the log of a partition, and create it if missing; a directory of another topic id is renamed to -stray first.
 
         only_place  no other directory can have this partition: a log without a readable topic id must be this topic's then
+        in_cluster  whether other brokers may have replicas: the log may be flushed beyond its high watermark
+        may_refill  whether damage of flushed records may be cut, as in `Log`: the caller knows that this replica is no leader
 
         Raises StorageError if the log is damaged or the disk has failed, OSError for errors of this partition alone.
         """
@@ -229,7 +239,7 @@ class LogDirectory:
                 self._store.make_directory(directory)
                 self._present.add(directory.name)
                 write_topic_id(self._store, directory, topic_id)
-            log = self._open(key, directory, config)
+            log = self._open(key, directory, config, in_cluster=in_cluster, may_refill=may_refill)
         except OSError as cause:
             self.fail(cause)
             if is_disk_failure(cause):
@@ -262,16 +272,21 @@ class LogDirectory:
                 )
             write_topic_id(self._store, directory, topic_id)
 
-    def _open(self, key: tuple[str, int], directory: Path, config: LogConfig) -> Log:
+    def _open(
+        self, key: tuple[str, int], directory: Path, config: LogConfig, *, in_cluster: bool, may_refill: bool
+    ) -> Log:
         """Open a log with its checkpointed offsets. Raises StorageError, OSError.
 
-        A recovery point or start offset beyond the high watermark, which is in a separate checkpoint, is damaged.
+        The high watermark begins as checkpointed, within the log; a leader without followers then moves it to the log end.
+
+        A start offset beyond the high watermark, which is in a separate checkpoint, is damaged. So is a recovery point beyond
+        that of a single broker, which is the log end; a follower flushes records before they are committed.
         """
         high_watermark = self._known_high_watermarks.get(key)
         recovery_point = self._known_recovery_points.get(key, 0)
         start_offset = self._known_start_offsets.get(key, 0)
         if high_watermark is not None:
-            recovery_point = min(recovery_point, high_watermark)
+            recovery_point = recovery_point if in_cluster else min(recovery_point, high_watermark)
             if start_offset > high_watermark:
                 _logger.warning(
                     "log-start-offset-checkpoint says %d for %s, which ended at %d: it is damaged, and ignored",
@@ -288,11 +303,13 @@ class LogDirectory:
             high_watermark=high_watermark or 0,
             log_start_offset=start_offset,
             clean=self.stopped_cleanly,
+            may_refill=may_refill,
             jitter=self._jitter,
             failed=self.fail,
         )
-        if high_watermark is not None and log.end_offset < high_watermark:
-            _logger.error(
+        if high_watermark is not None and log.end_offset < high_watermark and not log.was_cut:
+            _logger.log(
+                logging.WARNING if in_cluster else logging.ERROR,
                 "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or the "
                 "broker went down",
                 directory,

@@ -112,8 +112,11 @@ class Log:
     recovery_point  offset (exclusive) up to which the log is flushed and intact
     high_watermark  offset (exclusive) up to which records are committed; None for the log end
     clean           True after a clean stop
+    may_refill      True for a follower outside the ISR: damage of flushed records is cut, and fetched again from the leader
     jitter          function from the maximum to a random number of ms by which a segment is rolled before segment.ms
     failed          called when a file operation fails, before StorageError is raised: the directory handles the error
+
+    was_cut         True if flushed records were missing or damaged at the opening, and the log was cut there
     """
 
     def __init__(
@@ -126,58 +129,33 @@ class Log:
         high_watermark: int | None = None,
         log_start_offset: int = 0,
         clean: bool = False,
+        may_refill: bool = False,
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
         failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
-        # One function: segments, producers and epochs are restored in this order, each from the results of the previous step.
         self._store = store
         self.directory = directory
         self.name = directory.name
         self.config = config
         self._jitter = jitter
         self._failed = failed
-        segments: list[Segment] = []
+        self.was_cut = False
         try:
-            names = store.names(directory)
-            self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
-            segments = recovery.load_segments(store, directory, names, config.index_interval_bytes)
-            is_new = not segments
-            if is_new:
-                segments = [Segment(store, directory, log_start_offset)]
-                segments[0].start_empty()
-            recovered = recovery.recover(
-                store,
-                segments,
-                recovery_point,
-                config.index_interval_bytes,
-                self.epochs,
-                clean=clean,
-                has_gaps=config.is_compacted,
-            )
-            self._segments = recovered.segments
-            # Below the log start nothing can be missing: the old files may be back after a restart_at, if the power failed.
-            flushed = recovery_point if recovery_point > log_start_offset else 0
-            recovery.check_complete(store, directory, names, flushed, self._segments[-1].next_offset)
-            if self._segments[-1].next_offset < log_start_offset:
-                # Deleted by DeleteRecords before they were flushed.
-                for segment in self._segments:
-                    segment.remove()
-                self._segments = segments = [Segment(store, directory, log_start_offset)]
-                segments[0].start_empty()
-            self._active = self._segments[-1]
-            self.end_offset = self._active.next_offset
-            self.producers: ProducerStates = recovery.load_producers(
-                store, directory, names, self._segments, self.end_offset, recovered.scanned
-            )
-            if not epochs_known:
-                recovery.find_epochs(self._segments, self.epochs)
-            self.epochs.truncate(self.end_offset)
-        except BaseException as cause:
-            for segment in segments:  # after a lack of descriptors the log is opened again later: release them
-                segment.close()
-            if isinstance(cause, DamagedLog):
+            self._load(recovery_point, log_start_offset, clean=clean)
+        except DamagedLog as cause:
+            if not may_refill:
                 raise StorageError(str(cause)) from cause
-            raise
+            self.was_cut = True
+            try:
+                self._load(recovery_point, log_start_offset, clean=False)
+            except DamagedLog as again:
+                raise StorageError(str(again)) from again
+            _logger.warning(
+                "%s; this replica is cut at offset %d, and what it had up to %d is fetched again from the leader",
+                cause.damage,
+                self.end_offset,
+                recovery_point,
+            )
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
         self.start_offset = max(log_start_offset, self._segments[0].base_offset)
         known = self.end_offset if high_watermark is None else high_watermark
@@ -195,9 +173,64 @@ class Log:
         self._is_cut_short = False
         self._discarded: list[Segment] = []
         self._has_new_names = not clean
-        self._changed = not is_new and (not clean or bool(recovered.scanned))
+        self._changed = self._was_scanned or (not clean and not self._is_new)
         self._compaction: Pass | None = None
         self._closed = False
+
+    def _load(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> None:
+        """Load segments, epochs and producers. Raises DamagedLog, OSError.
+
+        After damage, in a second attempt, all segments are checked, and the log ends before the first missing or damaged batch.
+        """
+        # One function: segments, producers and epochs are restored in this order, each from the results of the previous step.
+        store, directory, config = self._store, self.directory, self.config
+        segments: list[Segment] = []
+        try:
+            if self.was_cut:
+                recovery.drop_lost(store, directory)
+            names = store.names(directory)
+            self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
+            proven = 0 if self.was_cut else recovery_point
+            # Above the recovery point the batches decide: a truncation may have reached the epochs on disk, and not them.
+            self.epochs.truncate(proven)
+            segments = recovery.load_segments(store, directory, names, config.index_interval_bytes)
+            self._is_new = not segments
+            if self._is_new:
+                segments = [Segment(store, directory, log_start_offset)]
+                segments[0].start_empty()
+            recovered = recovery.recover(
+                store,
+                segments,
+                proven,
+                config.index_interval_bytes,
+                self.epochs,
+                clean=clean,
+                has_gaps=config.is_compacted,
+                cuts_gaps=self.was_cut,
+            )
+            self._was_scanned = not self._is_new and bool(recovered.scanned)
+            self._segments = recovered.segments
+            # Below the log start nothing can be missing: after a power failure the files from before a restart_at may be back.
+            required = proven if proven > log_start_offset else 0
+            recovery.check_complete(store, directory, names, required, self._segments[-1].next_offset)
+            if self._segments[-1].next_offset < log_start_offset:
+                # Deleted by DeleteRecords before they were flushed.
+                for segment in self._segments:
+                    segment.remove()
+                self._segments = segments = [Segment(store, directory, log_start_offset)]
+                segments[0].start_empty()
+            self._active = self._segments[-1]
+            self.end_offset = self._active.next_offset
+            self.producers = recovery.load_producers(
+                store, directory, names, self._segments, self.end_offset, recovered.scanned
+            )
+            if not epochs_known:
+                recovery.find_epochs(self._segments, self.epochs)
+            self.epochs.truncate(self.end_offset)
+        except BaseException:
+            for segment in segments:  # after a lack of descriptors the log is opened again later: release them
+                segment.close()
+            raise
 
     @property
     def last_stable_offset(self) -> int:
@@ -965,21 +998,24 @@ class Log:
         except OSError as cause:
             raise self._storage_error(cause) from cause
 
-    def _cut(self, offset: int, producers: ProducerStates) -> None:
+    def _cut(self, offset: int, producers: ProducerStates, damage: tuple[Segment, int] | None = None) -> None:
         """Remove the batch with `offset` and all after it. Raises DamagedLog and OSError; the truncation must be repeated then.
 
         producers  states after the batches that end before `offset`
+        damage     segment and position to cut at, if `offset` cannot be looked up there
         """
         segments = self._segments
         self._begin_cut()
         # From the end backwards: a crash at any point leaves a log without gaps, which is truncated again.
-        while len(segments) > 1 and segments[-1].base_offset > max(offset, 0):
+        while (
+            segments[-1] is not damage[0] if damage else len(segments) > 1 and segments[-1].base_offset > max(offset, 0)
+        ):
             self._discard_last()
         active = segments[-1]
         if active.base_offset > offset:  # below the log's beginning
             self._start_at(offset)
         else:
-            active.truncate(offset)
+            active.truncate(offset, damage and damage[1])
             self._active = active
         # The new end comes first: producers and epochs are cut at it. Opening the log does both again after a crash.
         self.end_offset = end = self._active.next_offset
@@ -1012,6 +1048,35 @@ class Log:
         self.start_offset = self.high_watermark = self.recovery_point = self.clean_until = self.end_offset = offset
         self._must_be_flushed = self._unflushed = 0
         self._end_cut()
+
+    def cut_damage(self, offset: int) -> int:
+        """Cut damage as `damage_cut` does, in one step. Raises StorageError."""
+        return legacy.all_at_once(self.damage_cut(offset))
+
+    def damage_cut(self, offset: int) -> Generator[None, None, int]:
+        """Check the segment with `offset`, which could not be read, and truncate the log at its first damaged batch, for a
+        follower that fetches the rest again. Return the log end offset, which is unchanged without damage. Yields and changes
+        the log as `truncation` does. Raises StorageError.
+        """
+        segment = next((one for one in reversed(self._segments) if one.base_offset <= offset), self._segments[0])
+        try:
+            problem, position, end = yield from recovery.first_damage(segment)
+            if problem is None or segment not in self._segments:
+                return self.end_offset
+            producers = yield from recovery.producers_before(self._store, self.directory, self._segments, end)
+            self._cut(end, producers, (segment, position))
+        except DamagedLog as cause:
+            raise StorageError(str(cause)) from cause
+        except OSError as cause:
+            raise self._storage_error(cause) from cause
+        _logger.warning(
+            "%s at position %d: %s; this replica is cut at offset %d, and the rest is fetched again from the leader",
+            segment.path,
+            position,
+            problem,
+            end,
+        )
+        return self.end_offset
 
     def _begin_cut(self) -> None:
         # Before the first file is changed: a running flush covers the old files, and must not move the recovery point.

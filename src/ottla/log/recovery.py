@@ -26,6 +26,8 @@ from ottla.records.errors import CorruptRecords
 
 _SHORT: Final = 4096
 _SCAN_BYTES: Final = 4 << 20
+_CHECKED_A_STEP: Final = 4 << 20
+"""Bytes whose CRCs are checked in one step of a few milliseconds."""
 _HEADERS_A_STEP: Final = 2_000
 """Number of batch headers read in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
@@ -89,7 +91,7 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
     An index without its .log file is left by a lost file, or by a removal that Apache Kafka, which renames the .log first,
     did not complete before a crash.
     """
-    remedy = "put it back from a backup, or move the partition's directory away to begin it empty, and restart"
+    remedy = " put it back from a backup, or move the partition's directory away to begin it empty, and restart"
     indexes = [name for name in names if name.endswith((".index", ".timeindex")) and name[:20].isdecimal()]
     logs = {name[:20] for name in names if name.endswith(".log")}
     orphans = [name for name in indexes if name[:20] not in logs]
@@ -99,7 +101,7 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
         if name not in here or lost in here:
             continue
         if base < recovery_point and f"{lost}{DELETED}" not in names:
-            raise DamagedLog(f"{directory / lost} is missing, of records that were flushed to disk: {remedy}")
+            raise DamagedLog(f"{directory / lost} is missing, of records that were flushed to disk", f":{remedy}")
         if base != end_offset:  # else it belongs to the last segment, which is empty
             if f"{lost}{DELETED}" not in names:
                 _logger.error("%s is missing, only its index is there", directory / lost)
@@ -107,8 +109,47 @@ def check_complete(store: Store, directory: Path, names: list[str], recovery_poi
     if end_offset < recovery_point:
         raise DamagedLog(
             f"{directory} ends at offset {end_offset}, and records up to {recovery_point} were flushed to disk: a .log file "
-            f"is missing or cut off; {remedy}"
+            "is missing or cut off",
+            f";{remedy}",
         )
+
+
+def drop_lost(store: Store, directory: Path) -> None:
+    """Remove what cannot be part of an intact log, before all of it is checked: segments after a missing .log file, indexes
+    without one, and damaged files of an unfinished compaction. Raises OSError.
+    """
+    names = store.names(directory)
+    logs = {name[:20] for name in names if name.endswith(".log")}
+    lost = {name[:20] for name in names if name.endswith((".index", ".timeindex")) and name[:20].isdecimal()} - logs
+    for name in names:
+        if name.endswith(SWAP):
+            # The old segments are removed beginning with the one of the same name: if it is there, all are.
+            store.remove(directory / name)
+            if name[:20] not in logs:
+                lost.add(name[:20])
+    first = min(lost, default=None)
+    for name in reversed(names):
+        if first is not None and name[:20] >= first and name[20:] in (".log", ".index", ".timeindex", ".txnindex"):
+            store.remove(directory / name)
+
+
+def first_damage(segment: Segment) -> Generator[None, None, tuple[str | None, int, int]]:
+    """Check all batches of a segment. Return the first damage with its position and the end offset (exclusive) of the batch
+    before it, or None with those of the end. Yields after every few milliseconds of work. Raises OSError.
+    """
+    position, end = 0, segment.base_offset
+    checked = 0
+    for header, problem in _checked(segment, 0):
+        if problem is None and not end <= header.base_offset < header.next_offset:
+            problem = f"offset {header.base_offset} follows offset {end - 1}"
+        if problem is not None:
+            return problem, position, end
+        position, end = position + header.size, header.next_offset
+        checked += header.size
+        if checked >= _CHECKED_A_STEP:
+            checked = 0
+            yield
+    return ("a batch is cut off" if position < segment.size else None), position, end
 
 
 def _bases(names: list[str]) -> list[int]:
@@ -158,12 +199,14 @@ def recover(
     *,
     clean: bool,
     has_gaps: bool,
+    cuts_gaps: bool = False,
 ) -> Recovered:
     """Check and repair `segments` from `recovery_point` (offset, exclusive) on.
 
-    clean     True after a clean stop: the recovery point is the end of the log, and no segment is scanned
-    epochs    leader epochs, updated from the scanned batches
-    has_gaps  whether the log is compacted: a segment may end before the next one begins
+    clean      True after a clean stop: the recovery point is the end of the log, and no segment is scanned
+    epochs     leader epochs, updated from the scanned batches
+    has_gaps   whether the log is compacted: a segment may end before the next one begins
+    cuts_gaps  whether the log is cut where records are missing between two segments
     """
     kept: list[Segment] = []
     scanned: set[int] = set()
@@ -182,9 +225,12 @@ def recover(
         is_emptied = not segment.size and len(segment.time_index) > 0
         scanned.add(segment.base_offset)
         damage = scan_segment(segment, interval, epochs, recovery_point)
+        if damage is None and cuts_gaps and not has_gaps and not is_last and segment.next_offset < end:
+            damage = f"{segment.path} ends before the next file begins, at offset {end}"
         if damage is not None:
             # Later segments are removed even if they are intact: a log must not have gaps.
-            _logger.warning("%s; the log is cut there, at offset %d", damage, segment.next_offset)
+            level = logging.INFO if cuts_gaps else logging.WARNING  # a replica that is refilled has its own warning
+            _logger.log(level, "%s; the log is cut there, at offset %d", damage, segment.next_offset)
             for lost in segments[number + 1 :]:
                 _remove(store, lost)
             break
@@ -254,6 +300,8 @@ def scan_segment(segment: Segment, interval: int, epochs: LeaderEpochs, recovery
             epochs.assign(header.leader_epoch, header.base_offset)
         position = header.end
     for header, problem in _checked(segment, position):
+        if problem is None and not segment.follows(header):
+            problem = f"offset {header.base_offset} follows offset {segment.next_offset - 1}"
         if problem is not None:
             damage = f"{segment.path} at position {position}: {problem}"
             break
@@ -269,18 +317,13 @@ def scan_segment(segment: Segment, interval: int, epochs: LeaderEpochs, recovery
 
 
 def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str | None]]:
-    """Iterate over the batches of a segment from `position` on, each with its damage, if any."""
+    """Iterate over the batches of a segment from `position` on, each with its damage, if any; positions are relative."""
     want = _SCAN_BYTES
     while position < segment.size:
         data = segment.log.read(position, want)
         scanned = scan(data)
         for header in scanned.batches:
-            problem = None
-            if not crc_ok(data, header):
-                problem = "the CRC of a batch is wrong"
-            elif not segment.follows(header):
-                problem = f"offset {header.base_offset} follows offset {segment.next_offset - 1}"
-            yield header, problem
+            yield header, None if crc_ok(data, header) else "the CRC of a batch is wrong"
         if scanned.corrupt is not None:
             yield BatchHeader(), scanned.corrupt
             return
@@ -370,6 +413,8 @@ def producers_before(
                 yield
             if header.base_offset >= position:
                 take_batch(states, header, marker_of(segment, header))
+            if header.next_offset >= offset:  # what follows may be damaged
+                return states
     return states
 
 

@@ -25,7 +25,14 @@ _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF  # an int32 in the indexes
 
 
 class DamagedLog(Exception):
-    """Damaged batch in a log; the message names file and position."""
+    """Damage of a log; the message names file and position, and a remedy if there is one.
+
+    damage  the message without the remedy
+    """
+
+    def __init__(self, damage: str, remedy: str = "") -> None:
+        super().__init__(damage + remedy)
+        self.damage = damage
 
 
 class Segment:
@@ -310,9 +317,13 @@ class Segment:
         bound = self.index.offset_bound(position)
         return self.next_offset if bound is None else bound
 
-    def truncate(self, offset: int) -> None:
-        """Remove the batch with `offset` and all after it; the segment becomes the last one. Raises OSError and DamagedLog."""
-        position = self.position_of(offset)
+    def truncate(self, offset: int, position: int | None = None) -> None:
+        """Remove the batch with `offset` and all after it; the segment becomes the last one. Raises OSError and DamagedLog.
+
+        position  position of that batch; None to find it
+        """
+        if position is None:
+            position = self.position_of(offset)
         self.index.truncate(offset)
         self.time_index.truncate(offset)
         self.transaction_index.truncate(offset)

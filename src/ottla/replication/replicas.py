@@ -56,6 +56,7 @@ class Replicas:
     now_ms   returns the current time in ms
     max_lag_ms  replica.lag.time.max.ms
     isr_changed  called with a partition that this broker leads when its ISR should change
+    in_cluster  whether other brokers may have replicas of the same partitions
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class Replicas:
         now_ms: Callable[[], int],
         max_lag_ms: int,
         missing: Iterable[Path] = (),
+        *,
+        in_cluster: bool = False,
     ) -> None:
         self._node_id = node_id
         self._now_ms = now_ms
@@ -80,6 +83,7 @@ class Replicas:
         self._flush = flush
         self._checkpoint = checkpoint
         self.missing = list(missing)
+        self._in_cluster = in_cluster
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._homes: dict[tuple[str, int], LogDirectory] = {}
@@ -320,7 +324,15 @@ class Replicas:
             if home is None:
                 raise StorageError("all log directories are offline")
             self._homes[key] = home
-            log = home.open_partition(topic.name, index, topic.id, config, only_place=self._has_one_directory)
+            log = home.open_partition(
+                topic.name,
+                index,
+                topic.id,
+                config,
+                only_place=self._has_one_directory,
+                in_cluster=self._in_cluster,
+                may_refill=self._in_cluster and self._may_refill(topic.partitions[index]),
+            )
         except (OSError, StorageError) as cause:
             is_passing = isinstance(cause, OSError) and is_shortage(cause)
             if key not in self._postponed:
@@ -337,6 +349,13 @@ class Replicas:
         self._postponed.pop(key, None)
         self._failed.discard(key)
         return log
+
+    def _may_refill(self, placed: PartitionImage) -> bool:
+        """Return True if others have every committed record of a partition: then damage here is cut, and fetched again.
+
+        A member of ISR or ELR may be elected leader with the log that it has: its damage takes the partition offline instead.
+        """
+        return bool(placed.isr or placed.elr) and self._node_id not in (*placed.isr, *placed.elr, placed.leader)
 
     def open_postponed(self) -> None:
         """Retry to open the partitions that failed for a lack of resources."""

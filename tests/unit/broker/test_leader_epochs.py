@@ -358,7 +358,7 @@ def test_a_request_for_a_partition_that_another_broker_leads_is_refused(machine:
     deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
     described = TopicRequest(name="t", partition_indexes=[0])
     for request, version, rows in (
-        (FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[fetched]), 11, "responses"),
+        (FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[fetched]), 10, "responses"),
         (ListOffsetsRequest(topics=[listed]), 5, "topics"),
         (DeleteRecordsRequest(topics=[deleted]), 2, "topics"),
         (DescribeProducersRequest(topics=[described]), 0, "topics"),

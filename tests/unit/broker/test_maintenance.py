@@ -77,6 +77,8 @@ def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
         all=lambda: [SimpleNamespace(log=log) for log in logs],
         shortest_flush_ms=logs[0].config.flush_ms,
         open_postponed=lambda: None,
+        observe_followers=lambda: iter(()),
+        has_replicated=False,
     )
     flusher: Any = flushes or Flushes()
     removals = Removals(world, world, AtOnce())
