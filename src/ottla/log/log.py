@@ -210,7 +210,9 @@ class Log:
             )
             self._was_scanned = not self._is_new and bool(recovered.scanned)
             self._segments = recovered.segments
-            recovery.check_complete(store, directory, names, proven, self._segments[-1].next_offset)
+            # Below the log start nothing can be missing: after a power failure the files from before a restart_at may be back.
+            required = proven if proven > log_start_offset else 0
+            recovery.check_complete(store, directory, names, required, self._segments[-1].next_offset)
             if self._segments[-1].next_offset < log_start_offset:
                 # Deleted by DeleteRecords before they were flushed.
                 for segment in self._segments:

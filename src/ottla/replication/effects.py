@@ -12,6 +12,7 @@ from typing import Any, Final
 from ottla.environment import Clock
 from ottla.log.log import Log, StorageError
 from ottla.protocol.answer import Answer, Pending, Steps
+from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.errors import CorruptRecords
 from ottla.replication.fetching import (
     Append,
@@ -123,6 +124,7 @@ class LogEffects:
         start, end = effect.records or (0, 0)
         position = start
         log = partition.log
+        yield from self._begin_within_batch(log, frame, start, end)
         begun_ms = self._clock.now_ms()
         while True:
             stop = min(end, position + _PIECE_BYTES)
@@ -150,6 +152,17 @@ class LogEffects:
         self._damaged.discard(effect.partition.key)
         return position > start or start >= end
 
+    def _begin_within_batch(self, log: Log, frame: bytes, start: int, end: int) -> Steps:
+        """Begin an empty log again at the base offset of the first batch, if the leader's log starts in the middle of it: its
+        older records were deleted by DeleteRecords.
+        """
+        if log.start_offset != log.end_offset or end - start < HEADER_SIZE:
+            return
+        first = read_header(frame, start)
+        if first.base_offset < log.end_offset < first.next_offset:
+            log.restart_at(first.base_offset)
+            yield from self._checkpointed()
+
     def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, log: Log) -> Steps:
         """Begin to follow a log, or make it a prefix of the leader's."""
         if isinstance(effect, Restart):
@@ -172,7 +185,10 @@ class LogEffects:
                     return
             if log.recovery_point >= recovery_point:
                 return
-        # Before anything is appended: after a crash the checkpoints must not be beyond the end of the log.
+        yield from self._checkpointed()
+
+    def _checkpointed(self) -> Steps:
+        """Write the checkpoints before anything is appended: after a crash they must not be beyond the end of the log."""
         written = self._checkpoint()
         if isinstance(written, Pending):
             yield written

@@ -250,6 +250,7 @@ class Fetching:
             return None
         else:
             partition.leader_epoch = leader_epoch
+            self._leave(partition)
         partition._failures = 0
         partition._has_lost_offset = False
         self._suspend(partition, _BUSY)
@@ -278,11 +279,20 @@ class Fetching:
         self._make_ready(partition)
 
     def pause(self, partition: FollowedPartition, now_ms: int, position: Position | None = None) -> None:
-        """Fetch a partition again after a back-off, which doubles with each failure until `resume`."""
-        if self._partitions.get(partition.key) is not partition:
-            return
-        if position is not None:
-            partition.position = position
+        """Fetch a partition again after a back-off, which doubles with each failure until `resume`. Its effect has failed."""
+        if self._partitions.get(partition.key) is partition:
+            if position is not None:
+                partition.position = position
+            self._leave(partition)
+            self._pause(partition, now_ms)
+
+    def _leave(self, partition: FollowedPartition) -> None:
+        """Have the leader forget a partition before it is named again. A row of it may be lost, and would not be repeated."""
+        if partition._named is not None:
+            self._leaving[partition.key] = None
+            partition._named = None
+
+    def _pause(self, partition: FollowedPartition, now_ms: int) -> None:
         wait = _backoff_ms(partition._failures, self._limits.backoff_ms)
         partition._failures += 1
         self._suspend(partition, _PAUSED)
@@ -306,9 +316,9 @@ class Fetching:
         partition._phase = _READY
         self._busy.pop(partition, None)
         self._ready[partition] = None
-        if partition._named == partition._asked():
+        if partition._named is not None:
             self._leaving.pop(partition.key, None)
-        else:
+        if partition._named != partition._asked():
             self._news[partition] = None
 
     def leader_restarted(self) -> None:
@@ -336,12 +346,11 @@ class Fetching:
         self._clear_aside()
         limits = self._limits
         count = len(self._news) if self._is_refused else _NAMED_AT_ONCE
-        named = list(islice(self._news, count))
+        # A partition cannot be named and forgotten at once: it is named by the next request, which follows without a wait.
+        named = [partition for partition in islice(self._news, count) if partition.key not in self._leaving]
         for partition in named:
             partition._named = partition._asked()
             del self._news[partition]
-            # One that was unfollowed and followed again is updated: Kafka forgets after it adds.
-            self._leaving.pop(partition.key, None)
         self._sent = request = FetchRequest(
             replica_state=self._replica,
             max_wait_ms=0 if self._news else limits.max_wait_ms,
@@ -502,7 +511,7 @@ class Fetching:
         if code == FENCED_LEADER_EPOCH:
             self._suspend(partition, _STOPPED)
         else:
-            self.pause(partition, now_ms)
+            self._pause(partition, now_ms)
         return None
 
     def looked_up(self, effect: LookUp, offset: int | None, now_ms: int) -> Effect | None:
@@ -510,7 +519,7 @@ class Fetching:
         partition, epoch = effect.partition, effect.epoch
         own_end = partition.position.offset
         if offset is None:
-            self.pause(partition, now_ms)
+            self._pause(partition, now_ms)
         elif effect.timestamp == LATEST:
             if offset < own_end:
                 return Truncate(partition, epoch, offset)
@@ -522,7 +531,7 @@ class Fetching:
             return Restart(partition, epoch, offset)
         else:
             partition._has_lost_offset = True
-            self.pause(partition, now_ms)
+            self._pause(partition, now_ms)
         return None
 
     # -- session --

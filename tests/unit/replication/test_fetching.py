@@ -196,13 +196,19 @@ def test_an_unfollowed_partition_is_forgotten_and_its_rows_are_void() -> None:
     assert (named(following), forgotten(following)) == ([], [0])
 
 
-def test_a_partition_that_is_followed_again_is_named_not_forgotten() -> None:
+@pytest.mark.parametrize("epoch", [5, 6])
+def test_a_partition_that_is_followed_again_is_forgotten_then_named(epoch: int) -> None:
+    """The leader returns only what is new in the session: a row that was lost with the old epoch would not be repeated."""
     world = World(0, 1)
     world.exchange()
-    world.machine.unfollow(ID, 0)
-    world.follow(0, epoch=5)
+    if epoch == 5:
+        world.machine.unfollow(ID, 0)
+    world.follow(0, epoch)
     request = world.send()
-    assert (named(request), forgotten(request)) == ([(0, 5, 10, 4, 0)], [])
+    assert (named(request), forgotten(request), request.max_wait_ms) == ([], [0], 0)
+    world.answer(request)
+    request = world.send()
+    assert (named(request), forgotten(request), request.max_wait_ms) == ([(0, epoch, 10, 4, 0)], [], 500)
 
 
 def test_the_last_partition_leaves_without_a_request() -> None:
@@ -265,7 +271,8 @@ def test_a_row_of_an_older_leader_epoch_does_not_count() -> None:
     request = world.send()
     world.follow(0, epoch=6)
     assert world.answer(request, row(0, records=b"batch")) == []
-    assert named(world.send()) == [(0, 6, 10, 4, 0)]
+    world.exchange()
+    assert world.fetched() == [(0, 6, 10, 4, 0)]
 
 
 def test_a_row_of_another_fetch_offset_does_not_count() -> None:
@@ -405,6 +412,7 @@ def test_a_newer_epoch_ends_a_back_off() -> None:
     world.exchange(row(0, errors.UNKNOWN_LEADER_EPOCH))
     assert world.machine.request(world.now) is None
     world.follow(0, epoch=6)
+    world.exchange()
     assert world.exchange(row(0, errors.UNKNOWN_LEADER_EPOCH)) == []
     assert world.sleeps() == 20
 
@@ -432,9 +440,11 @@ def test_damaged_batches_are_fetched_again_from_the_intact_end() -> None:
     (appended,) = world.exchange(row(0, records=b"batch"))
     world.machine.pause(appended.partition, world.now, Position(11, 5, 0))
     assert world.sleeps() == 20
+    world.exchange()
     (appended,) = world.exchange(row(0, records=b"batch"))
     world.machine.pause(appended.partition, world.now)
     assert world.sleeps() == 40
+    world.exchange()
     assert world.fetched() == [(0, 5, 11, 5, 0)]
 
 
