@@ -218,6 +218,9 @@ class Log:
                     segment.remove()
                 self._segments = segments = [Segment(store, directory, log_start_offset)]
                 segments[0].start_empty()
+                # A snapshot has transactions that were open then; their markers are lost.
+                recovery.drop_snapshots(store, directory, -1)
+                names = store.names(directory)
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers = recovery.load_producers(

@@ -51,7 +51,7 @@ class Replicas:
         self.checkpoints = [Checkpoint(), Checkpoint()]
         self.logs = [self._opened(0), self._opened(1)]
         self.flushes: list[Flush | None] = [None, None]
-        self.leader = self.epoch = 0
+        self.leader = self.epoch = self.committed = 0
         self.was_compacted = self.has_lost_its_beginning = False
         self.now = NOW
         self.events: Counter[str] = Counter()
@@ -155,7 +155,7 @@ class Replicas:
             self._checkpoint_start(self.leader)
 
     def change_leader(self) -> None:
-        if self.following.end_offset < self.leading.high_watermark and not self.loses_records:
+        if self.following.end_offset < self.committed and not self.loses_records:
             return
         self.leader = 1 - self.leader
         self.epoch += 1
@@ -180,6 +180,10 @@ class Replicas:
             diverging = leader.divergence(follower.epochs.latest, offset)
         except OffsetNotInLog:
             pytest.fail("the leader began its epoch: it must know each older one")
+        if diverging is None and offset > leader.end_offset:
+            follower.truncate_to(leader.end_offset)  # what a follower does whose offset is out of range
+            self._checkpoint(which)
+            return False
         if diverging is not None:
             point = follower.truncation_point(*diverging)
             before = follower.end_offset, follower.epochs.latest
@@ -294,7 +298,6 @@ class Replicas:
         assert not self.logs[which].was_cut
         if which == self.leader:
             self._lead()
-            self.leading.high_watermark = max(self.leading.high_watermark, self.checkpoints[which].high_watermark)
 
     # What must hold.
 
@@ -316,6 +319,7 @@ class Replicas:
             assert _ended(leader, 0) == _ended(follower, 0)
 
     def check(self) -> None:
+        self.committed = max(self.committed, self.leading.high_watermark)
         for log in self.logs:
             assert log.start_offset <= log.high_watermark <= log.end_offset
             assert log.recovery_point <= log.end_offset
