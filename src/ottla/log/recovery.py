@@ -28,7 +28,7 @@ _SHORT: Final = 4096
 _SCAN_BYTES: Final = 4 << 20
 _CHECKED_A_STEP: Final = 4 << 20
 """Bytes whose CRCs are checked in one step of a few milliseconds."""
-_HEADERS_A_STEP: Final = 2_000
+_HEADERS_A_STEP: Final = 1_000
 """Number of batch headers read in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
 

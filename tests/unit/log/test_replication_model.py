@@ -44,7 +44,7 @@ class Replicas:
             flush_messages=chance.choice([3, 1 << 62]),
             cleanup_policy=("compact",) if self.compacts else ("delete",),
             retention_bytes=3000,
-            delete_retention_ms=0,
+            delete_retention_ms=1 << 40,  # a replica that fetches later than that misses tombstones
             min_cleanable_dirty_ratio=0.0,
         )
         self.stores = [MemoryStore(), MemoryStore()]
