@@ -142,13 +142,13 @@ class Log:
         self._failed = failed
         self.was_cut = False
         try:
-            self._load(recovery_point, log_start_offset, clean=clean)
+            self._load(recovery_point, log_start_offset, clean=clean, may_refill=may_refill)
         except DamagedLog as cause:
             if not may_refill:
                 raise StorageError(str(cause)) from cause
             self.was_cut = True
             try:
-                self._load(recovery_point, log_start_offset, clean=False)
+                self._load(recovery_point, log_start_offset, clean=False, may_refill=True)
             except DamagedLog as again:
                 raise StorageError(str(again)) from again
             _logger.warning(
@@ -158,7 +158,6 @@ class Log:
                 recovery_point,
             )
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
-        self.start_offset = max(log_start_offset, self._segments[0].base_offset)
         known = self.end_offset if high_watermark is None else high_watermark
         self.high_watermark = min(max(known, self.start_offset), self.end_offset)
         self.recovery_point = min(recovery_point, self.end_offset)
@@ -178,7 +177,7 @@ class Log:
         self._compaction: Pass | None = None
         self._closed = False
 
-    def _load(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> None:
+    def _load(self, recovery_point: int, log_start_offset: int, *, clean: bool, may_refill: bool) -> None:
         """Load segments, epochs and producers. Raises DamagedLog, OSError.
 
         After damage, in a second attempt, all segments are checked, and the log ends before the first missing or damaged batch.
@@ -207,7 +206,8 @@ class Log:
                 self.epochs,
                 clean=clean,
                 has_gaps=config.is_compacted,
-                cuts_gaps=self.was_cut,
+                cuts_gaps=may_refill,
+                level=logging.INFO if self.was_cut else logging.WARNING,
             )
             self._was_scanned = not self._is_new and bool(recovered.scanned)
             self._segments = recovered.segments
@@ -220,6 +220,9 @@ class Log:
                     segment.remove()
                 self._segments = segments = [Segment(store, directory, log_start_offset)]
                 segments[0].start_empty()
+                # A snapshot has transactions that were open then; their markers are lost.
+                recovery.drop_snapshots(store, directory, -1)
+                names = store.names(directory)
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers = recovery.load_producers(
@@ -227,6 +230,8 @@ class Log:
             )
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
+            self.start_offset = max(log_start_offset, self._segments[0].base_offset)
+            self.epochs.drop_before(self.start_offset)
             self.epochs.truncate(self.end_offset)
         except BaseException:
             for segment in segments:  # after a lack of descriptors the log is opened again later: release them
