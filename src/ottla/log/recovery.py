@@ -348,6 +348,7 @@ def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpoch
 
 def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
     """Restore the leader epochs from the batches. Raises DamagedLog."""
+    epochs.truncate(0)  # those of the segments that were scanned hide the older ones
     for segment in segments:
         for header in segment.walk(0):
             if header.leader_epoch > epochs.latest:

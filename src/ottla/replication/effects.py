@@ -165,17 +165,19 @@ class LogEffects:
 
     def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, log: Log) -> Steps:
         """Begin to follow a log, or make it a prefix of the leader's."""
-        if isinstance(effect, Restart):
-            _logger.warning("%s begins again at %d, the start of its leader's log", log.name, effect.offset)
-            log.restart_at(effect.offset)
+        if isinstance(effect, Begin):
+            # Without epochs a leader could not find out whether the logs diverge.
+            offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
+        elif isinstance(effect, Diverge):
+            offset = log.truncation_point(effect.last_epoch, effect.end_offset)
+            if offset == log.start_offset:  # the whole log diverges: what both have may end below its start
+                offset = min(offset, effect.end_offset)
         else:
-            if isinstance(effect, Begin):
-                # Without epochs a leader could not find out whether the logs diverge.
-                offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
-            elif isinstance(effect, Diverge):
-                offset = log.truncation_point(effect.last_epoch, effect.end_offset)
-            else:
-                offset = effect.offset
+            offset = effect.offset
+        if isinstance(effect, Restart) or offset < log.start_offset:
+            _logger.warning("%s, which begins at %d, is replaced from %d on", log.name, log.start_offset, offset)
+            log.restart_at(offset)
+        else:
             if offset < log.end_offset:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
             recovery_point = log.recovery_point

@@ -528,8 +528,11 @@ class World:
             self._settle()
             logs = [replica.log for replica in self.replicas.values()]
             # A new leader may have a lower log start than a follower that learned of the last leader's.
-            ends = {log.end_offset for log in logs} | {max(leader.start_offset - log.start_offset, 0) for log in logs}
-            if ends <= {0, leader.end_offset} and not any(replica.work or replica.flushes for replica in self.replicas.values()):
+            ends = {(max(log.start_offset, leader.start_offset), log.end_offset) for log in logs}
+            are_equal = all(
+                log.end_offset == leader.end_offset and log.start_offset >= leader.start_offset for log in logs
+            )
+            if are_equal and not any(replica.work or replica.flushes for replica in self.replicas.values()):
                 break
         else:
             raise WrongReplica(f"the logs do not converge: {sorted(ends)}")
