@@ -124,7 +124,7 @@ class LogEffects:
         start, end = effect.records or (0, 0)
         position = start
         log = partition.log
-        yield from self._begin_within_batch(log, frame, start, end)
+        yield from self._begin_within_batch(log, effect, frame, start, end)
         begun_ms = self._clock.now_ms()
         while True:
             stop = min(end, position + _PIECE_BYTES)
@@ -152,11 +152,11 @@ class LogEffects:
         self._damaged.discard(effect.partition.key)
         return position > start or start >= end
 
-    def _begin_within_batch(self, log: Log, frame: bytes, start: int, end: int) -> Steps:
-        """Begin an empty log again at the base offset of the first batch, if the leader's log starts in the middle of it: its
-        older records were deleted by DeleteRecords.
+    def _begin_within_batch(self, log: Log, effect: Append, frame: bytes, start: int, end: int) -> Steps:
+        """Begin a log again at the base offset of the first batch, if the leader's log starts in the middle of it: its older
+        records were deleted by DeleteRecords. All records here are older ones, too.
         """
-        if log.start_offset != log.end_offset or end - start < HEADER_SIZE:
+        if max(log.start_offset, effect.start_offset) < log.end_offset or end - start < HEADER_SIZE:
             return
         first = read_header(frame, start)
         if first.base_offset < log.end_offset < first.next_offset:
@@ -197,5 +197,6 @@ class LogEffects:
 
 
 def position_of(log: Log) -> Position:
-    """Return the position of a follower's log."""
-    return Position(log.end_offset, log.epochs.latest, log.start_offset)
+    """Return the position of a follower's log. An empty one has no last epoch: it cannot diverge."""
+    is_empty = log.start_offset == log.end_offset
+    return Position(log.end_offset, -1 if is_empty else log.epochs.latest, log.start_offset)
