@@ -72,7 +72,7 @@ class Wire:
                 self.socket().close()
                 self._socket = None
                 raise Closed
-            self._answers.extend(self._connection.feed(data))
+            self._answers.extend(answer for answer in self._connection.feed(data) if isinstance(answer, Response))
         return self._answers.popleft()
 
     def send(self, request: Request, version: int) -> Any:

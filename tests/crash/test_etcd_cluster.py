@@ -40,6 +40,8 @@ class Brokers:
             self.url,
             "-o",
             f"node.id={node_id}",
+            "-o",
+            "offsets.topic.replication.factor=1",
             *options,
             port=self.ports.get(node_id, 0),
         )

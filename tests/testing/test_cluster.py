@@ -108,12 +108,6 @@ def test_a_second_broker_with_the_same_node_id_does_not_start(kafka_cluster: Cal
     assert cluster.image.brokers.keys() == {1}
 
 
-def test_a_replication_factor_above_one_is_refused(kafka_cluster: Callable[..., KafkaCluster]) -> None:
-    cluster = kafka_cluster(2, {"default.replication.factor": 2})
-    with pytest.raises(KafkaError, match="the replication factor must be 1"):
-        cluster.create_topic("t")
-
-
 def test_transactions_span_brokers(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3)
     cluster.create_topic("a", 3)

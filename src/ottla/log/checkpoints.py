@@ -62,7 +62,7 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else -1
 
     def start_of_latest(self, end_offset: int) -> int:
-        """Return the start offset (inclusive) of the newest epoch; `end_offset`, the log end, if there is none."""
+        """Return the start offset (inclusive) of the newest epoch; the log end, `end_offset`, without any epoch."""
         return self._entries[-1][1] if self._entries else end_offset
 
     def begin(self, epoch: int, start_offset: int) -> None:

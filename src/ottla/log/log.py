@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.environment.files import Region, Store
 from ottla.log import recovery
@@ -56,6 +56,7 @@ _LOAD_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 50
 """Number of segments that retention renames in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
+R = TypeVar("R")
 
 
 class Unfinished(NamedTuple):
@@ -460,6 +461,8 @@ class Log:
         it are appended; StorageError if a write fails.
         """
         self._check_writable()
+        if self.end_offset == self.start_offset:
+            self._make_room(frame, start, end, epoch)
         checked = check_batches(frame, start, end, epoch, self.end_offset)
         batches, view = checked.batches, memoryview(frame)
         at = 0
@@ -478,6 +481,21 @@ class Log:
         if checked.problem is not None:
             raise CorruptRecords(f"{self.name} at offset {self.end_offset}, from its leader: {checked.problem}")
         return checked.end - start
+
+    def _make_room(self, frame: bytes, start: int, end: int, epoch: int) -> None:
+        """Begin an empty log at the batch with the log start offset, which DeleteRecords may have set within a batch. Raises
+        StorageError. Source: Kafka's Partition.
+        """
+        offset = self.start_offset
+        checked = check_batches(frame, start, end, epoch, 0)
+        header = checked.batches[0].header if checked.batches else None
+        if header is not None and header.base_offset < offset <= header.last_offset:
+            self._start_over(header.base_offset, offset)
+            try:
+                self._flush_of_cut().run()
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
+            self._is_cut_short = False
 
     def _check_writable(self) -> None:
         if self._closed:
@@ -970,17 +988,18 @@ class Log:
 
     def truncate_to(self, offset: int) -> None:
         """Truncate the log as `truncation` does, in one step. Raises StorageError."""
-        legacy.all_at_once(self.truncation(offset))
+        self._run(self.truncation(offset))
 
-    def truncation(self, offset: int) -> Generator[None, None, None]:
+    def truncation(self, offset: int) -> Generator[Flush | None]:
         """Remove the batch with `offset` and all after it, for a follower whose log diverges from its leader's. Yields after
-        every few milliseconds of work, and changes the log in the last step; nothing may be appended before that. Raises
-        StorageError. Source: Kafka's UnifiedLog.
+        every few milliseconds of work; a yielded flush must be run before the next step. The log changes in the step before
+        the flush; nothing may be appended until the end. Raises StorageError. Source: Kafka's UnifiedLog.
 
-        Leader epochs that begin at the new end or beyond are removed even if no batch is: this broker began them as leader, and
-        appended nothing. After a truncation below the recovery point the caller writes the checkpoints.
+        The flush is what Kafka lacks: without it a power failure may bring removed batches back among the ones appended later,
+        and leader epochs do not show that. Leader epochs that begin at the new end or beyond are removed even if no batch is:
+        this broker began them as leader, and appended nothing. The caller writes the checkpoints after it.
         """
-        if offset >= self.end_offset:
+        if offset >= self.end_offset and not self._is_cut_short:
             try:
                 self.epochs.truncate(self.end_offset)
             except OSError as cause:
@@ -998,6 +1017,24 @@ class Log:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
+        yield self._flush_of_cut()
+        self._is_cut_short = False
+
+    def _flush_of_cut(self) -> Flush:
+        return Flush(self._store, [self._active.log], [self.directory], self.end_offset, self._truncations)
+
+    def _run(self, steps: Generator[Flush | None, None, R]) -> R:
+        """Run the steps of a truncation to their end, with their flushes, and return their result. Raises StorageError."""
+        while True:
+            try:
+                flush = next(steps)
+                if flush is not None:
+                    flush.run()
+            except StopIteration as stop:
+                result: R = stop.value
+                return result
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
 
     def _cut(self, offset: int, producers: ProducerStates, damage: tuple[Segment, int] | None = None) -> None:
         """Remove the batch with `offset` and all after it. Raises DamagedLog and OSError; the truncation must be repeated then.
@@ -1032,29 +1069,41 @@ class Log:
         self._end_cut()
 
     def restart_at(self, offset: int) -> None:
-        """Drop all batches and start an empty log at `offset`, for a follower whose log ends before its leader's begins. Raises
-        StorageError; the call must be repeated then. The caller writes the checkpoints.
+        """Restart the log as `restart` does, in one step. Raises StorageError."""
+        self._run(self.restart(offset))
+
+    def restart(self, offset: int) -> Generator[Flush | None]:
+        """Drop all batches and start an empty log at `offset`, for a follower whose log ends before its leader's begins. Yields
+        a flush, as `truncation` does. Raises StorageError; the call must be repeated then.
         """
+        self._start_over(offset, offset)
+        yield self._flush_of_cut()
+        self._is_cut_short = False
+
+    def _start_over(self, base_offset: int, start_offset: int) -> None:
+        """Drop all batches; the next one begins at `base_offset`, and its first readable record is `start_offset`."""
         try:
             self._begin_cut()
             self.producers = ProducerStates()
             while len(self._segments) > 1:
                 self._discard_last()
-            self._start_at(offset)
+            self._start_at(base_offset)
             self._active.log.fileno()  # create the file: its name stores the log end offset
             recovery.drop_snapshots(self._store, self.directory, -1)
             self.epochs.truncate(0)
         except OSError as cause:
             raise self._storage_error(cause) from cause
-        self.start_offset = self.high_watermark = self.recovery_point = self.clean_until = self.end_offset = offset
+        self.end_offset = base_offset
+        self.start_offset = self.high_watermark = self.clean_until = start_offset
+        self.recovery_point = min(self.recovery_point, base_offset)  # the new file is not flushed
         self._must_be_flushed = self._unflushed = 0
         self._end_cut()
 
     def cut_damage(self, offset: int) -> int:
         """Cut damage as `damage_cut` does, in one step. Raises StorageError."""
-        return legacy.all_at_once(self.damage_cut(offset))
+        return self._run(self.damage_cut(offset))
 
-    def damage_cut(self, offset: int) -> Generator[None, None, int]:
+    def damage_cut(self, offset: int) -> Generator[Flush | None, None, int]:
         """Check the segment with `offset`, which could not be read, and truncate the log at its first damaged batch, for a
         follower that fetches the rest again. Return the log end offset, which is unchanged without damage. Yields and changes
         the log as `truncation` does. Raises StorageError.
@@ -1070,6 +1119,8 @@ class Log:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
+        yield self._flush_of_cut()
+        self._is_cut_short = False
         _logger.warning(
             "%s at position %d: %s; this replica is cut at offset %d, and the rest is fetched again from the leader",
             segment.path,
@@ -1092,7 +1143,6 @@ class Log:
             self._compaction = None
         self._rolled = [segment for segment in self._rolled if segment in segments]
         self._has_new_names = self._changed = True
-        self._is_cut_short = False
 
     def _discard_last(self) -> None:
         """Rename the newest segment, to be removed from disk later: large files take long. Raises OSError."""

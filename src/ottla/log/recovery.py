@@ -233,6 +233,9 @@ def recover(
             _logger.log(level, "%s; the log is cut there, at offset %d", damage, segment.next_offset)
             for lost in segments[number + 1 :]:
                 _remove(store, lost)
+            # Before others take these offsets: a power failure must not bring the old batches back among them.
+            segment.log.flush()
+            store.flush(segment.directory)
             break
         if not is_last:
             if segment.next_offset < end and (is_emptied or not has_gaps):
@@ -347,8 +350,8 @@ def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpoch
 
 
 def find_epochs(segments: list[Segment], epochs: LeaderEpochs) -> None:
-    """Restore the leader epochs from the batches. Raises DamagedLog."""
-    epochs.truncate(0)  # those of the segments that were scanned hide the older ones
+    """Restore the leader epochs from all batches. Raises DamagedLog."""
+    epochs.truncate(0)  # a scan of the newest segments knows the older epochs too late
     for segment in segments:
         for header in segment.walk(0):
             if header.leader_epoch > epochs.latest:

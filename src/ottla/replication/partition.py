@@ -64,7 +64,7 @@ class _Condition:
 
 
 def _no_change(partition: "Partition") -> None:
-    """Ignore a change of the ISR: without a cluster there is none."""
+    """Ignore a change of the ISR: a partition outside of a cluster has one replica."""
 
 
 class Partition:

@@ -206,12 +206,12 @@ class KafkaCluster:
         self.metadata = self._store.shared
         self.brokers: dict[int, ClusterBroker] = {}
         try:
-            given = {name.replace("_", "."): value for name, value in (configs or {}).items()}
-            values = broker_config(options=[f"{name}={value}" for name, value in given.items()])
-            given = {**replication_factors(values, size), **given}
+            values = {name.replace("_", "."): value for name, value in (configs or {}).items()}
+            config = broker_config(options=[f"{name}={value}" for name, value in values.items()])
+            values = {**replication_factors(config, size), **values}
             for node_id in range(1, size + 1):
                 home = self._directory.path / str(node_id)
-                self.brokers[node_id] = ClusterBroker(self, node_id, given, home)
+                self.brokers[node_id] = ClusterBroker(self, node_id, values, home)
             self._wait(lambda: all(self._sees_all(broker) for broker in self.brokers.values()))
         except BaseException:
             self.close()

@@ -83,7 +83,9 @@ def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
     flusher: Any = flushes or Flushes()
     removals = Removals(world, world, AtOnce())
     expiry = (600_000, lambda: 24 * HOUR)
-    return Maintenance(lambda: None, removals, replicas, world, world, 30_000, 300_000, 15_000, expiry, flusher, 15_000, 5_000)
+    return Maintenance(
+        lambda: None, removals, replicas, world, world, 30_000, 300_000, 15_000, expiry, flusher, 15_000, 5_000
+    )
 
 
 def opened(directory: Path, **config: Any) -> Log:

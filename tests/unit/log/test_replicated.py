@@ -485,7 +485,7 @@ def test_a_follower_starts_again_where_its_leader_begins(tmp_path: Path) -> None
     flush.run()
     log.restart_at(500)
     log.flushed(flush, 0)
-    assert (log.start_offset, log.high_watermark, log.end_offset, log.recovery_point) == (500, 500, 500, 500)
+    assert (log.start_offset, log.high_watermark, log.end_offset, log.recovery_point) == (500, 500, 500, 0)
     assert (log.size, log.epochs.latest, log.producers.active()) == (0, -1, [])
     batch = build([Record(510, NOW, b"k", b"v")], base_offset=510, leader_epoch=8)
     log.append_replicated(batch, 0, len(batch), 8, NOW)

@@ -147,9 +147,7 @@ class Replica:
                 log, world = self.log, self.world
                 log.epochs.begin(state.leader_epoch, log.end_offset)
                 start = log.epochs.start_of_latest(log.end_offset)
-                leadership = Leadership(
-                    self.node_id, state, 1, start, world.clock.now, _MAX_LAG_MS, world.is_eligible
-                )
+                leadership = Leadership(self.node_id, state, 1, start, world.clock.now, _MAX_LAG_MS, world.is_eligible)
             partition.lead(leadership)
             return
         fetching = self.fetchings.get(state.leader) or self.world.new_fetching(self.node_id, self.broker_epoch)
@@ -241,7 +239,11 @@ class Replica:
             return row
         if is_named:
             partition.fetched(
-                replica.replica_id, asked.fetch_offset, asked.log_start_offset, replica.replica_epoch, self.world.clock.now
+                replica.replica_id,
+                asked.fetch_offset,
+                asked.log_start_offset,
+                replica.replica_epoch,
+                self.world.clock.now,
             )
         region = log.read(asked.fetch_offset, _READ_BYTES, log.end_offset, whole_first=True)
         return PartitionData(
@@ -469,7 +471,10 @@ class World:
             self.committed.clear()
             self.count("unclean election")
         self.state = state._replace(
-            leader=leader, isr=isr, leader_epoch=state.leader_epoch + self.chance.choice((1, 1, 2)), epoch=state.epoch + 1
+            leader=leader,
+            isr=isr,
+            leader_epoch=state.leader_epoch + self.chance.choice((1, 1, 2)),
+            epoch=state.epoch + 1,
         )
         self.count("election")
         if self.chance.random() < 0.7:
@@ -539,7 +544,9 @@ class World:
         kept = batches(leader, leader.end_offset)
         for log in logs:
             same = {offset: batch for offset, batch in kept.items() if offset >= log.start_offset}
-            held = {offset: batch for offset, batch in batches(log, log.end_offset).items() if offset >= log.start_offset}
+            held = {
+                offset: batch for offset, batch in batches(log, log.end_offset).items() if offset >= log.start_offset
+            }
             if held != same:
                 raise WrongReplica("the logs differ")
         for offset, batch in self.committed.items():

@@ -81,7 +81,8 @@ class World:
 
     def follow(self, index: int, epoch: int = 5, position: Position | None = None) -> FollowedPartition:
         begun = self.machine.follow("t", ID, index, epoch)
-        assert begun == Begin(begun.partition, epoch) if begun else False
+        assert begun is not None
+        assert begun == Begin(begun.partition, epoch)
         self.machine.resume(begun.partition, position or Position(10, 4, 0))
         return begun.partition
 

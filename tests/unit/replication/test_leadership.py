@@ -11,7 +11,9 @@ _EPOCHS = {1: 11, 2: 12, 3: 13}
 class Leader:
     """Leadership of node 1 over a partition with replicas 1, 2, 3."""
 
-    def __init__(self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, end: int = 10, high_watermark: int = 0) -> None:
+    def __init__(
+        self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, end: int = 10, high_watermark: int = 0
+    ) -> None:
         self.state = PartitionImage((1, 2, 3), isr, 1, 5, epoch=7)
         self.end = end
         self.high_watermark = high_watermark

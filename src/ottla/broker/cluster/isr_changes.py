@@ -115,9 +115,9 @@ class IsrChanges:
                 change.before.isr,
                 change.state.isr,
             )
-        self._written(planned, whole._replace(expect={**whole.expect, **expect}))
+        self._send(planned, whole._replace(expect={**whole.expect, **expect}))
 
-    def _written(self, planned: list[_Planned], change: Change) -> None:
+    def _send(self, planned: list[_Planned], whole: Change) -> None:
         def written(outcome: ChangeOutcome) -> None:
             self._is_writing = False
             delay_ms = 0
@@ -128,24 +128,24 @@ class IsrChanges:
                 _logger.warning("cannot change the ISR of %d partitions: %s", len(planned), outcome.error)
                 delay_ms = self._retry_ms
                 self._retry_ms = min(2 * self._retry_ms, _LONGEST_RETRY_MS)
-            for each in planned:
-                _decide(each, outcome)
-                if each.partition.leadership is each.leadership:
-                    self._due[each.partition] = None
+            for change in planned:
+                _decide(change, outcome)
+                if change.partition.leadership is change.leadership:
+                    self._due[change.partition] = None
             if self._due:
                 self._write_in(delay_ms)
 
-        after(self._metadata.submit(change), written)
+        after(self._metadata.submit(whole), written)
 
     @staticmethod
     def _report(planned: list[_Planned]) -> None:
-        for each in planned:
-            grown = [node for node in each.state.isr if node not in each.before.isr]
-            removed = [node for node in each.before.isr if node not in each.state.isr]
+        for partition, _, _, before, state in planned:
+            grown = [node for node in state.isr if node not in before.isr]
+            removed = [node for node in before.isr if node not in state.isr]
             if removed:
-                _logger.info("%s-%d: %s left the ISR", each.partition.topic, each.partition.index, removed)
+                _logger.info("%s-%d: %s left the ISR", partition.topic, partition.index, removed)
             if grown:
-                _logger.info("%s-%d: %s joined the ISR", each.partition.topic, each.partition.index, grown)
+                _logger.info("%s-%d: %s joined the ISR", partition.topic, partition.index, grown)
 
 
 def _decide(planned: _Planned, outcome: ChangeOutcome) -> None:

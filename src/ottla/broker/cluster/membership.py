@@ -312,7 +312,7 @@ class Membership:
     async def _hand_over(self) -> None:
         """Request a controlled shutdown, and wait until this broker leads nothing and has left the ISRs."""
         image = self._metadata.image
-        if len(image.brokers) < 2 or not self._leads_or_is_in_sync():
+        if not self._has_successors() or not self._leads_or_is_in_sync():
             return
         key = keys.live_key(self._node_id)
         created = {key: self._metadata.created_of(key)}
@@ -324,10 +324,17 @@ class Membership:
         outcome = await self._submit(Change(created=created, put={key: sign.encoded()}, lease=self.lease))
         deadline_ms = self._clock.now_ms() + _HAND_OVER_MS
         while outcome.revision and self._leads_or_is_in_sync():
-            if self._clock.now_ms() >= deadline_ms or len(self._metadata.image.brokers) < 2 or not self.is_live:
+            if not self._has_successors() or not self.is_live:
+                return
+            if self._clock.now_ms() >= deadline_ms:
                 _logger.warning("node %d stops although it still leads partitions", self._node_id)
                 return
             await self._scheduler.sleep(_HAND_OVER_CHECK_MS)
+
+    def _has_successors(self) -> bool:
+        """Return True while another broker is live and does not stop."""
+        live = self._metadata.image.live
+        return any(node != self._node_id and not sign.is_stopping for node, sign in live.items())
 
     def _leads_or_is_in_sync(self) -> bool:
         """Return True while this broker leads a partition, or is in sync with the leader of one."""

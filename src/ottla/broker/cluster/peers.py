@@ -81,8 +81,8 @@ class Peers:
         timeout_ms: int,
         answered: Callable[[PositionalResponse | None], None],
     ) -> Cancellable:
-        """Send a fetch of this broker as a follower, and call `answered` once with the response, None if there is none, in a
-        later turn of the loop or in this call. After `cancel` it is not called.
+        """Send a fetch of this broker as a follower, and call `answered` once with the response, or with None without
+        one, in a later turn of the loop or in this call. After `cancel` it is not called.
 
         purpose  separates the connections of fetches, as a fetch waits for records
         """

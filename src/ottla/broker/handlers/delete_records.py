@@ -78,9 +78,9 @@ def _deleted(topic: str, index: int, offset: int, broker: Broker, waits: list[De
         return _failed(index, KAFKA_STORAGE_ERROR)
     partition.wake()  # fetch sessions return the new log start offset
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=partition.low_watermark)
-    wanted = low if offset == -1 else offset
-    if result.low_watermark < wanted:
-        waits.append(Deleted(partition, partition.leader_epoch, wanted, partial(_reached, partition, result)))
+    limit = low if offset == -1 else offset
+    if result.low_watermark < limit:
+        waits.append(Deleted(partition, partition.leader_epoch, limit, partial(_reached, partition, result)))
     return result
 
 

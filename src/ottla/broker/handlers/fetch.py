@@ -293,8 +293,8 @@ class _FetchAttempt:
         """The session or the partitions whose growth may complete the fetch."""
         if self._session is not None:
             return (self._session,)
-        found = (self._partition(requested) for requested in self._requested)
-        partitions = [partition for partition in found if not isinstance(partition, int)]
+        results = (self._partition(requested) for requested in self._requested)
+        partitions = [partition for partition in results if not isinstance(partition, int)]
         return [_LogEnd(partition) for partition in partitions] if self._reader.is_follower else partitions
 
     def attempt(self, last: bool) -> FetchResponse | None:
