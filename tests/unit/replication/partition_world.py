@@ -217,9 +217,8 @@ class Replica:
         for asked in fetched.values():
             row = self._row(request, asked, is_named=asked.partition in named)
             values = (row.high_watermark, row.log_start_offset)
-            if session is None or row.error_code or row.records or row.diverging_epoch.epoch >= 0:
-                rows.append(row)
-            elif request.session_epoch == 0 or session.returned != values:
+            has_more = row.error_code or row.records or row.diverging_epoch.epoch >= 0
+            if session is None or has_more or request.session_epoch == 0 or session.returned != values:
                 rows.append(row)
             if session is not None:
                 session.returned = values

@@ -41,10 +41,10 @@ class Follower:
         self.machine = Fetching(2, 9, FetchLimits())
         self.effects = LogEffects(
             self,
-            lambda followed: self.partition,  # noqa: ARG005
+            lambda followed: self.partition,
             self._checkpoint,
-            lambda machine, effect: self.look_ups.append(effect),  # noqa: ARG005
-            lambda machine: None,  # noqa: ARG005
+            lambda machine, effect: self.look_ups.append(effect),
+            lambda machine: None,
         )
         begun = self.machine.follow("t", ID, 0, epoch)
         assert begun is not None
@@ -80,7 +80,7 @@ class Follower:
             log_start_offset=start,
             aborted_transactions=None,
         )
-        row.records = (3, 3 + len(frame))  # type: ignore[assignment]
+        row.records = (3, 3 + len(frame))
         response = FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=[row])])
         self._run(list(self.machine.answered(request, response, self.now)), b"..." + frame)
 

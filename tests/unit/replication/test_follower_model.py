@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.replication.partition_world import LIMITS, World, WrongReplica, run
 
 from ottla.log.log import Log
 from ottla.replication.fetching import Fetching
 from ottla.replication.partition import Partition
-from tests.unit.replication.partition_world import LIMITS, World, WrongReplica, run
 
 _STEPS = 600
 _SEEDS = range(8)
@@ -61,7 +61,7 @@ def test_the_model_finds_truncation_without_a_look_at_epochs(monkeypatch: pytest
 
 
 def test_the_model_finds_a_fetch_without_the_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Log, "divergence", lambda log, last_epoch, offset: None)  # noqa: ARG005
+    monkeypatch.setattr(Log, "divergence", lambda log, last_epoch, offset: None)
     assert find() is None
 
 
