@@ -153,6 +153,7 @@ class BrokerServer:
                 self._storage.directories,
                 store,
                 self.broker.metadata,
+                self.broker.replicas,
                 self._environment,
                 self.broker.election_rules,
                 self.fences_quickly,

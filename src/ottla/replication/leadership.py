@@ -153,7 +153,12 @@ class Leadership:
 
     def _is_awaited(self, follower: Follower) -> bool:
         is_caught_up = self._now_ms - follower.caught_up_ms <= self._max_lag_ms
-        return is_caught_up and self._is_eligible(follower.node_id, follower.broker_epoch)
+        return is_caught_up and self._is_usable(follower)
+
+    def _is_usable(self, follower: Follower) -> bool:
+        """Return True if a follower's last fetch is of the registration that is live (KIP-903), and its disk has not failed."""
+        node_id = follower.node_id
+        return node_id not in self.state.offline and self._is_eligible(node_id, follower.broker_epoch)
 
     def replicated(self, offset: int) -> int:
         """Return the number of replicas, with the leader, that have all records below `offset`."""
@@ -164,7 +169,7 @@ class Leadership:
         live = (
             follower.start_offset
             for follower in self.followers.values()
-            if self._is_eligible(follower.node_id, follower.broker_epoch)
+            if self._is_usable(follower)
         )
         return min((start_offset, *live))
 
@@ -213,12 +218,8 @@ class Leadership:
         return node_id not in self.state.isr and self._may_join(self.followers[node_id], high_watermark)
 
     def _may_join(self, follower: Follower, high_watermark: int) -> bool:
-        """Return True if a follower may join the ISR: it has all that is committed and the beginning of this leader epoch, and
-        its last fetch is of the registration that is live (KIP-903).
-        """
-        return follower.end_offset >= max(high_watermark, self.epoch_start) and self._is_eligible(
-            follower.node_id, follower.broker_epoch
-        )
+        """Return True if a follower may join the ISR: it has all that is committed and the beginning of this leader epoch."""
+        return follower.end_offset >= max(high_watermark, self.epoch_start) and self._is_usable(follower)
 
     def _is_in_sync(self, follower: Follower, leader_end: int) -> bool:
         return follower.end_offset >= leader_end or self._now_ms - follower.caught_up_ms <= self._max_lag_ms

@@ -190,6 +190,13 @@ def test_the_state_after_an_unclean_election_is_confirmed() -> None:
     assert (state.isr, state.is_recovering, state.epoch) == ((1,), False, 9)
 
 
+def test_a_replica_whose_disk_has_failed_does_not_join_again() -> None:
+    leader = Leader(isr=(1, 2))
+    leader.fetch(3, 10)
+    leader.leadership.update(leader.state._replace(offline=(3,), epoch=8), 1)
+    assert leader.proposal() is None
+
+
 def test_the_number_of_replicas_that_have_an_offset_is_counted() -> None:
     leader = Leader()
     assert leader.leadership.replicated(10) == 1

@@ -9,6 +9,7 @@ from ottla.broker.cluster.controller import Controller
 from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
+from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.environment import Address, Environment
 from ottla.environment.files import Store
@@ -20,6 +21,7 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.uuids import uuid_text
+from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.cluster")
 _WILDCARDS: Final = frozenset(("", "0.0.0.0", "::"))
@@ -41,6 +43,7 @@ class ClusterNode:
         directories: Sequence[LogDirectory],
         store: MetadataStore,
         metadata: Metadata,
+        replicas: Replicas,
         environment: Environment,
         rules: Callable[[TopicImage], ElectionRules],
         fences_quickly: bool,
@@ -79,6 +82,9 @@ class ClusterNode:
             values.integer("broker.session.timeout.ms"),
         )
         self.isr_changes = IsrChanges(registration.node_id, metadata, environment.timers)
+        self.offline_replicas = OfflineReplicas(
+            registration.node_id, metadata, replicas, environment.timers, rules
+        )
         if fences_quickly:
             metadata.subscribe(self.fencing.apply)
 
@@ -90,6 +96,7 @@ class ClusterNode:
                 for directory in self._directories:
                     directory.broker_epoch = self.membership.epoch
                 self.controller.begin()
+                self.offline_replicas.begin()
                 if self._fences_quickly:
                     self.fencing.begin()
             return reason
@@ -101,6 +108,7 @@ class ClusterNode:
         self.controller.close()
         self.fencing.close()
         self.isr_changes.close()
+        self.offline_replicas.close()
         return self.membership.leave()
 
     def close(self) -> None:
@@ -108,6 +116,7 @@ class ClusterNode:
         self.controller.close()
         self.fencing.close()
         self.isr_changes.close()
+        self.offline_replicas.close()
         self.membership.close()
 
 

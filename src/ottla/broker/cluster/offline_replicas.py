@@ -1,0 +1,136 @@
+"""Replicas of this broker whose log directory has failed, in the metadata (KIP-858).
+
+The broker that loses a log directory writes it itself, for each partition in it: its replica leaves the ISR, is listed as
+offline, and another one is elected if it led. The entry is removed when the partition has a log here again, after a restart.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ottla.environment import Cancellable, Timers
+from ottla.metadata import keys
+from ottla.metadata.elections import ElectionRules, online, without
+from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.metadata.metadata import Metadata
+from ottla.metadata.store import ChangeOutcome
+from ottla.protocol.answer import after
+from ottla.replication.replicas import Replicas
+
+_logger = logging.getLogger("ottla.replication")
+_PARTITIONS_A_CHANGE: Final = 40
+"""Each is compared with its topic, and etcd takes 128 comparisons."""
+_RETRY_MS: Final = 200
+_FENCED_RETRY_MS: Final = 2_000
+
+
+class OfflineReplicas:
+    """Writes which replicas of this broker are offline.
+
+    rules  returns the settings for elections of a topic
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        metadata: Metadata,
+        replicas: Replicas,
+        timers: Timers,
+        rules: Callable[[TopicImage], ElectionRules],
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._replicas = replicas
+        self._timers = timers
+        self._rules = rules
+        self._due: dict[tuple[str, int], None] = {}
+        self._timer: Cancellable | None = None
+        self._is_writing = False
+        self._is_closed = False
+
+    def begin(self) -> None:
+        """Compare the metadata with the replicas that could be opened, and write every later failure."""
+        self._replicas.went_offline.append(self._look_at)
+        self._replicas.came_online.append(self._look_at_all)
+        for topic in self._metadata.image.topics.values():
+            self._look_at_all(topic)
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_at_all(self, topic: TopicImage) -> None:
+        for index, partition in enumerate(topic.partitions):
+            if self._node_id in partition.replicas and self._is_wrong(topic.name, index, partition):
+                self._look_at(topic.name, index)
+
+    def _is_wrong(self, topic: str, index: int, partition: PartitionImage) -> bool:
+        return self._replicas.is_offline(topic, index) != (self._node_id in partition.offline)
+
+    def _look_at(self, topic: str, index: int) -> None:
+        self._due[topic, index] = None
+        self._write_in(0)
+
+    def _write_in(self, delay_ms: int) -> None:
+        if self._timer is None and not self._is_writing and not self._is_closed:
+            self._timer = self._timers.call_later(delay_ms, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        if self._node_id not in self._metadata.image.live:
+            self._write_in(_FENCED_RETRY_MS)  # fenced: every change would be refused
+            return
+        planned: list[tuple[TopicImage, int, PartitionImage]] = []
+        image = self._metadata.image
+        while self._due and len(planned) < _PARTITIONS_A_CHANGE:
+            name, index = next(iter(self._due))
+            del self._due[name, index]
+            topic = image.topics.get(name)
+            if topic is None or index >= len(topic.partitions):
+                continue
+            before = topic.partitions[index]
+            if self._node_id in before.replicas and self._is_wrong(name, index, before):
+                planned.append((topic, index, self._next_state(topic, before)))
+        if planned:
+            self._submit(planned)
+
+    def _next_state(self, topic: TopicImage, before: PartitionImage) -> PartitionImage:
+        """Return the state of a partition whose replica here has become offline, or is online again."""
+        node, image, rules = self._node_id, self._metadata.image, self._rules(topic)
+        if node in before.offline:
+            offline = tuple(other for other in before.offline if other != node)
+        else:
+            offline = (*before.offline, node)
+
+        def acceptable(other: int) -> bool:
+            return other not in offline and other in image.brokers and not image.live[other].is_stopping
+
+        state = before._replace(offline=offline)
+        if node in offline and node in state.isr:
+            state = without(state, node, acceptable, rules) or state
+        state = online(state, acceptable, rules) or state
+        return state._replace(epoch=before.epoch + 1)
+
+    def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
+        metadata = self._metadata
+        live = [keys.live_key(self._node_id)]
+        leaders = sorted({state.leader for _, _, state in planned if state.leader != NO_LEADER})
+        live += [keys.live_key(leader) for leader in leaders if leader != self._node_id]
+        change = metadata.partition_changes(planned, {key: metadata.created_of(key) for key in live})
+        registered = {key: metadata.revision_of(key) for key in map(keys.broker_key, leaders)}
+        self._is_writing = True
+
+        def written(outcome: ChangeOutcome) -> None:
+            self._is_writing = False
+            if outcome.revision:
+                _logger.info("recorded which replicas of %d partitions are offline here", len(planned))
+            else:
+                self._due.update(dict.fromkeys((topic.name, index) for topic, index, _ in planned))
+            if outcome.error is not None:
+                _logger.warning("cannot record that replicas are offline: %s; this is retried", outcome.error)
+            if self._due:
+                self._write_in(0 if outcome.error is None else _RETRY_MS)
+
+        after(metadata.submit(change._replace(expect={**change.expect, **registered})), written)
