@@ -190,7 +190,10 @@ class Log:
                 recovery.drop_lost(store, directory)
             names = store.names(directory)
             self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
-            proven = 0 if self.was_cut else recovery_point
+            # Below the log start nothing needs to be there: after a power failure the files from before a `restart_at`, which
+            # sets both offsets, may be back.
+            proves_nothing = self.was_cut or (not clean and recovery_point <= log_start_offset)
+            proven = 0 if proves_nothing else recovery_point
             # Above the recovery point the batches decide: a truncation may have reached the epochs on disk, and not them.
             self.epochs.truncate(proven)
             segments = recovery.load_segments(store, directory, names, config.index_interval_bytes)
@@ -211,9 +214,7 @@ class Log:
             )
             self._was_scanned = not self._is_new and bool(recovered.scanned)
             self._segments = recovered.segments
-            # Below the log start nothing can be missing: after a power failure the files from before a restart_at may be back.
-            required = proven if proven > log_start_offset else 0
-            recovery.check_complete(store, directory, names, required, self._segments[-1].next_offset)
+            recovery.check_complete(store, directory, names, proven, self._segments[-1].next_offset)
             if self._segments[-1].next_offset < log_start_offset:
                 # Deleted by DeleteRecords before they were flushed.
                 for segment in self._segments:

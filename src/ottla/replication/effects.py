@@ -124,7 +124,7 @@ class LogEffects:
         start, end = effect.records or (0, 0)
         position = start
         log = partition.log
-        yield from self._begin_within_batch(log, frame, start, end)
+        yield from self._begin_within_batch(log, effect, frame, start, end)
         begun_ms = self._clock.now_ms()
         while True:
             stop = min(end, position + _PIECE_BYTES)
@@ -152,11 +152,11 @@ class LogEffects:
         self._damaged.discard(effect.partition.key)
         return position > start or start >= end
 
-    def _begin_within_batch(self, log: Log, frame: bytes, start: int, end: int) -> Steps:
-        """Begin an empty log again at the base offset of the first batch, if the leader's log starts in the middle of it: its
-        older records were deleted by DeleteRecords.
+    def _begin_within_batch(self, log: Log, effect: Append, frame: bytes, start: int, end: int) -> Steps:
+        """Begin a log again at the base offset of the first batch, if the leader's log starts in the middle of it: its older
+        records were deleted by DeleteRecords. All records here are older ones, too.
         """
-        if log.start_offset != log.end_offset or end - start < HEADER_SIZE:
+        if max(log.start_offset, effect.start_offset) < log.end_offset or end - start < HEADER_SIZE:
             return
         first = read_header(frame, start)
         if first.base_offset < log.end_offset < first.next_offset:
@@ -165,17 +165,19 @@ class LogEffects:
 
     def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, log: Log) -> Steps:
         """Begin to follow a log, or make it a prefix of the leader's."""
-        if isinstance(effect, Restart):
-            _logger.warning("%s begins again at %d, the start of its leader's log", log.name, effect.offset)
-            log.restart_at(effect.offset)
+        if isinstance(effect, Begin):
+            # Without epochs a leader could not find out whether the logs diverge.
+            offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
+        elif isinstance(effect, Diverge):
+            offset = log.truncation_point(effect.last_epoch, effect.end_offset)
+            if offset == log.start_offset:  # the whole log diverges: what both have may end below its start
+                offset = min(offset, effect.end_offset)
         else:
-            if isinstance(effect, Begin):
-                # Without epochs a leader could not find out whether the logs diverge.
-                offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
-            elif isinstance(effect, Diverge):
-                offset = log.truncation_point(effect.last_epoch, effect.end_offset)
-            else:
-                offset = effect.offset
+            offset = effect.offset
+        if isinstance(effect, Restart) or offset < log.start_offset:
+            _logger.warning("%s, which begins at %d, is replaced from %d on", log.name, log.start_offset, offset)
+            log.restart_at(offset)
+        else:
             if offset < log.end_offset:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
             recovery_point = log.recovery_point
@@ -195,5 +197,6 @@ class LogEffects:
 
 
 def position_of(log: Log) -> Position:
-    """Return the position of a follower's log."""
-    return Position(log.end_offset, log.epochs.latest, log.start_offset)
+    """Return the position of a follower's log. An empty one has no last epoch: it cannot diverge."""
+    is_empty = log.start_offset == log.end_offset
+    return Position(log.end_offset, -1 if is_empty else log.epochs.latest, log.start_offset)

@@ -147,9 +147,7 @@ class Replica:
                 log, world = self.log, self.world
                 log.epochs.begin(state.leader_epoch, log.end_offset)
                 start = log.epochs.start_of_latest(log.end_offset)
-                leadership = Leadership(
-                    self.node_id, state, 1, start, world.clock.now, _MAX_LAG_MS, world.is_eligible
-                )
+                leadership = Leadership(self.node_id, state, 1, start, world.clock.now, _MAX_LAG_MS, world.is_eligible)
             partition.lead(leadership)
             return
         fetching = self.fetchings.get(state.leader) or self.world.new_fetching(self.node_id, self.broker_epoch)
@@ -219,9 +217,8 @@ class Replica:
         for asked in fetched.values():
             row = self._row(request, asked, is_named=asked.partition in named)
             values = (row.high_watermark, row.log_start_offset)
-            if session is None or row.error_code or row.records or row.diverging_epoch.epoch >= 0:
-                rows.append(row)
-            elif request.session_epoch == 0 or session.returned != values:
+            has_more = row.error_code or row.records or row.diverging_epoch.epoch >= 0
+            if session is None or has_more or request.session_epoch == 0 or session.returned != values:
                 rows.append(row)
             if session is not None:
                 session.returned = values
@@ -241,7 +238,11 @@ class Replica:
             return row
         if is_named:
             partition.fetched(
-                replica.replica_id, asked.fetch_offset, asked.log_start_offset, replica.replica_epoch, self.world.clock.now
+                replica.replica_id,
+                asked.fetch_offset,
+                asked.log_start_offset,
+                replica.replica_epoch,
+                self.world.clock.now,
             )
         region = log.read(asked.fetch_offset, _READ_BYTES, log.end_offset, whole_first=True)
         return PartitionData(
@@ -469,7 +470,10 @@ class World:
             self.committed.clear()
             self.count("unclean election")
         self.state = state._replace(
-            leader=leader, isr=isr, leader_epoch=state.leader_epoch + self.chance.choice((1, 1, 2)), epoch=state.epoch + 1
+            leader=leader,
+            isr=isr,
+            leader_epoch=state.leader_epoch + self.chance.choice((1, 1, 2)),
+            epoch=state.epoch + 1,
         )
         self.count("election")
         if self.chance.random() < 0.7:
@@ -528,15 +532,20 @@ class World:
             self._settle()
             logs = [replica.log for replica in self.replicas.values()]
             # A new leader may have a lower log start than a follower that learned of the last leader's.
-            ends = {log.end_offset for log in logs} | {max(leader.start_offset - log.start_offset, 0) for log in logs}
-            if ends <= {0, leader.end_offset} and not any(replica.work or replica.flushes for replica in self.replicas.values()):
+            ends = {(max(log.start_offset, leader.start_offset), log.end_offset) for log in logs}
+            are_equal = all(
+                log.end_offset == leader.end_offset and log.start_offset >= leader.start_offset for log in logs
+            )
+            if are_equal and not any(replica.work or replica.flushes for replica in self.replicas.values()):
                 break
         else:
             raise WrongReplica(f"the logs do not converge: {sorted(ends)}")
         kept = batches(leader, leader.end_offset)
         for log in logs:
             same = {offset: batch for offset, batch in kept.items() if offset >= log.start_offset}
-            held = {offset: batch for offset, batch in batches(log, log.end_offset).items() if offset >= log.start_offset}
+            held = {
+                offset: batch for offset, batch in batches(log, log.end_offset).items() if offset >= log.start_offset
+            }
             if held != same:
                 raise WrongReplica("the logs differ")
         for offset, batch in self.committed.items():

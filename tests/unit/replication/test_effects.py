@@ -1,0 +1,190 @@
+"""Effects of fetches on a follower's log."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
+from ottla.log.memory_store import MemoryStore
+from ottla.protocol import errors
+from ottla.protocol.answer import Answer
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.records.batch import build
+from ottla.records.record import Record
+from ottla.replication.effects import LogEffects
+from ottla.replication.fetching import Fetching, FetchLimits, LookUp
+from ottla.replication.partition import Partition
+
+ID = b"t" * 16
+
+
+def batch(offset: int, count: int = 1, *, epoch: int = 5, size: int = 10) -> bytes:
+    records = [Record(offset + at, 1, None, b"v" * size) for at in range(count)]
+    return build(records, base_offset=offset, leader_epoch=epoch)
+
+
+class Follower:
+    """A machine and a log, whose leader the test plays."""
+
+    def __init__(self, *, flush_messages: int = (1 << 63) - 1, epoch: int = 5) -> None:
+        self.now = 0
+        self.ms_a_look = 0
+        self.checkpoints = 0
+        self.steps = 0
+        self.look_ups: list[LookUp] = []
+        self.flushes = 0
+        config = LogConfig(flush_messages=flush_messages)
+        self.log = Log(MemoryStore(), Path("/data/t-0"), config, high_watermark=0)
+        self.partition: Partition | None = Partition("t", ID, 0, self.log, 1, epoch, self._flush)
+        self.machine = Fetching(2, 9, FetchLimits())
+        self.effects = LogEffects(
+            self,
+            lambda followed: self.partition,
+            self._checkpoint,
+            lambda machine, effect: self.look_ups.append(effect),
+            lambda machine: None,
+        )
+        begun = self.machine.follow("t", ID, 0, epoch)
+        assert begun is not None
+        self._run([begun], b"")
+
+    def now_ms(self) -> int:
+        self.now += self.ms_a_look
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1
+
+    def _checkpoint(self) -> Answer[None]:
+        self.checkpoints += 1
+        return None
+
+    def _flush(self, partition: Partition) -> None:
+        del partition
+        self.flushes += 1
+
+    def _run(self, effects: list[object], frame: bytes) -> None:
+        for _ in self.effects.steps(self.machine, effects, frame):  # type: ignore[arg-type]
+            self.steps += 1
+
+    def receive(self, frame: bytes, *, code: int = 0, high_watermark: int = 0, start: int = 0) -> None:
+        """Answer the next request with these records."""
+        request = self.machine.request(self.now)
+        assert request is not None
+        row = PartitionData(
+            partition_index=0,
+            error_code=code,
+            high_watermark=high_watermark,
+            log_start_offset=start,
+            aborted_transactions=None,
+        )
+        row.records = (3, 3 + len(frame))
+        response = FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=[row])])
+        self._run(list(self.machine.answered(request, response, self.now)), b"..." + frame)
+
+    def next_offset(self) -> int | None:
+        """Return the fetch offset of the next request, None if none is due."""
+        request = self.machine.request(self.now)
+        if request is None:
+            return None
+        return request.topics[0].partitions[0].fetch_offset
+
+
+def test_the_high_watermark_is_that_of_the_leader_up_to_the_own_end() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 3), high_watermark=2)
+    assert (follower.log.end_offset, follower.log.high_watermark) == (3, 2)
+    follower.receive(batch(3), high_watermark=9)
+    assert (follower.log.end_offset, follower.log.high_watermark) == (4, 4)
+    follower.receive(b"", high_watermark=1)
+    assert follower.log.high_watermark == 4, "a new leader may be behind"
+    follower.receive(b"", high_watermark=4, start=2)
+    assert follower.log.start_offset == 2
+
+
+def test_watchers_are_woken_when_the_high_watermark_moves() -> None:
+    follower = Follower()
+    woken: list[int] = []
+    assert follower.partition is not None
+    follower.partition.watchers.add(lambda: woken.append(1))
+    follower.receive(batch(0), high_watermark=0)
+    assert not woken
+    follower.receive(b"", high_watermark=1)
+    assert woken == [1]
+
+
+def test_a_batch_of_a_higher_epoch_is_not_appended() -> None:
+    follower = Follower()
+    follower.receive(batch(0) + batch(1, epoch=6) + batch(2))
+    assert follower.log.end_offset == 1
+    follower.receive(batch(1, epoch=6))
+    assert follower.log.end_offset == 1
+    assert follower.next_offset() is None, "it backs off"
+    assert follower.machine.due_ms() == 20
+
+
+def test_the_next_fetch_waits_for_the_flush() -> None:
+    follower = Follower(flush_messages=1)
+    follower.receive(batch(0))
+    assert (follower.flushes, follower.log.end_offset) == (1, 1)
+    assert follower.next_offset() is None
+    follower.log.flush()
+    assert follower.partition is not None
+    follower.partition.advance()
+    assert follower.next_offset() == 1
+
+
+def test_damaged_batches_are_logged_once_and_wait_for_the_flush(caplog: pytest.LogCaptureFixture) -> None:
+    follower = Follower(flush_messages=1)
+    damaged = bytearray(batch(1))
+    damaged[-1] ^= 1
+    with caplog.at_level(logging.ERROR):
+        follower.receive(batch(0) + damaged)
+        assert follower.machine.due_ms() is None
+        follower.log.flush()
+        assert follower.partition is not None
+        follower.partition.advance()
+        follower.now += 20
+        assert follower.machine.request(follower.now) is not None
+    assert len(caplog.records) == 1
+    assert follower.log.end_offset == 1
+
+
+def test_a_long_append_is_done_in_steps() -> None:
+    follower = Follower()
+    follower.ms_a_look = 4
+    frame = b"".join(batch(offset, size=30_000) for offset in range(20))
+    follower.receive(frame)
+    assert follower.log.end_offset == 20
+    assert follower.steps >= 3
+
+
+def test_a_batch_larger_than_a_piece_is_appended() -> None:
+    follower = Follower()
+    follower.receive(batch(0, size=300_000) + batch(1, size=300_000))
+    assert follower.log.end_offset == 2
+
+
+def test_a_log_begins_within_the_first_batch_of_the_leader() -> None:
+    follower = Follower()
+    follower.log.restart_at(12)
+    begun = follower.machine.follow("t", ID, 0, 7)
+    follower._run([begun], b"")
+    follower.receive(batch(10, 5), start=12, high_watermark=15)
+    assert (follower.log.start_offset, follower.log.end_offset, follower.log.high_watermark) == (12, 15, 15)
+    assert follower.checkpoints == 1
+
+
+def test_an_offset_out_of_range_is_looked_up() -> None:
+    follower = Follower()
+    follower.receive(b"", code=errors.OFFSET_OUT_OF_RANGE)
+    assert len(follower.look_ups) == 1
+
+
+def test_a_partition_whose_log_is_offline_is_not_followed() -> None:
+    follower = Follower()
+    follower.partition = None
+    follower.receive(batch(0))
+    assert len(follower.machine) == 0
