@@ -139,8 +139,9 @@ class LeaderEpochs:
         self._path = path
 
     def rewrite(self) -> None:
-        """Write the file even if it has no entries."""
-        self._flush()
+        """Write the file even if it has no entries, and flush it to disk: it replaces one with other entries."""
+        self._store.replace(self._path, _content(self._entries))
+        self.written = self.latest
 
     def _flush(self) -> None:
         """Write the file without flushing it: it is flushed with the log, and recovery can restore epochs from batches."""

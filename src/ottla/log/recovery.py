@@ -397,12 +397,14 @@ def load_producers(
 
 
 def producers_before(
-    store: Store, directory: Path, segments: Sequence[Segment], offset: int
+    store: Store, directory: Path, segments: Sequence[Segment], offset: int, high_watermark: int
 ) -> Generator[None, None, ProducerStates]:
     """Restore the producer states from the batches that end before `offset`, for a truncation to it. Changes no files. Yields
     after every few milliseconds of work. Raises DamagedLog and OSError.
+
+    Snapshots beyond the high watermark are not used: they lack the transactions whose markers are not committed yet.
     """
-    states, position = _from_snapshot(store, directory, store.names(directory), offset, None)
+    states, position = _from_snapshot(store, directory, store.names(directory), min(offset, high_watermark), None)
     position = max(position, segments[0].base_offset)
     walked = 0
     for segment in tuple(segments):
@@ -421,6 +423,16 @@ def producers_before(
             if header.next_offset >= offset:  # what follows may be damaged
                 return states
     return states
+
+
+def has_markers(segments: Sequence[Segment], offset: int) -> bool:
+    """Return True if there is a control batch from `offset` on. Raises DamagedLog and OSError."""
+    return any(
+        header.is_control
+        for segment in segments
+        if segment.next_offset > offset
+        for header in segment.walk(segment.position_of(offset))
+    )
 
 
 def take_batch(states: ProducerStates, header: BatchHeader, marker: Marker | None) -> Aborted | None:
