@@ -304,6 +304,7 @@ class BrokerServer:
             broker.slices,
             lambda: broker.config,
             self._checkpoints.write,
+            self._flusher.run,
         )
 
     def _listen(self) -> None:

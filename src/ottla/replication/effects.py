@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 from ottla.environment import Clock
+from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.records.batch import HEADER_SIZE, read_header
@@ -42,6 +43,7 @@ class LogEffects:
 
     find        returns the replica of a followed partition on this broker; None while its log is offline
     checkpoint  writes the checkpoints of all directories
+    flush       runs a flush, then calls back with its error, None after a success
     look_up     requests an offset of the leader
     resumed     called when a partition may be fetched again, or is not followed any more
     """
@@ -51,12 +53,14 @@ class LogEffects:
         clock: Clock,
         find: Callable[[FollowedPartition], Partition | None],
         checkpoint: Callable[[], Answer[None]],
+        flush: Callable[[Flush, Callable[[OSError | None], None]], None],
         look_up: Callable[[Fetching, LookUp], None],
         resumed: Callable[[Fetching], None],
     ) -> None:
         self._clock = clock
         self._find = find
         self._checkpoint = checkpoint
+        self._flush = flush
         self._look_up = look_up
         self._resumed = resumed
         self._damaged: set[Key] = set()
@@ -124,7 +128,7 @@ class LogEffects:
         start, end = effect.records or (0, 0)
         position = start
         log = partition.log
-        yield from self._begin_within_batch(log, effect, frame, start, end)
+        yield from self._drop_older(fetching, effect, log, frame)
         begun_ms = self._clock.now_ms()
         while True:
             stop = min(end, position + _PIECE_BYTES)
@@ -152,16 +156,16 @@ class LogEffects:
         self._damaged.discard(effect.partition.key)
         return position > start or start >= end
 
-    def _begin_within_batch(self, log: Log, effect: Append, frame: bytes, start: int, end: int) -> Steps:
-        """Begin a log again at the base offset of the first batch, if the leader's log starts in the middle of it: its older
-        records were deleted by DeleteRecords. All records here are older ones, too.
+    def _drop_older(self, fetching: Fetching, effect: Append, log: Log, frame: bytes) -> Steps:
+        """Begin a log again at the leader's log start, if that is in the middle of the first batch, and all records here are
+        older: DeleteRecords has deleted them. The batch would overlap them.
         """
-        if max(log.start_offset, effect.start_offset) < log.end_offset or end - start < HEADER_SIZE:
+        start, end = effect.records or (0, 0)
+        if effect.start_offset < log.end_offset or log.start_offset == log.end_offset or end - start < HEADER_SIZE:
             return
         first = read_header(frame, start)
-        if first.base_offset < log.end_offset < first.next_offset:
-            log.restart_at(first.base_offset)
-            yield from self._checkpointed()
+        if first.base_offset < log.end_offset <= effect.start_offset < first.next_offset:
+            yield from self._cut(fetching, effect, log, log.restart(effect.start_offset))
 
     def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, log: Log) -> Steps:
         """Begin to follow a log, or make it a prefix of the leader's."""
@@ -176,24 +180,45 @@ class LogEffects:
             offset = effect.offset
         if isinstance(effect, Restart) or offset < log.start_offset:
             _logger.warning("%s, which begins at %d, is replaced from %d on", log.name, log.start_offset, offset)
-            log.restart_at(offset)
+            yield from self._cut(fetching, effect, log, log.restart(offset))
         else:
             if offset < log.end_offset:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
-            recovery_point = log.recovery_point
-            for _ in log.truncation(offset):
-                yield None
-                if not fetching.is_current(effect):
-                    return
-            if log.recovery_point >= recovery_point:
-                return
-        yield from self._checkpointed()
+            yield from self._cut(fetching, effect, log, log.truncation(offset))
 
-    def _checkpointed(self) -> Steps:
-        """Write the checkpoints before anything is appended: after a crash they must not be beyond the end of the log."""
+    def _cut(
+        self, fetching: Fetching, effect: Effect, log: Log, steps: Generator[Flush | None]
+    ) -> Generator[Pending[Any] | None]:
+        """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log."""
+        truncations = log.truncations
+        for flush in steps:
+            if flush is None:
+                yield None
+                if not fetching.is_current(effect):  # nothing was changed yet
+                    return
+                continue
+            # The log has changed: whatever became of the effect, it can be written again only after the last step.
+            failures: list[OSError] = []
+            yield self._flushed(flush, failures)
+            if failures:
+                raise log.read_failed(failures[0])
+        if log.truncations == truncations:
+            return
         written = self._checkpoint()
         if isinstance(written, Pending):
             yield written
+
+    def _flushed(self, flush: Flush, failures: list[OSError]) -> Pending[None]:
+        """Run a flush, and add its error to `failures`."""
+        ended = Pending[None]()
+
+        def end(cause: OSError | None) -> None:
+            if cause is not None:
+                failures.append(cause)
+            ended.complete(None)
+
+        self._flush(flush, end)
+        return ended
 
 
 def position_of(log: Log) -> Position:

@@ -166,11 +166,7 @@ class Leadership:
 
     def low_watermark(self, start_offset: int) -> int:
         """Return the smallest log start offset of the leader, given, and its live followers."""
-        live = (
-            follower.start_offset
-            for follower in self.followers.values()
-            if self._is_usable(follower)
-        )
+        live = (follower.start_offset for follower in self.followers.values() if self._is_usable(follower))
         return min((start_offset, *live))
 
     def observe(self, leader_end: int, now_ms: int) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
-from ottla.log.log import Log, OffsetNotInLog
+from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.metadata.image import PartitionImage
 from ottla.protocol import errors
-from ottla.protocol.answer import Steps
+from ottla.protocol.answer import Pending, Steps
 from ottla.protocol.codec import decode_positions, encode
 from ottla.protocol.messages.fetch import (
     EpochEndOffset,
@@ -68,6 +68,25 @@ class Call:
         self.response: bytes | None = None
 
 
+class Work:
+    """Effects of one response, which are carried out in steps."""
+
+    def __init__(self, fetching: Fetching, steps: Steps) -> None:
+        self.fetching = fetching
+        self._steps = steps
+        self._awaited: Pending[Any] | None = None
+
+    def is_done(self) -> bool:
+        """Do the next step, unless it waits for something; return True after the last one."""
+        if self._awaited is not None and not self._awaited.done:
+            return False
+        try:
+            self._awaited = next(self._steps)
+        except StopIteration:
+            return True
+        return False
+
+
 class Session:
     """Fetch session at a leader: the requested values, and those last returned."""
 
@@ -91,7 +110,8 @@ class Replica:
         self.flushes: list[Flush] = []
         self.state: PartitionImage | None = None
         self.fetchings: dict[int, Fetching] = {}
-        self.work: list[tuple[Fetching, Steps]] = []
+        self.cuts: list[tuple[Flush, Callable[[OSError | None], None]]] = []
+        self.work: list[Work] = []
         self.look_ups: list[tuple[Fetching, LookUp]] = []
         self.sessions: dict[int, Session] = {}
         self.highest = 0
@@ -101,6 +121,7 @@ class Replica:
             self.world.clock,
             self._find,
             lambda: None,
+            lambda flush, done: self.cuts.append((flush, done)),
             lambda fetching, effect: self.look_ups.append((fetching, effect)),
             lambda _: None,
         )
@@ -122,6 +143,11 @@ class Replica:
             self.flushes.append(partition.log.begin_flush())
 
     def end_flush(self) -> None:
+        if self.cuts:
+            cut, done = self.cuts.pop(0)
+            cut.run()
+            done(None)
+            return
         flush = self.flushes.pop()
         flush.run()
         self.log.flushed(flush, self.world.clock.now)
@@ -157,12 +183,12 @@ class Replica:
             self.carry_out(fetching, [begun])
 
     def carry_out(self, fetching: Fetching, effects: list[Effect], frame: bytes = b"") -> None:
-        self.work.append((fetching, self.effects.steps(fetching, effects, frame)))
+        self.work.append(Work(fetching, self.effects.steps(fetching, effects, frame)))
 
     def pump(self) -> None:
         """Send the requests that are due."""
         for leader, fetching in self.fetchings.items():
-            is_busy = any(worker is fetching for worker, _ in self.work)
+            is_busy = any(work.fetching is fetching for work in self.work)
             now = self.world.clock.now
             for request in (None if is_busy else fetching.request(now), fetching.request_aside(now)):
                 if request is not None:
@@ -357,7 +383,11 @@ class World:
         count = self.chance.randint(1, 3)
         records = [Record(at, 1, b"k", b"%d" % self.appended * self.chance.randint(1, 20)) for at in range(count)]
         batch = build(records)
-        result = replica.partition.append(batch, 0, len(batch), 1)
+        try:
+            result = replica.partition.append(batch, 0, len(batch), 1)
+        except StorageError:  # it was elected while its log was being truncated
+            assert replica.work
+            return
         assert result.error_code == errors.NONE
 
     def _pump(self) -> None:
@@ -406,9 +436,9 @@ class World:
         if replica.look_ups and self.chance.random() < 0.5:
             self._look_up(replica, *replica.look_ups.pop(0))
         if replica.work:
-            entry = self.chance.choice(replica.work)
-            if next(entry[1], self) is self:
-                replica.work.remove(entry)
+            work = self.chance.choice(replica.work)
+            if work.is_done():
+                replica.work.remove(work)
 
     def _look_up(self, replica: Replica, fetching: Fetching, effect: LookUp) -> None:
         state = replica.state
@@ -425,7 +455,7 @@ class World:
 
     def _flush(self) -> None:
         replica = self._any()
-        if replica.flushes:
+        if replica.flushes or replica.cuts:
             replica.end_flush()
 
     def _learn(self) -> None:
@@ -566,7 +596,7 @@ class World:
                 if not replica.work and not replica.look_ups:
                     break
                 self._work_at(replica)
-            if replica.flushes:
+            while replica.flushes or replica.cuts:
                 replica.end_flush()
         self.check()
 

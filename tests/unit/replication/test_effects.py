@@ -1,11 +1,13 @@
 """Effects of fetches on a follower's log."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ottla.log.config import LogConfig
+from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.log.memory_store import MemoryStore
 from ottla.protocol import errors
@@ -31,7 +33,7 @@ class Follower:
     def __init__(self, *, flush_messages: int = (1 << 63) - 1, epoch: int = 5) -> None:
         self.now = 0
         self.ms_a_look = 0
-        self.checkpoints = 0
+        self.checkpoints = self.cuts = 0
         self.steps = 0
         self.look_ups: list[LookUp] = []
         self.flushes = 0
@@ -43,6 +45,7 @@ class Follower:
             self,
             lambda followed: self.partition,
             self._checkpoint,
+            self._cut,
             lambda machine, effect: self.look_ups.append(effect),
             lambda machine: None,
         )
@@ -60,6 +63,11 @@ class Follower:
     def _checkpoint(self) -> Answer[None]:
         self.checkpoints += 1
         return None
+
+    def _cut(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+        flush.run()
+        self.cuts += 1
+        done(None)
 
     def _flush(self, partition: Partition) -> None:
         del partition
@@ -169,12 +177,20 @@ def test_a_batch_larger_than_a_piece_is_appended() -> None:
 
 def test_a_log_begins_within_the_first_batch_of_the_leader() -> None:
     follower = Follower()
-    follower.log.restart_at(12)
+    follower.log.restart_at(11)
     begun = follower.machine.follow("t", ID, 0, 7)
     follower._run([begun], b"")
     follower.receive(batch(10, 5), start=12, high_watermark=15)
     assert (follower.log.start_offset, follower.log.end_offset, follower.log.high_watermark) == (12, 15, 15)
-    assert follower.checkpoints == 1
+    assert (follower.checkpoints, follower.cuts) == (0, 0)
+
+
+def test_a_log_that_the_leader_has_deleted_is_replaced() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 12))
+    follower.receive(batch(10, 5), start=13, high_watermark=15)
+    assert (follower.log.start_offset, follower.log.end_offset, follower.log.high_watermark) == (13, 15, 15)
+    assert (follower.checkpoints, follower.cuts) == (1, 1)
 
 
 def test_an_offset_out_of_range_is_looked_up() -> None:

@@ -13,6 +13,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.slices import Slices
 from ottla.environment import Cancellable, Clock, Timers
 from ottla.environment.alarm import Alarm
+from ottla.log.flush import Flush
 from ottla.metadata.image import EMPTY, NO_LEADER, Delta, Image, PartitionImage, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.connection import PositionalResponse
@@ -93,6 +94,7 @@ class Following:
 
     config      returns the current configs
     checkpoint  writes the checkpoints of all log directories
+    run_flush   runs a flush, then calls back with its error, None after a success
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Following:
         slices: Slices,
         config: Callable[[], BrokerConfig],
         checkpoint: Callable[[], Answer[None]],
+        run_flush: Callable[[Flush, Callable[[OSError | None], None]], None],
     ) -> None:
         self._node_id = node_id
         self._replicas = replicas
@@ -114,7 +117,7 @@ class Following:
         self._slices = slices
         self._read_config = config
         self._config = FollowerConfig(1, 0, FetchLimits())
-        self._effects = LogEffects(clock, self._find, checkpoint, self._look_up, self._resumed)
+        self._effects = LogEffects(clock, self._find, checkpoint, run_flush, self._look_up, self._resumed)
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_fetching: dict[Fetching, _Fetcher] = {}
         self._places: dict[Key, _Fetcher] = {}

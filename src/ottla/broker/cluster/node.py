@@ -82,9 +82,7 @@ class ClusterNode:
             values.integer("broker.session.timeout.ms"),
         )
         self.isr_changes = IsrChanges(registration.node_id, metadata, environment.timers)
-        self.offline_replicas = OfflineReplicas(
-            registration.node_id, metadata, replicas, environment.timers, rules
-        )
+        self.offline_replicas = OfflineReplicas(registration.node_id, metadata, replicas, environment.timers, rules)
         if fences_quickly:
             metadata.subscribe(self.fencing.apply)
 
