@@ -6,6 +6,7 @@ flights 0 1234     one a line
 flights 1 987
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 from ottla.environment.files import Store
@@ -54,6 +55,9 @@ class LeaderEpochs:
         for line in () if is_new else _lines(store, path):
             epoch, offset = _entry(path, line, 2)
             self._entries.append((int(epoch), int(offset)))
+        # A power failure may cut off the last digits: the file is flushed after it is renamed.
+        if any(before >= after or start > end for (before, start), (after, end) in pairwise(self._entries)):
+            raise DamagedCheckpoint(f"{path}: epochs or offsets do not ascend")
         self.written = self.latest
 
     @property
@@ -135,8 +139,9 @@ class LeaderEpochs:
         self._path = path
 
     def rewrite(self) -> None:
-        """Write the file even if it has no entries."""
-        self._flush()
+        """Write the file even if it has no entries, and flush it to disk: it replaces one with other entries."""
+        self._store.replace(self._path, _content(self._entries))
+        self.written = self.latest
 
     def _flush(self) -> None:
         """Write the file without flushing it: it is flushed with the log, and recovery can restore epochs from batches."""
@@ -155,7 +160,13 @@ def _lines(store: Store, path: Path) -> list[str]:
     if not text:
         raise DamagedCheckpoint(f"{path}: empty")
     version, *rest = text.splitlines()
-    if version != "0" or not rest or not rest[0].isdecimal() or int(rest[0]) != len(rest) - 1:
+    if (
+        version != "0"
+        or not text.endswith("\n")
+        or not rest
+        or not rest[0].isdecimal()
+        or int(rest[0]) != len(rest) - 1
+    ):
         raise DamagedCheckpoint(f"{path}: not a checkpoint of version 0 with as many entries as it says")
     return rest[1:]
 

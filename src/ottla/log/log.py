@@ -52,6 +52,7 @@ from ottla.records.validation import Prepared, prepare
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
+_LAST_OFFSET: Final = (1 << 63) - 1
 _LOAD_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 50
 """Number of segments that retention renames in one step of a few milliseconds."""
@@ -141,14 +142,15 @@ class Log:
         self._jitter = jitter
         self._failed = failed
         self.was_cut = False
+        known = _LAST_OFFSET if high_watermark is None else high_watermark
         try:
-            self._load(recovery_point, log_start_offset, clean=clean)
+            self._load(recovery_point, log_start_offset, known, clean=clean, may_refill=may_refill)
         except DamagedLog as cause:
             if not may_refill:
                 raise StorageError(str(cause)) from cause
             self.was_cut = True
             try:
-                self._load(recovery_point, log_start_offset, clean=False)
+                self._load(recovery_point, log_start_offset, known, clean=False, may_refill=True)
             except DamagedLog as again:
                 raise StorageError(str(again)) from again
             _logger.warning(
@@ -158,9 +160,6 @@ class Log:
                 recovery_point,
             )
         self._active.jitter_ms = jitter(config.segment_jitter_ms)
-        self.start_offset = max(log_start_offset, self._segments[0].base_offset)
-        known = self.end_offset if high_watermark is None else high_watermark
-        self.high_watermark = min(max(known, self.start_offset), self.end_offset)
         self.recovery_point = min(recovery_point, self.end_offset)
         self.clean_until = self.start_offset
         self.is_damaged = False
@@ -178,7 +177,9 @@ class Log:
         self._compaction: Pass | None = None
         self._closed = False
 
-    def _load(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> None:
+    def _load(
+        self, recovery_point: int, log_start_offset: int, high_watermark: int, *, clean: bool, may_refill: bool
+    ) -> None:
         """Load segments, epochs and producers. Raises DamagedLog, OSError.
 
         After damage, in a second attempt, all segments are checked, and the log ends before the first missing or damaged batch.
@@ -210,7 +211,8 @@ class Log:
                 self.epochs,
                 clean=clean,
                 has_gaps=config.is_compacted,
-                cuts_gaps=self.was_cut,
+                cuts_gaps=may_refill,
+                level=logging.INFO if self.was_cut else logging.WARNING,
             )
             self._was_scanned = not self._is_new and bool(recovered.scanned)
             self._segments = recovered.segments
@@ -221,6 +223,9 @@ class Log:
                     segment.remove()
                 self._segments = segments = [Segment(store, directory, log_start_offset)]
                 segments[0].start_empty()
+                # A snapshot has transactions that were open then; their markers are lost.
+                recovery.drop_snapshots(store, directory, -1)
+                names = store.names(directory)
             self._active = self._segments[-1]
             self.end_offset = self._active.next_offset
             self.producers = recovery.load_producers(
@@ -228,6 +233,12 @@ class Log:
             )
             if not epochs_known:
                 recovery.find_epochs(self._segments, self.epochs)
+            self.start_offset = max(log_start_offset, self._segments[0].base_offset)
+            self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
+            # Without a checkpointed high watermark, as after an import, all of the log would be read.
+            if (high_watermark or may_refill) and recovery.has_markers(self._segments, self.high_watermark):
+                self.producers = legacy.all_at_once(self._producers_before(self.end_offset))
+            self.epochs.drop_before(self.start_offset)
             self.epochs.truncate(self.end_offset)
         except BaseException:
             for segment in segments:  # after a lack of descriptors the log is opened again later: release them
@@ -1010,15 +1021,18 @@ class Log:
                 "%s is truncated to %d, below its high watermark %d", self.name, offset, self.high_watermark
             )
         try:
-            self._cut(
-                offset, (yield from recovery.producers_before(self._store, self.directory, self._segments, offset))
-            )
+            self._cut(offset, (yield from self._producers_before(offset)))
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
         yield self._flush_of_cut()
         self._is_cut_short = False
+
+    def _producers_before(self, offset: int) -> Generator[None, None, ProducerStates]:
+        return recovery.producers_before(
+            self._store, self.directory, self._segments, offset, min(self.high_watermark, offset)
+        )
 
     def _flush_of_cut(self) -> Flush:
         return Flush(self._store, [self._active.log], [self.directory], self.end_offset, self._truncations)
@@ -1113,7 +1127,7 @@ class Log:
             problem, position, end = yield from recovery.first_damage(segment)
             if problem is None or segment not in self._segments:
                 return self.end_offset
-            producers = yield from recovery.producers_before(self._store, self.directory, self._segments, end)
+            producers = yield from self._producers_before(end)
             self._cut(end, producers, (segment, position))
         except DamagedLog as cause:
             raise StorageError(str(cause)) from cause

@@ -28,7 +28,7 @@ _SHORT: Final = 4096
 _SCAN_BYTES: Final = 4 << 20
 _CHECKED_A_STEP: Final = 4 << 20
 """Bytes whose CRCs are checked in one step of a few milliseconds."""
-_HEADERS_A_STEP: Final = 2_000
+_HEADERS_A_STEP: Final = 1_000
 """Number of batch headers read in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
 
@@ -200,13 +200,15 @@ def recover(
     clean: bool,
     has_gaps: bool,
     cuts_gaps: bool = False,
+    level: int = logging.WARNING,
 ) -> Recovered:
     """Check and repair `segments` from `recovery_point` (offset, exclusive) on.
 
     clean      True after a clean stop: the recovery point is the end of the log, and no segment is scanned
     epochs     leader epochs, updated from the scanned batches
     has_gaps   whether the log is compacted: a segment may end before the next one begins
-    cuts_gaps  whether the log is cut where records are missing between two segments
+    cuts_gaps  whether the log is cut where records are missing between two segments: a power failure may take just those
+    level      level of the message about a cut
     """
     kept: list[Segment] = []
     scanned: set[int] = set()
@@ -229,7 +231,6 @@ def recover(
             damage = f"{segment.path} ends before the next file begins, at offset {end}"
         if damage is not None:
             # Later segments are removed even if they are intact: a log must not have gaps.
-            level = logging.INFO if cuts_gaps else logging.WARNING  # a replica that is refilled has its own warning
             _logger.log(level, "%s; the log is cut there, at offset %d", damage, segment.next_offset)
             for lost in segments[number + 1 :]:
                 _remove(store, lost)
@@ -396,12 +397,14 @@ def load_producers(
 
 
 def producers_before(
-    store: Store, directory: Path, segments: Sequence[Segment], offset: int
+    store: Store, directory: Path, segments: Sequence[Segment], offset: int, high_watermark: int
 ) -> Generator[None, None, ProducerStates]:
     """Restore the producer states from the batches that end before `offset`, for a truncation to it. Changes no files. Yields
     after every few milliseconds of work. Raises DamagedLog and OSError.
+
+    Snapshots beyond the high watermark are not used: they lack the transactions whose markers are not committed yet.
     """
-    states, position = _from_snapshot(store, directory, store.names(directory), offset, None)
+    states, position = _from_snapshot(store, directory, store.names(directory), min(offset, high_watermark), None)
     position = max(position, segments[0].base_offset)
     walked = 0
     for segment in tuple(segments):
@@ -420,6 +423,16 @@ def producers_before(
             if header.next_offset >= offset:  # what follows may be damaged
                 return states
     return states
+
+
+def has_markers(segments: Sequence[Segment], offset: int) -> bool:
+    """Return True if there is a control batch from `offset` on. Raises DamagedLog and OSError."""
+    return any(
+        header.is_control
+        for segment in segments
+        if segment.next_offset > offset
+        for header in segment.walk(segment.position_of(offset))
+    )
 
 
 def take_batch(states: ProducerStates, header: BatchHeader, marker: Marker | None) -> Aborted | None:

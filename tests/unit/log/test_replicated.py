@@ -239,6 +239,42 @@ def test_transactions_of_a_leader(tmp_path: Path) -> None:
     follower.close()
 
 
+def test_a_transaction_stays_undecided_over_a_restart_until_its_marker_is_committed(tmp_path: Path) -> None:
+    log = opened(tmp_path / "a-0")
+    append(log)
+    batch = build([Record(0, NOW, b"k", b"v")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    assert log.append(batch, 0, len(batch), 0, NOW).base_offset == 1
+    append(log)
+    log.append_marker(1, 0, 0, 0, NOW, commit=False, new_epoch=False)
+    log.high_watermark = 3
+    assert log.last_stable_offset == 1
+    log.close()
+    again = Log(DiskStore(), tmp_path / "a-0", LogConfig(), recovery_point=4, high_watermark=3, clean=True)
+    assert (again.high_watermark, again.last_stable_offset) == (3, 1)
+    again.high_watermark = 4
+    assert again.last_stable_offset == 4
+    again.close()
+
+
+def test_a_follower_begins_within_a_batch(tmp_path: Path) -> None:
+    """DeleteRecords may set the log start of the leader to any offset."""
+    leader, follower = opened(tmp_path / "a-0"), opened(tmp_path / "b-0")
+    append(leader, 5)
+    append(leader, 5)
+    leader.high_watermark = 10
+    leader.delete_records(7)
+    follower.restart_at(7)
+    data = content(leader)
+    with pytest.raises(CorruptRecords):
+        follower.append_replicated(_damaged(data, 0, "crc"), 0, len(data), 0, NOW)
+    assert (follower.start_offset, follower.end_offset) == (7, 7)
+    assert follower.append_replicated(data, 0, len(data), 0, NOW) == len(data)
+    assert (follower.start_offset, follower.high_watermark, follower.end_offset) == (7, 7, 10)
+    assert [record.offset for _, records in follower.batches() for record in records] == [7, 8, 9]
+    leader.close()
+    follower.close()
+
+
 # Divergence.
 
 

@@ -44,14 +44,14 @@ class Replicas:
             flush_messages=chance.choice([3, 1 << 62]),
             cleanup_policy=("compact",) if self.compacts else ("delete",),
             retention_bytes=3000,
-            delete_retention_ms=0,
+            delete_retention_ms=1 << 40,  # a replica that fetches later than that misses tombstones
             min_cleanable_dirty_ratio=0.0,
         )
         self.stores = [MemoryStore(), MemoryStore()]
         self.checkpoints = [Checkpoint(), Checkpoint()]
         self.logs = [self._opened(0), self._opened(1)]
         self.flushes: list[Flush | None] = [None, None]
-        self.leader = self.epoch = 0
+        self.leader = self.epoch = self.committed = 0
         self.was_compacted = self.has_lost_its_beginning = False
         self.now = NOW
         self.events: Counter[str] = Counter()
@@ -87,11 +87,19 @@ class Replicas:
             high_watermark=high_watermark,
             log_start_offset=start,
             clean=clean,
+            may_refill=which != getattr(self, "leader", -1),
         )
 
     def _checkpoint(self, which: int) -> None:
         log = self.logs[which]
         self.checkpoints[which] = Checkpoint(log.recovery_point, log.high_watermark, log.start_offset)
+
+    def _checkpoint_start(self, which: int) -> None:
+        log = self.logs[which]
+        known = self.checkpoints[which]
+        self.checkpoints[which] = known._replace(
+            start=log.start_offset, high_watermark=max(known.high_watermark, log.start_offset)
+        )
 
     def _lead(self) -> None:
         log = self.logs[self.leader]
@@ -144,9 +152,10 @@ class Replicas:
         log = self.leading
         if log.start_offset < log.last_stable_offset:
             log.delete_records(self.chance.randint(log.start_offset, log.last_stable_offset))
+            self._checkpoint_start(self.leader)
 
     def change_leader(self) -> None:
-        if self.following.end_offset < self.leading.high_watermark and not self.loses_records:
+        if self.following.end_offset < self.committed and not self.loses_records:
             return
         self.leader = 1 - self.leader
         self.epoch += 1
@@ -171,6 +180,10 @@ class Replicas:
             diverging = leader.divergence(follower.epochs.latest, offset)
         except OffsetNotInLog:
             pytest.fail("the leader began its epoch: it must know each older one")
+        if diverging is None and offset > leader.end_offset:
+            follower.truncate_to(leader.end_offset)  # what a follower does whose offset is out of range
+            self._checkpoint(which)
+            return False
         if diverging is not None:
             point = follower.truncation_point(*diverging)
             before = follower.end_offset, follower.epochs.latest
@@ -189,6 +202,7 @@ class Replicas:
             follower.start_offset, min(leader.high_watermark, follower.end_offset), follower.high_watermark
         )
         follower.raise_start(leader.start_offset)
+        self._checkpoint_start(which)
         return not data and follower.end_offset == leader.end_offset
 
     def catch_up(self) -> None:
@@ -270,21 +284,20 @@ class Replicas:
         """Of the follower: what it had flushed is there, and what comes after it may be from any time."""
         which = 1 - self.leader
         log, point = self.logs[which], self.checkpoints[which].recovery_point
-        flushed = {header.base_offset: data for header, data in batches(log) if header.next_offset <= point}
+        flushed = [(header.base_offset, data) for header, data in batches(log) if header.next_offset <= point]
         self.stores[which] = self.stores[which].power_loss(self.chance)
         self._reopen(which)
         there = {header.base_offset: data for header, data in batches(self.logs[which])}
-        kept = {base: data for base, data in flushed.items() if base in there or not self.was_compacted}
-        assert {base: there.get(base) for base in kept if base >= self.logs[which].start_offset} == {
-            base: data for base, data in kept.items() if base >= self.logs[which].start_offset
-        } or self.was_compacted
+        if not self.was_compacted:
+            start = self.logs[which].start_offset
+            assert all(there.get(base) == data for base, data in flushed if base >= start)
 
     def _reopen(self, which: int, *, clean: bool = False) -> None:
         self.flushes[which] = None
         self.logs[which] = self._opened(which, clean=clean)
+        assert not self.logs[which].was_cut
         if which == self.leader:
             self._lead()
-            self.leading.high_watermark = max(self.leading.high_watermark, self.checkpoints[which].high_watermark)
 
     # What must hold.
 
@@ -301,11 +314,12 @@ class Replicas:
             {epoch: at for epoch, at in log.epochs._entries if at > start and at < log.end_offset} for log in self.logs
         )
         assert ours == theirs
-        if not self.has_lost_its_beginning:
+        if not self.has_lost_its_beginning and leader.segments[0].base_offset == follower.segments[0].base_offset:
             assert by_producer(leader) == by_producer(follower)
             assert _ended(leader, 0) == _ended(follower, 0)
 
     def check(self) -> None:
+        self.committed = max(self.committed, self.leading.high_watermark)
         for log in self.logs:
             assert log.start_offset <= log.high_watermark <= log.end_offset
             assert log.recovery_point <= log.end_offset

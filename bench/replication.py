@@ -1,0 +1,229 @@
+"""Replication over three brokers beside Apache Kafka with three nodes, in turn; clients on the same machine.
+
+    python bench/replication.py [--rounds 5] [--megabytes 256] [--skip-kafka]
+
+Ottla runs over one etcd, Apache Kafka in combined mode. Topics have three replicas and min.insync.replicas=2. The client is
+librdkafka with an idempotent producer (acks=all). Both sides are warm. Each figure is the median of the rounds.
+
+    produce       MB/s of records of 1 KB to six partitions, from the first record to the last acknowledgement
+    cpu           CPU seconds of all brokers for each GB produced in that time
+    latency       ms from produce to acknowledgement of one record at a time, p50 and p99 of 1,000
+    failover      ms from kill -9 of a leader under load to the next acknowledged record of its partition
+    catch up      MB/s of a follower that was down while --megabytes were produced, until it is in sync again
+    idle          per cent of a core of all brokers together, with 1,000 partitions of which nothing is used
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from brokers import kafka_is_there, record, surroundings
+from cluster import NODES, KafkaCluster, OttlaCluster, admin, etcd, until, wait_for_all
+from confluent_kafka import Message, Producer
+from ottla import NewTopic
+
+Cluster = OttlaCluster | KafkaCluster
+VALUE = os.urandom(1024)
+TICKS = os.sysconf("SC_CLK_TCK")
+IDLE_S = 20
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def all_cpu_seconds(cluster: Cluster) -> float:
+    return sum(cpu_seconds(pid) for pid in cluster.pids.values())
+
+
+def producer(cluster: Cluster, **configs: Any) -> Producer:
+    servers = ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+    defaults = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+    return Producer({**defaults, "queue.buffering.max.messages": 200_000, **configs})
+
+
+def create(cluster: Cluster, topic: str, partitions: int) -> None:
+    with admin(cluster, 1) as requests:
+        requests.create_topics([NewTopic(topic, partitions, 3, config={"min.insync.replicas": "2"})]).check()
+    until(lambda: min(len(members) for members in in_sync(cluster, topic, 2)) == 3)
+
+
+def in_sync(cluster: Cluster, topic: str, node: int) -> list[tuple[int, ...]]:
+    with admin(cluster, node) as requests:
+        return [tuple(part.isr) for part in requests.describe_topics([topic])[topic].partitions]
+
+
+def leader_of(cluster: Cluster, topic: str, node: int) -> int:
+    with admin(cluster, node) as requests:
+        return requests.describe_topics([topic])[topic].partitions[0].leader or -1
+
+
+def produce(cluster: Cluster, topic: str, partitions: int, megabytes: int) -> float:
+    """Produce records of 1 KB; returns the seconds until all are acknowledged."""
+    failures: list[object] = []
+
+    def delivered(error: object, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    sender = producer(cluster, **{"batch.size": 262_144, "linger.ms": 10})
+    begun = time.perf_counter()
+    for number in range(megabytes * 1000):
+        while True:
+            try:
+                sender.produce(topic, VALUE, partition=number % partitions, on_delivery=delivered)
+                break
+            except BufferError:
+                sender.poll(0.01)
+    sender.flush(300)
+    seconds = time.perf_counter() - begun
+    assert not failures, failures[:3]
+    return seconds
+
+
+def latencies_ms(cluster: Cluster, count: int) -> list[float]:
+    sender = producer(cluster, **{"linger.ms": 0})
+    times: list[float] = []
+    for _ in range(count):
+        begun = time.perf_counter()
+        sender.produce("bench", VALUE, partition=0)
+        sender.flush(10)
+        times.append((time.perf_counter() - begun) * 1000)
+    return sorted(times)
+
+
+def failover_ms(cluster: Cluster, victim: int) -> float:
+    """Kill the leader of a partition under load; return the ms until the next acknowledgement."""
+    acknowledged: list[float] = []
+
+    def delivered(error: object, _: Message) -> None:
+        if error is None:
+            acknowledged.append(time.perf_counter())
+
+    sender = producer(
+        cluster, **{"linger.ms": 0, "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.ms": 10,
+                    "topic.metadata.refresh.fast.interval.ms": 20}
+    )  # fmt: skip
+    end = time.perf_counter() + 1
+    while time.perf_counter() < end:
+        sender.produce("failover", VALUE, partition=0, on_delivery=delivered)
+        sender.poll(0.002)
+    os.kill(cluster.pids[victim], signal.SIGKILL)
+    killed = time.perf_counter()
+    while not acknowledged or acknowledged[-1] < killed + 0.05:
+        sender.produce("failover", VALUE, partition=0, on_delivery=delivered)
+        sender.poll(0.002)
+    first = next(moment for moment in acknowledged if moment > killed + 0.05)
+    sender.flush(30)
+    return (first - killed) * 1000
+
+
+def measure(cluster: Cluster, megabytes: int) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    create(cluster, "bench", 6)
+    produce(cluster, "bench", 6, max(32, megabytes // 8))  # warm
+    before = all_cpu_seconds(cluster)
+    seconds = produce(cluster, "bench", 6, megabytes)
+    figures["produce MB/s"] = megabytes * 1.024 / seconds
+    figures["cpu s/GB"] = (all_cpu_seconds(cluster) - before) / (megabytes * 1.024 / 1000)
+    latencies_ms(cluster, 300)
+    times = latencies_ms(cluster, 1000)
+    figures["latency p50 ms"], figures["latency p99 ms"] = times[500], times[990]
+    create(cluster, "failover", 1)
+    for _ in range(2):
+        victim = leader_of(cluster, "failover", 1)
+        other = next(node for node in NODES if node != victim)
+        with admin(cluster, other) as requests:
+            role = "controller" if requests.describe_cluster().controller == victim else "other"
+        figures.setdefault(f"failover {role} ms", failover_ms(cluster, victim))
+        time.sleep(1)
+        cluster.start(victim)
+        until(lambda other=other: len(in_sync(cluster, "failover", other)[0]) == 3)  # type: ignore[misc]
+        until(lambda other=other: min(map(len, in_sync(cluster, "bench", other))) == 3)  # type: ignore[misc]
+    victim = next(node for node in NODES if node != leader_of(cluster, "failover", 1))
+    other = next(node for node in NODES if node != victim)
+    create(cluster, "refill", 3)
+    os.kill(cluster.pids[victim], signal.SIGKILL)
+    until(lambda: max(map(len, in_sync(cluster, "refill", other))) == 2)
+    produce(cluster, "refill", 3, megabytes)
+    begun = time.perf_counter()
+    cluster.start(victim)
+    until(lambda: min(map(len, in_sync(cluster, "refill", other))) == 3)
+    figures["catch up MB/s"] = megabytes * 1.024 / (time.perf_counter() - begun)
+    create(cluster, "idle", 1000)
+    time.sleep(5)
+    before = all_cpu_seconds(cluster)
+    time.sleep(IDLE_S)
+    figures["idle %"] = (all_cpu_seconds(cluster) - before) / IDLE_S * 100
+    return figures
+
+
+def of_ottla(home: Path, megabytes: int) -> dict[str, float]:
+    with etcd(home) as (url, _):
+        cluster = OttlaCluster(home, url)
+        try:
+            for node in NODES:
+                cluster.start(node)
+            wait_for_all(cluster)
+            return measure(cluster, megabytes)
+        finally:
+            cluster.end()
+
+
+def of_kafka(home: Path, megabytes: int) -> dict[str, float]:
+    cluster = KafkaCluster(home)
+    try:
+        cluster.start_all()
+        wait_for_all(cluster)
+        return measure(cluster, megabytes)
+    finally:
+        with contextlib.suppress(subprocess.SubprocessError):
+            cluster.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=256)
+    parser.add_argument("--skip-kafka", action="store_true")
+    options = parser.parse_args()
+    sides: dict[str, Callable[[Path, int], dict[str, float]]] = {"ottla": of_ottla}
+    missing = "--skip-kafka" if options.skip_kafka else kafka_is_there()
+    if missing is None:
+        sides["kafka"] = of_kafka
+    else:
+        print(f"without Apache Kafka: {missing}", file=sys.stderr)
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    for _ in range(options.rounds):
+        for name, run in sides.items():
+            home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+            try:
+                runs[name].append(run(home, options.megabytes))
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
+    medians: dict[str, Any] = {}
+    for name, results in runs.items():
+        names = list(dict.fromkeys(figure for run in results for figure in run))
+        medians[name] = {
+            figure: round(statistics.median(run[figure] for run in results if figure in run), 2) for figure in names
+        }
+    rows = list(dict.fromkeys(figure for figures in medians.values() for figure in figures))
+    print(f"{'':24}" + "".join(f"{name:>12}" for name in medians))
+    for figure in rows:
+        print(f"{figure:24}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
+    record({"replication": medians, "rounds": options.rounds, "megabytes": options.megabytes, **surroundings()})
+
+
+if __name__ == "__main__":
+    main()
