@@ -97,7 +97,7 @@ class Planted:
 
 
 def _settings(*roles: str, store: str = "memory") -> Settings:
-    return Settings(minutes=_MINUTES, parallel=0, roles=roles, store=store)
+    return Settings(minutes=_MINUTES, parallel=0, roles=roles, store=store, replicas=1)
 
 
 class TopicChurner(Application):

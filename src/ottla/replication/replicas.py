@@ -217,8 +217,9 @@ class Replicas:
             yield from self._open(topic)
         for name, indexes in delta.moved.items():
             yield from self._open(delta.image.topics[name], indexes)
-        if delta.membership and delta.before.brokers.keys() != delta.image.brokers.keys():
-            # A follower outside the ISR that was waited for may be fenced, or one that has caught up may be live again.
+        if delta.membership and delta.before.brokers != delta.image.brokers:
+            # A follower outside the ISR that was waited for may be fenced, or one that has caught up may be live again; its
+            # fetches may have come before its new registration, and an idle one does not name its position again.
             for number, partition in enumerate(self.led(), 1):
                 partition.advance()
                 partition.propose()

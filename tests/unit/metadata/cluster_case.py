@@ -7,7 +7,7 @@ Inputs of a transcript, one a line:
     start N [clean|unclean|new]     start a process; `new` has another data directory, `clean` follows a clean stop
     kill N / stop N / request-stop N
     cut N / heal N                  cut the broker off from the store
-    revoke N                        end its lease, as a broker does that was refused by its address
+    revoke N [in MS]                end its lease, as a broker does that was refused by its address; later with the next inputs
     freeze / thaw                   the store has no quorum
     wait MS
 
@@ -143,6 +143,10 @@ class ClusterCase:
             self.shared.freeze() if command == "freeze" else self.shared.thaw()
         elif command == "start":
             self._start(int(words[0]), *words[1:])
+        elif command == "revoke" and len(words) > 1:
+            node = int(words[0])
+            self.time.call_later(int(words[2]), lambda: self._act("revoke", node))
+            return
         else:
             self._act(command, int(words[0]))
         self.time.advance(_SETTLE_MS)
