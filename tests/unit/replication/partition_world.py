@@ -560,27 +560,28 @@ class World:
         leader = self.replicas[self.state.leader].log
         for _ in range(400):
             self._settle()
-            logs = [replica.log for replica in self.replicas.values()]
-            # A new leader may have a lower log start than a follower that learned of the last leader's.
-            ends = {(max(log.start_offset, leader.start_offset), log.end_offset) for log in logs}
-            are_equal = all(
-                log.end_offset == leader.end_offset and log.start_offset >= leader.start_offset for log in logs
-            )
-            if are_equal and not any(replica.work or replica.flushes for replica in self.replicas.values()):
+            is_idle = not any(replica.work or replica.flushes for replica in self.replicas.values())
+            if is_idle and all(self._has_all(replica.log, leader) for replica in self.replicas.values()):
                 break
         else:
-            raise WrongReplica(f"the logs do not converge: {sorted(ends)}")
+            ends = [(log.start_offset, log.end_offset) for log in (one.log for one in self.replicas.values())]
+            raise WrongReplica(f"the logs do not become equal: {ends}")
         kept = batches(leader, leader.end_offset)
-        for log in logs:
-            same = {offset: batch for offset, batch in kept.items() if offset >= log.start_offset}
-            held = {
-                offset: batch for offset, batch in batches(log, log.end_offset).items() if offset >= log.start_offset
-            }
-            if held != same:
-                raise WrongReplica("the logs differ")
         for offset, batch in self.committed.items():
             if offset >= leader.start_offset and kept.get(offset) != batch:
                 raise WrongReplica(f"the committed batch at {offset} is lost")
+
+    @staticmethod
+    def _has_all(log: Log, leader: Log) -> bool:
+        """Return True if a log has the same batches as its leader's, and the same end."""
+        # A new leader may have a lower log start than a follower that learned of the last leader's.
+        if log.end_offset != leader.end_offset or log.start_offset < leader.start_offset:
+            return False
+        first = log.start_offset
+        expected, held = batches(leader, leader.end_offset), batches(log, log.end_offset)
+        return {offset: batch for offset, batch in expected.items() if offset >= first} == {
+            offset: batch for offset, batch in held.items() if offset >= first
+        }
 
     def _settle(self) -> None:
         self.clock.now += 30

@@ -20,7 +20,7 @@ from ottla.metadata.elections import ElectionRules, online, preferred, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
-from ottla.protocol.answer import after
+from ottla.protocol.answer import Steps, after
 
 _logger = logging.getLogger("ottla.cluster")
 _PARTITIONS_A_CHANGE: Final = 40
@@ -35,11 +35,9 @@ Place = tuple[bytes, int]
 class PartitionIndex:
     """Partitions by their brokers: leader and ISR members; and partitions without a leader."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self) -> None:
         self._by_node: dict[int, dict[Place, None]] = {}
         self._nodes_of: dict[Place, tuple[int, ...]] = {}
-        for topic in image.topics.values():
-            self.update(topic, range(len(topic.partitions)))
 
     def update(self, topic: TopicImage, indexes: Iterable[int]) -> None:
         """Enter the current state of some partitions of a topic."""
@@ -113,7 +111,8 @@ class Controller:
 
     def begin(self) -> None:
         """Take part in the election of a controller, once this broker is live."""
-        self._apply(Delta(self._metadata.image, membership=True))
+        for _ in self._act_on(Delta(self._metadata.image, membership=True)):
+            pass  # in general another broker is the controller, or this one is it already
 
     def close(self) -> None:
         """Stop; the next controller continues."""
@@ -125,16 +124,18 @@ class Controller:
 
     # -- becoming controller --
 
-    def _apply(self, delta: Delta) -> None:
-        if self._is_closed:
-            return
-        image = delta.image
+    def _apply(self, delta: Delta) -> Steps | None:
+        if self._is_closed or not (delta.membership or self._index is not None):
+            return None
+        return self._act_on(delta)
+
+    def _act_on(self, delta: Delta) -> Steps:
         if delta.membership:
-            self._follow(image)
+            yield from self._follow(delta.image)
         if self._index is not None:
             self._notice(delta, self._index)
 
-    def _follow(self, image: Image) -> None:
+    def _follow(self, image: Image) -> Steps:
         """Become controller, or stop being it, as the image says; stand for election if there is no controller."""
         controller = image.controller
         is_own = controller is not None and (controller.node_id, controller.lease) == (
@@ -143,11 +144,22 @@ class Controller:
         )
         if controller is not None and is_own and self._epoch != controller.epoch:
             self._epoch = controller.epoch
-            self._index = PartitionIndex(image)
+            entered = 0
             _logger.info("node %d is the controller, epoch %d", self._node_id, controller.epoch)
-            self._look_at(
-                (topic.id, index) for topic in image.topics.values() for index in range(len(topic.partitions))
-            )
+            index = PartitionIndex()
+            for topic in image.topics.values():
+                for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
+                    numbers = range(first, min(first + _PARTITIONS_A_STEP, len(topic.partitions)))
+                    index.update(topic, numbers)
+                    self._due.update(dict.fromkeys(((topic.id, number) for number in numbers), False))
+                    entered += len(numbers)
+                    if entered >= _PARTITIONS_A_STEP:
+                        entered = 0
+                        yield None
+            if self._is_closed:
+                return
+            self._index = index
+            self._write()
             self._plan_balancing()
         elif not is_own:
             self._index, self._epoch = None, 0
