@@ -122,6 +122,26 @@ def test_damage_is_cut_and_fetched_again(
     leader.close()
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_hole_between_unflushed_segments_is_cut(tmp_path: Path, compacted: bool) -> None:
+    """A power failure may take the end of a segment, and not the next one."""
+    directory = tmp_path / "b-0"
+    log = written(directory)
+    segment = log.segments[3]
+    start, end = segment.base_offset, segment.next_offset
+    size = list(segment.walk(0))[-1].start
+    log.close(clean=False)
+    path = nth(directory, 3)
+    path.write_bytes(path.read_bytes()[:size])
+    policy = ("compact",) if compacted else ("delete",)
+    config = LogConfig(**SETTINGS, cleanup_policy=policy)
+    again = Log(
+        DiskStore(), directory, config, recovery_point=start, high_watermark=start, clean=False, may_refill=True
+    )
+    assert start < again.end_offset < end
+    again.close()
+
+
 def test_an_intact_log_is_not_cut(tmp_path: Path) -> None:
     written(tmp_path / "b-0").close(clean=False)
     log = reopened(tmp_path / "b-0")

@@ -278,7 +278,11 @@ class Replicas:
         before = log.end_offset
         log.close(clean=False)
         self._reopen(which)
-        assert self.logs[which].end_offset == before
+        if self.compacts and which != self.leader:
+            # A gap that compaction has left looks like one that a power failure leaves: what follows is fetched again.
+            assert self.logs[which].end_offset <= before
+        else:
+            assert self.logs[which].end_offset == before
 
     def lose_power(self) -> None:
         """Of the follower: what it had flushed is there, and what comes after it may be from any time."""
