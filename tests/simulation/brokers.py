@@ -53,6 +53,7 @@ class SimulatedBroker:
     was_stopped  True if the process before the current one was stopped cleanly
     live_epoch  broker epoch with which it was live last
     lost_power  called after a loss of power, with the node id
+    served      called when the broker begins to serve requests
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class SimulatedBroker:
         self.was_stopped = True
         self.live_epoch = 0
         self.lost_power: Callable[[int], None] = lambda _: None
+        self.served: Callable[[SimulatedBroker], None] = lambda _: None
         self._has_stopped = True
         self._network = network
         self.store = store
@@ -145,6 +147,7 @@ class SimulatedBroker:
             self.is_serving = True
             self.starts[-1] = self.starts[-1]._replace(serving_us=self.host.world.now_us)
             self.host.world.tell(self.name, "serves requests")
+            self.served(self)
 
     def _failed(self, reason: str) -> None:
         """End a process that cannot go on, and start another one later."""

@@ -103,6 +103,9 @@ class Replication:
         self._cursors: dict[tuple[Leadership, str], _Cursor] = {}
         self._leaders: dict[tuple[str, int, int], tuple[int, int]] = {}
         """Leader and its broker epoch by partition and leader epoch."""
+        self._claims: dict[Place, dict[tuple[int, int], tuple[str, int]]] = {}
+        """High watermarks of all replicas with the epoch of the last record below: broker, and time of the first sight."""
+        self._claimed: dict[tuple[str, Place], int] = {}
         self._tainted: dict[Place, set[int]] = {}
         """Replicas in the ISR that have lost their page cache."""
 
@@ -217,6 +220,43 @@ class Replication:
             broker.live_epoch = registered.epoch
 
     # -- samples --
+
+    def claim(self, broker: SimulatedBroker, partition: Partition) -> None:
+        """Note what a replica, leader or follower, takes for committed."""
+        log, place = partition.log, _place(partition)
+        offset = log.high_watermark
+        if self._claimed.get((broker.name, place)) != offset and offset > log.start_offset:
+            self._claimed[broker.name, place] = offset
+            claims = self._claims.setdefault(place, {})
+            claims.setdefault((offset, log.epochs.epoch_at(offset - 1)), (broker.name, self._world.now_us))
+
+    def claim_all(self, broker: SimulatedBroker) -> None:
+        """Note what all replicas of a broker take for committed."""
+        if broker.server is not None:
+            for partition in broker.server.broker.replicas.all():
+                self.claim(broker, partition)
+
+    def compare_claims(self) -> None:
+        """At rest the log of each leader has all that any replica took for committed."""
+        for place, claims in self._claims.items():
+            state = self._image.partition(bytes.fromhex(place[0]), place[1])
+            leader = None if state is None else self._brokers.get(state.leader)
+            if leader is None or leader.server is None:
+                continue
+            topic = self._image.topics_by_id[bytes.fromhex(place[0])].name
+            partition = leader.server.broker.replicas.find(topic, place[1])
+            if partition is None:
+                continue
+            log = partition.log
+            for (offset, epoch), (broker, at_us) in claims.items():
+                final = log.epochs.epoch_at(offset - 1) if offset <= log.end_offset else -1
+                if final != epoch and offset > log.start_offset and not self._may_lack(place, epoch, log.epochs.latest):
+                    text = (
+                        f"{topic}-{place[1]}: offset {offset - 1} of epoch {epoch} was below the high watermark of {broker} "
+                        f"at {at_us / SECOND_US:.3f} s, and is of epoch {final} at the end"
+                    )
+                    about = (broker, f"{topic}-{place[1]}")
+                    self.violations.append(Violation("high watermark final", text, about, at_us))
 
     def sample(self, broker: SimulatedBroker, partition: Partition, leadership: Leadership) -> None:
         """Look at a partition that a broker leads."""

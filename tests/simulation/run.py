@@ -115,6 +115,8 @@ class Settings:
     parallel  largest number of faults at a time
     replicas  replication factor of all topics, at most the number of brokers of a cluster
     clusters  number of clusters; brokers and clients are spread over them
+    flushes   whether every append is flushed before it is acknowledged; None: drawn from the seed
+    configs   configs of the brokers
     roles     names of clients to start; all by default
     store     metadata store: memory or etcd
     """
@@ -127,6 +129,8 @@ class Settings:
     clusters: int = 1
     roles: tuple[str, ...] = ()
     store: str = "memory"
+    flushes: bool | None = None
+    configs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,7 @@ class Simulation:
         self.batches: list[WrittenBatch] = []
         self.end_us = int(max(settings.minutes, _SHORTEST_MINUTES) * 60 * SECOND_US)
         draw = self.world.random("settings")
-        self.flushes = draw.random() < 0.6
+        self.flushes = draw.random() < 0.6 if settings.flushes is None else settings.flushes
         """True if every append is flushed before it is acknowledged: only then all brokers may lose power together."""
         configs = {"log.flush.interval.messages": "1"} if self.flushes else {}
         count = min(settings.clusters, settings.brokers)
@@ -270,6 +274,7 @@ class Simulation:
             draw.choice((1, 1, 2)) if self.replicas > 2 else 1
         )
         configs["replica.lag.time.max.ms"] = draw.choice(("3000", "10000", "30000"))
+        configs.update(settings.configs)
         kind = EtcdStoreHost if settings.store == "etcd" else StoreHost
         self.stores = [kind(self._host(f"store-c{number}"), f"c{number}") for number in range(1, count + 1)]
         self.brokers = [
@@ -301,8 +306,9 @@ class Simulation:
         brokers = [broker for broker in self.brokers if broker.store is store]
         replication = Replication(self.world, brokers)
         store.observe(replication.applied)
-        if not self.flushes:
-            for broker in brokers:
+        for broker in brokers:
+            broker.served = replication.claim_all
+            if not self.flushes:
                 broker.lost_power = replication.lost_page_cache
         return replication
 
@@ -399,6 +405,7 @@ class Simulation:
                 continue
             replication = self.replication[self.stores.index(broker.store)]
             for partition in broker.server.broker.replicas.all():
+                replication.claim(broker, partition)
                 if partition.leader_id == broker.node_id:
                     where = (partition.topic_id.hex(), partition.index, partition.leader_epoch)
                     leadership = Leadership(*where, broker.node_id, broker.incarnation)
@@ -475,6 +482,7 @@ class Simulation:
     def _check_replicas(self) -> None:
         """Check what was observed of replicas during the run, and compare them at rest."""
         for store, replication in zip(self.stores, self.replication, strict=True):
+            replication.compare_claims()
             self.violations += replication.violations
             brokers = [broker for broker in self.brokers if broker.store is store and broker.server is not None]
 
