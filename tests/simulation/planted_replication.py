@@ -10,6 +10,7 @@ from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.handlers import fetch
 from ottla.log import log as log_module
+from ottla.log import replicated
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
@@ -165,7 +166,7 @@ def _forget_unknown_proposals(patch: Patch) -> None:
 
 def _accept_higher_epochs(patch: Patch) -> None:
     """A follower appends batches of any epoch."""
-    original = log_module.check_batches
+    original = replicated.check_batches
 
     def check_batches(frame: bytes, start: int, end: int, epoch: int, next_offset: int) -> Any:
         del epoch
