@@ -80,6 +80,31 @@ def _lose_all_power(simulation: Simulation, chance: random.Random) -> None:
             later(simulation, chance.randint(200, 2500), partial(broker.restart_after, 0))
 
 
+def _kill_two(simulation: Simulation, chance: random.Random) -> None:
+    """Kill two brokers, one after the other; the third one cannot reach the second one meanwhile."""
+    first, second, third = chance.sample(simulation.brokers, 3)
+    for one, other in ((second.name, third.name), (third.name, second.name)):
+        simulation.network.cut(one, other)
+        later(simulation, 3500, partial(simulation.network.heal, one, other))
+    for broker, delay_ms in ((first, chance.randint(100, 300)), (second, chance.randint(1300, 2000))):
+        later(simulation, delay_ms, broker.kill)
+        later(simulation, delay_ms + 2500, partial(broker.restart_after, 0))
+
+
+def _restart_unseen(simulation: Simulation, chance: random.Random) -> None:
+    """Restart a broker while the controller is cut off from the store: its next image shows the broker live, as before."""
+    controller_id = loaded(simulation.stores[0].snapshot()).controller_id
+    others = [one for one in simulation.brokers if one.node_id != controller_id and one.is_serving]
+    controller = next((one for one in simulation.brokers if one.node_id == controller_id), None)
+    if controller is None or not others:
+        return
+    other = chance.choice(others)
+    controller.store.cut(controller.name)
+    later(simulation, 100, other.kill)
+    later(simulation, chance.randint(150, 300), partial(other.restart_after, 0))
+    later(simulation, 2500, partial(controller.store.heal, controller.name))
+
+
 def _leave_while_proposed(simulation: Simulation, chance: random.Random) -> None:
     """Let a broker join the ISRs again, cut the others off from the store at about that time, and the broker from them."""
     broker = serving(simulation, chance)
@@ -209,14 +234,10 @@ def _keep_moved_coordinators(patch: Patch) -> None:
     patch.setattr(Coordination, "_lead", lead)
 
 
-def _slow_store(shortest_ms: int, longest_ms: int) -> tuple[int, int]:
-    return shortest_ms, longest_ms
-
-
 REPLICATION_BUGS: Final[dict[str, Planted]] = {
     "acknowledged before the high watermark": Planted(
         "nothing lost",
-        1,
+        4,
         settings("producer", replicas=3),
         _acknowledge_early,
         every(_isolate_and_kill, (5000, 7000)),
@@ -240,11 +261,11 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         1,
         settings("producer", replicas=3),
         _truncate_to_high_watermark,
-        every(restart(100, 2000), (1500, 3000)),
+        every(_kill_two, (6000, 8000)),
     ),
     "member of the ISR without its registration": Planted(
         "ISR registered",
-        1,
+        4,
         settings("producer", replicas=3),
         _add_any_member,
         every(restart(50, 300), (1000, 2500), (20, 400)),
@@ -261,11 +282,11 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         1,
         settings("producer", replicas=3),
         _keep_epochs,
-        every(restart(50, 500), (3000, 6000)),
+        every(_restart_unseen, (5000, 7000)),
     ),
     "fetch before the flush": Planted(
         "nothing lost",
-        1,
+        6,
         settings("producer", replicas=3, flushes=True),
         _fetch_before_flush,
         every(_lose_all_power, (6000, 8000)),

@@ -100,6 +100,8 @@ class Replication:
         """Committed batches, and the leader epoch in which each was seen so."""
         self._ends: dict[Place, tuple[int, int]] = {}
         """Largest high watermark seen of each partition, and its leader epoch."""
+        self._looks: dict[Leadership, tuple[int, int]] = {}
+        """High watermark of each leader and partition epoch at the last look."""
         self._cursors: dict[tuple[Leadership, str], _Cursor] = {}
         self._leaders: dict[tuple[str, int, int], tuple[int, int]] = {}
         """Leader and its broker epoch by partition and leader epoch."""
@@ -260,20 +262,23 @@ class Replication:
 
     def sample(self, broker: SimulatedBroker, partition: Partition, leadership: Leadership) -> None:
         """Look at a partition that a broker leads."""
-        self._compare_members(broker, partition)
-        topic = self._image.topics_by_id.get(partition.topic_id)
-        if topic is None:
+        state = self._image.partition(partition.topic_id, partition.index)
+        if state is None:
             return
+        look = partition.log.high_watermark, state.epoch
+        if self._looks.get(leadership) == look:
+            return
+        self._looks[leadership] = look
+        self._compare_members(broker, partition, state)
         place = partition.topic_id.hex(), partition.index
         if partition.log.config.is_compacted:
             self._compare_end(broker, partition, place, leadership)
         else:
             self._compare_content(broker, partition, place, leadership)
 
-    def _compare_members(self, broker: SimulatedBroker, partition: Partition) -> None:
+    def _compare_members(self, broker: SimulatedBroker, partition: Partition, state: PartitionImage) -> None:
         """The high watermark of a leader is not above the log end of any member of the ISR."""
-        state = self._image.partition(partition.topic_id, partition.index)
-        if state is None or (state.leader, state.leader_epoch) != (broker.node_id, partition.leader_epoch):
+        if (state.leader, state.leader_epoch) != (broker.node_id, partition.leader_epoch):
             return
         for node in state.isr:
             other = self._brokers[node]
