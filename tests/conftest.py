@@ -16,6 +16,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--broker", metavar="HOST:PORT", help="run the conformance tests against this broker instead of Ottla"
     )
     parser.addoption(
+        "--kafka-cluster",
+        metavar="DIR",
+        help="run the conformance tests with three brokers against `bench/reference/kafka-cluster start 3 PORT DIR`",
+    )
+    parser.addoption(
         "--kafka-version", default="4.4.0", help="which Apache Kafka --broker is: versions that it lacks are left out"
     )
     parser.addoption(

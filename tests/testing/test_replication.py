@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from ottla import Admin, ShareConsumer, TopicPartition
+from ottla import Admin, ElectionType, ShareConsumer, TopicPartition
 from ottla import Producer as OttlaProducer
 from ottla.coordinators.partitions import partition_of
 from ottla.coordinators.share.state import share_key
@@ -366,3 +366,46 @@ def log_start(cluster: KafkaCluster, node_id: int) -> int:
     partition = cluster[node_id].broker.replicas.find("orders", 0)
     assert partition is not None
     return partition.log.start_offset
+
+
+def test_a_replica_that_is_not_in_sync_does_not_lead(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 1})
+    cluster.create_topic("orders", 1)
+    leader, one, other = placed(cluster, "orders").replicas
+    assert produce_once(cluster, leader, b"before") == "NONE"
+    until_in_sync(cluster, "orders")
+    cluster.kill(one)
+    cluster.kill(other)
+    assert produce_once(cluster, leader, b"on one replica") == "NONE"
+    cluster.kill(leader)
+    cluster.restart(one)
+    cluster.restart(other)
+    time.sleep(0.3)
+    assert cluster.leader_of("orders", 0) == -1
+    cluster.restart(leader)
+    until(lambda: cluster.leader_of("orders", 0) == leader)
+    until_in_sync(cluster, "orders")
+    until_replicas_agree(cluster, "orders", 0, [b"before", b"on one replica"])
+
+
+def test_an_unclean_election_loses_what_only_the_old_leader_had(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 1})
+    cluster.create_topic("orders", 1)
+    leader, one, other = placed(cluster, "orders").replicas
+    assert produce_once(cluster, leader, b"before") == "NONE"
+    until_in_sync(cluster, "orders")
+    cluster.kill(one)
+    cluster.kill(other)
+    for value in (b"lost", b"lost too"):
+        assert produce_once(cluster, leader, value) == "NONE"
+    cluster.kill(leader)
+    cluster.restart(one)
+    with Admin(bootstrap_servers=cluster[one].bootstrap_servers) as admin:
+        assert not admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition("orders", 0)]).errors
+    until(lambda: cluster.leader_of("orders", 0) == one)
+    assert produce_once(cluster, one, b"after") == "NONE"
+    cluster.restart(other)
+    cluster.restart(leader)
+    until_in_sync(cluster, "orders")
+    until_replicas_agree(cluster, "orders", 0, [b"before", b"after"])
+    assert placed(cluster, "orders").leader == one

@@ -59,6 +59,7 @@ _COMMANDS = {
     "pipeline": "pipeline:pipeline",
     "producer-perf-test": "producer_perf_test:producer_perf_test",
     "reassign-partitions": "reassign_partitions:reassign_partitions",
+    "replica-verification": "replica_verification:replica_verification",
     "serve": "serve:serve",
     "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
     "share-groups": "share_groups:share_groups",

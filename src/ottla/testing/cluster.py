@@ -7,7 +7,7 @@ where the parent process notices the end of a child.
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -197,10 +197,13 @@ class KafkaCluster:
 
     size     number of brokers; their node ids are 1 to `size`
     configs  Kafka's names and values, for every broker; names may have `_` instead of `.`
+    racks    broker.rack of each broker; none by default
     brokers  the brokers by node id, each with all methods of the fixture `kafka`
     """
 
-    def __init__(self, size: int = 3, configs: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, size: int = 3, configs: Mapping[str, object] | None = None, *, racks: Sequence[str] = ()
+    ) -> None:
         self._directory = EphemeralDirectory()
         self._store = _StoreThread()
         self.metadata = self._store.shared
@@ -211,7 +214,8 @@ class KafkaCluster:
             values = {**replication_factors(config, size), **values}
             for node_id in range(1, size + 1):
                 home = self._directory.path / str(node_id)
-                self.brokers[node_id] = ClusterBroker(self, node_id, values, home)
+                rack = {"broker.rack": racks[node_id - 1]} if racks else {}
+                self.brokers[node_id] = ClusterBroker(self, node_id, {**values, **rack}, home)
             self._wait(lambda: all(self._sees_all(broker) for broker in self.brokers.values()))
         except BaseException:
             self.close()

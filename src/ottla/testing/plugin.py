@@ -10,7 +10,7 @@ kafka_config    configs of all these brokers; override it in a conftest.py, with
 imported when a test uses one of these fixtures.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,10 @@ def kafka_cluster(kafka_config: Mapping[str, object]) -> "Iterator[Callable[...,
 
     with ExitStack() as clusters:
 
-        def start(brokers: int = 3, configs: Mapping[str, object] | None = None) -> "KafkaCluster":
-            return clusters.enter_context(KafkaCluster(brokers, {**kafka_config, **(configs or {})}))
+        def start(
+            brokers: int = 3, configs: Mapping[str, object] | None = None, *, racks: Sequence[str] = ()
+        ) -> "KafkaCluster":
+            return clusters.enter_context(KafkaCluster(brokers, {**kafka_config, **(configs or {})}, racks=racks))
 
         yield start
 

@@ -2,8 +2,8 @@
 
 Behaviour
     the requested leader leads already   ELECTION_NOT_NEEDED; for an unclean election: any leader
-    the preferred replica cannot lead    PREFERRED_LEADER_NOT_AVAILABLE; if the leader is lost another replica is elected
-    no replica may lead                  ELIGIBLE_LEADERS_NOT_AVAILABLE
+    the preferred replica cannot lead    PREFERRED_LEADER_NOT_AVAILABLE; if the leader is lost another is elected
+    no replica may lead                  ELIGIBLE_LEADERS_NOT_AVAILABLE, for an unclean election
     unknown topic, partition             UNKNOWN_TOPIC_OR_PARTITION
     another election type                INVALID_REQUEST, for each partition and for the whole
     topics null                          every topic, with the partitions whose leader changes or cannot be elected
@@ -27,6 +27,7 @@ from ottla.protocol.errors import (
     NONE,
     PREFERRED_LEADER_NOT_AVAILABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
+    error,
 )
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -114,11 +115,7 @@ def _elect(topic: TopicImage, index: int, broker: Broker, *, is_preferred: bool)
         return node in live and node not in partition.offline and (sign is None or not sign.is_stopping)
 
     state = (preferred if is_preferred else unclean)(partition, acceptable, rules)
-    leader = partition.leader if state is None else state.leader
-    if leader == NO_LEADER or leader not in live:
-        text = f"Failed to elect leader for partition {topic.name}-{index}"
-        return _Election(None, ELIGIBLE_LEADERS_NOT_AVAILABLE, text)
-    if is_preferred and leader != partition.replicas[0] and has_leader:
-        text = f"Preferred leader was not available for partition {topic.name}-{index}"
-        return _Election(None, PREFERRED_LEADER_NOT_AVAILABLE, text)
+    if state is None or state.leader not in live:
+        code = PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return _Election(None, code, error(code).message)
     return _Election(state)

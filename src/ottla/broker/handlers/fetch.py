@@ -370,6 +370,7 @@ class _FetchAttempt:
             return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
+            self._broker.replicas.report_damage(partition, requested.fetch_offset)
             return _failed(requested.index, KAFKA_STORAGE_ERROR)
         return PartitionData(
             partition_index=requested.index,

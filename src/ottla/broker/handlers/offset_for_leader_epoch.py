@@ -6,15 +6,13 @@ Behaviour
     -1, or newer than any         -1 and -1, no error
     the reader's own leader epoch older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
-    another broker leads          NOT_LEADER_OR_FOLLOWER, except for a debugging replica (-2) where this broker has a replica
+    another broker leads          NOT_LEADER_OR_FOLLOWER, whatever the replica id is
 
 Versions
     1  the epoch of the end offset
     2  the leader epoch that the reader knows
     3  the id of the requesting replica
 """
-
-from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
@@ -27,31 +25,23 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-DEBUGGING_REPLICA: Final = -2
-_FIRST_WITH_REPLICA: Final = 3
-
 
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, broker: Broker
 ) -> Answer[OffsetForLeaderEpochResponse]:
-    leader_only = request.context.version < _FIRST_WITH_REPLICA or request.replica_id != DEBUGGING_REPLICA
     topics = [
         OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=[
-                _end_of(topic.topic, partition, broker, leader_only=leader_only) for partition in topic.partitions
-            ],
+            partitions=[_end_of(topic.topic, partition, broker) for partition in topic.partitions],
         )
         for topic in request.topics
     ]
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end_of(topic: str, requested: OffsetForLeaderPartition, broker: Broker, *, leader_only: bool) -> EpochEndOffset:
-    partition = broker.replicas.readable(
-        topic, requested.partition, requested.current_leader_epoch, leader_only=leader_only
-    )
+def _end_of(topic: str, requested: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
+    partition = broker.replicas.readable(topic, requested.partition, requested.current_leader_epoch, leader_only=True)
     if isinstance(partition, int):
         return EpochEndOffset(partition=requested.partition, error_code=partition)
     epoch, end = partition.log.epochs.end_of(requested.leader_epoch, partition.log.end_offset)

@@ -1,0 +1,352 @@
+"""Clients that work while replicas fail, and keep what was acknowledged to them.
+
+    Numbered      an idempotent producer
+    Transactions  a transactional producer: each transaction writes its number to all partitions
+    Group         a member of a consumer group that commits what it has read
+    Shares        a member of a share group that accepts what it has read
+
+Each runs on a thread of its own until `end`. `check` raises AssertionError for what was lost, duplicated, reordered or torn.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ottla import KafkaError as OttlaError
+from ottla import ShareConsumer
+
+PARTITIONS: Final = 6
+COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
+_WITHIN_S: Final = 120
+_QUICK: Final = {
+    "linger.ms": 1,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 100,
+    "log_level": 0,
+}
+Row = tuple[int, bytes]
+"""Offset and value of a record."""
+
+
+def create(servers: str, *topics: str) -> None:
+    """Create topics with three replicas, of which two must have what is acknowledged."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    rows = [NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for topic in topics]
+    for created in admin.create_topics(rows).values():
+        created.result(30)
+
+
+def read(servers: str, topic: str, *, committed: bool = False) -> list[list[Row]]:
+    """Return all records of a topic by partition, in the order in which they are read."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    rows: list[list[Row]] = [[] for _ in range(PARTITIONS)]
+    at_end: set[int] = set()
+    deadline = time.monotonic() + _WITHIN_S
+    while len(at_end) < PARTITIONS:
+        assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
+        for message in consumer.consume(1000, 0.2):
+            index, offset, value, error = message.partition(), message.offset(), message.value(), message.error()
+            assert index is not None
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                at_end.add(index)
+                continue
+            assert offset is not None
+            assert value is not None
+            rows[index].append((offset, value))
+    consumer.close()
+    return rows
+
+
+class Worker(threading.Thread):
+    """Thread that works until `end`; `failure` is what ended it early."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as failure:  # noqa: BLE001  (`end` raises it)
+            self.failure = failure
+
+    def work(self) -> None:
+        """Work until `over` is set."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Finish the work that was begun."""
+        self.over.set()
+        self.join(2 * _WITHIN_S)
+        assert not self.is_alive(), f"{type(self).__name__} does not end"
+        if self.failure is not None:
+            raise self.failure
+
+
+class Numbered(Worker):
+    """Idempotent producer of 0, 1, 2, ... to the partitions in turn."""
+
+    def __init__(self, servers: str, topic: str, rate: float) -> None:
+        super().__init__()
+        self._servers = servers
+        self._topic = topic
+        self._pause_s = 10 / rate
+        self._failures: list[KafkaError] = []
+        self.sent = 0
+        self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(PARTITIONS)]
+        self._longest_s = 0.0
+        self._last = time.monotonic()
+        self.start()
+
+    @property
+    def count(self) -> int:
+        """Number of acknowledged records."""
+        return sum(map(len, self.acknowledged))
+
+    @property
+    def longest_s(self) -> float:
+        """Longest time between two acknowledgements."""
+        return self._longest_s
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+            return
+        now = time.monotonic()
+        self._longest_s, self._last = max(self._longest_s, now - self._last), now
+        index, offset, value = message.partition(), message.offset(), message.value()
+        assert index is not None
+        assert offset is not None
+        assert value is not None
+        self.acknowledged[index][offset] = value
+
+    def work(self) -> None:
+        configs = {"bootstrap.servers": self._servers, "enable.idempotence": True, "message.timeout.ms": 600_000}
+        producer = Producer({**configs, **_QUICK})
+        while not self.over.is_set():
+            for _ in range(10):
+                value = b"%d" % self.sent
+                producer.produce(self._topic, value, partition=self.sent % PARTITIONS, on_delivery=self._delivered)
+                self.sent += 1
+            producer.poll(0)
+            assert self._failures == []
+            self.over.wait(self._pause_s)
+        assert producer.flush(_WITHIN_S) == 0, "records without an answer"
+        assert self._failures == []
+
+    def check(self, rows: list[list[Row]]) -> None:
+        """Compare the records of the topic with those that were acknowledged."""
+        assert self.count == self.sent
+        for index, found in enumerate(rows):
+            by_offset = dict(found)
+            lost = {offset for offset, value in self.acknowledged[index].items() if by_offset.get(offset) != value}
+            assert not lost, f"{self._topic}-{index}: acknowledged records are lost at {sorted(lost)[:10]}"
+            values = [int(value) for _, value in found]
+            assert values == list(range(index, self.sent, PARTITIONS)), (
+                f"{self._topic}-{index}: duplicates or another order"
+            )
+
+
+class Transactions(Worker):
+    """Producer of transactions, some of which are aborted."""
+
+    def __init__(self, servers: str, topic: str, seed: int) -> None:
+        super().__init__()
+        self._servers = servers
+        self._topic = topic
+        self._dice = random.Random(seed)
+        self._producer: Producer | None = None
+        self.outcomes: list[str] = []
+        self.start()
+
+    def _ready(self) -> Producer:
+        deadline = time.monotonic() + _WITHIN_S
+        while self._producer is None:
+            made = Producer(
+                {
+                    "bootstrap.servers": self._servers,
+                    "transactional.id": "ledger",
+                    "transaction.timeout.ms": 30_000,
+                    **_QUICK,
+                }
+            )
+            try:
+                made.init_transactions(30)
+            except KafkaException:
+                assert time.monotonic() < deadline, "no transactional producer can be made"
+            else:
+                self._producer = made
+        return self._producer
+
+    def work(self) -> None:
+        while not self.over.is_set():
+            producer = self._ready()
+            self.outcomes.append(UNKNOWN)
+            value = b"%d" % (len(self.outcomes) - 1)
+            try:
+                producer.begin_transaction()
+                for index in range(PARTITIONS):
+                    producer.produce(self._topic, value, partition=index)
+                if self._dice.random() < 0.2:
+                    producer.flush(5)
+                    self._repeat(producer.abort_transaction, ABORTED)
+                else:
+                    self._commit(producer)
+            except KafkaException:
+                self._producer = None  # unknown outcome: `init_transactions` of the next one decides it
+            self.over.wait(0.01)
+        self._ready()
+
+    def _commit(self, producer: Producer) -> None:
+        try:
+            self._repeat(producer.commit_transaction, COMMITTED)
+        except KafkaException as cause:
+            if not cause.args[0].txn_requires_abort():
+                raise
+            self._repeat(producer.abort_transaction, ABORTED)
+
+    def _repeat(self, action: Callable[[float], None], outcome: str) -> None:
+        deadline = time.monotonic() + _WITHIN_S
+        while True:
+            try:
+                action(10)
+            except KafkaException as cause:
+                if not cause.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+            else:
+                self.outcomes[-1] = outcome
+                return
+
+    def check(self, rows: list[list[Row]]) -> None:
+        """Compare the committed records of the topic with the outcomes of the transactions."""
+        values = [[int(value) for _, value in found] for found in rows]
+        assert all(found == values[0] for found in values), f"torn transactions: {_torn(values)}"
+        assert values[0] == sorted(set(values[0]))
+        present = set(values[0])
+        for number, outcome in enumerate(self.outcomes):
+            if outcome != UNKNOWN:
+                assert (number in present) == (outcome == COMMITTED), f"transaction {number} was {outcome}"
+
+
+def _torn(values: list[list[int]]) -> list[int]:
+    everywhere = set(values[0]).intersection(*values)
+    return sorted({value for found in values for value in found} - everywhere)[:10]
+
+
+class Group(Worker):
+    """Member of a consumer group."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__()
+        self._servers = servers
+        self._topic = topic
+        self.seen: list[dict[int, bytes]] = [{} for _ in range(PARTITIONS)]
+        self.committed: dict[int, int] = {}
+        self.commits = 0
+        self.start()
+
+    def work(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self._topic])
+        while not self.over.is_set():
+            for message in consumer.consume(200, 0.2):
+                index, offset, value = message.partition(), message.offset(), message.value()
+                if message.error() is None and index is not None and offset is not None and value is not None:
+                    before = self.seen[index].setdefault(offset, value)
+                    assert before == value, f"{self._topic}-{index}: another record at {offset}"
+            self._commit(consumer)
+        consumer.close()
+
+    def _commit(self, consumer: Consumer) -> None:
+        try:
+            done = consumer.commit(asynchronous=False) or []
+        except KafkaException:
+            return  # nothing to commit, or the coordinator is away
+        for row in done:
+            if row.error is None and row.offset >= 0:  # below zero: nothing to commit since an assignment
+                before = self.committed.get(row.partition, 0)
+                assert row.offset >= before, f"{self._topic}-{row.partition}: {row.offset} is committed after {before}"
+                self.committed[row.partition] = row.offset
+                self.commits += 1
+
+    def check(self, rows: list[list[Row]]) -> None:
+        """Compare what was read with the topic, and the committed offsets with those that were acknowledged."""
+        for index, found in enumerate(rows):
+            by_offset = dict(found)
+            gone = {offset for offset, value in self.seen[index].items() if by_offset.get(offset) != value}
+            assert not gone, f"{self._topic}-{index}: a consumer has read what is lost at {sorted(gone)[:10]}"
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "readers"})
+        places = [TopicPartition(self._topic, index) for index in range(PARTITIONS)]
+        offsets = {row.partition: row.offset for row in consumer.committed(places, 30)}
+        consumer.close()
+        lost = {index: (offset, offsets[index]) for index, offset in self.committed.items() if offsets[index] < offset}
+        assert not lost, f"committed offsets are lost: {lost}"
+
+
+class Shares(Worker):
+    """Member of a share group; its group begins at the start of the topic."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__()
+        self._servers = servers
+        self._topic = topic
+        self.delivered: set[tuple[int, int]] = set()
+        self.accepted: set[tuple[int, int]] = set()
+        self.again: list[tuple[int, int]] = []
+        """Records that were delivered after they had been accepted."""
+        self.is_idle = threading.Event()
+        self.start()
+
+    def work(self) -> None:
+        while not self.over.is_set():
+            with ShareConsumer(bootstrap_servers=self._servers, group_id="workers") as consumer:
+                consumer.subscribe([self._topic])
+                try:
+                    while not self.over.is_set():
+                        self._take(consumer)
+                except OttlaError:
+                    continue  # such as a timeout: a new member continues
+
+    def _take(self, consumer: ShareConsumer) -> None:
+        places = [(record.partition, record.offset) for record in consumer.poll(0.5)]
+        self.is_idle.set() if not places else self.is_idle.clear()
+        self.again += [place for place in places if place in self.accepted]
+        self.delivered.update(places)
+        results = consumer.commit(30)
+        good = {place.partition for place, error in results.items() if error is None}
+        self.accepted.update(place for place in places if place[0] in good)
+
+    def check(self, rows: list[list[Row]]) -> None:
+        """Compare what was delivered with the topic."""
+        assert not self.again, f"delivered again after they were accepted: {self.again[:10]}"
+        expected = {(index, offset) for index, found in enumerate(rows) for offset, _ in found}
+        assert self.delivered == expected, f"not delivered: {sorted(expected - self.delivered)[:10]}"

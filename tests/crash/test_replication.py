@@ -1,0 +1,97 @@
+"""Replicated topics while brokers are killed and paused at random: nothing that was acknowledged is lost.
+
+A run takes about ten seconds; `--soak 50` kills two hundred brokers, `--seed` repeats the choice of the faults.
+"""
+
+import random
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ottla import Admin
+from ottla import TopicPartition as Place
+from tests.etcd_server import running_cluster
+
+from .brokers import wait_until
+from .replicated_brokers import NODES, EtcdBrokers, ReplicatedCluster, SupervisedBrokers
+from .replicated_load import PARTITIONS, Group, Numbered, Shares, Transactions, create, read
+
+KILLS = 4
+
+
+@pytest.fixture(params=["etcd", "one machine"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, dice: random.Random) -> Iterator[ReplicatedCluster]:
+    with ExitStack() as ending:
+        brokers: EtcdBrokers | SupervisedBrokers
+        members = []
+        if request.param == "etcd":
+            members = ending.enter_context(running_cluster(tmp_path / "etcd"))
+            brokers = EtcdBrokers(tmp_path, members[0].url(*members[1:]))
+        else:
+            brokers = SupervisedBrokers(tmp_path)
+        ending.callback(brokers.close)
+        yield ReplicatedCluster(brokers, dice, members)
+
+
+def logs(cluster: ReplicatedCluster, node_id: int, topic: str, index: int) -> bytes:
+    """Return the batches of a replica, as they are on disk."""
+    home = cluster.brokers.directory(node_id) / f"{topic}-{index}"
+    return b"".join(path.read_bytes() for path in sorted(home.glob("*.log")))
+
+
+def assert_equal_replicas(cluster: ReplicatedCluster, *topics: str) -> None:
+    for topic in topics:
+        for index in range(PARTITIONS):
+            first, *others = (logs(cluster, node_id, topic, index) for node_id in NODES)
+            assert first
+            assert others == [first, first], f"{topic}-{index}: the replicas differ"
+
+
+@pytest.mark.timeout(3600)
+def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
+    cluster: ReplicatedCluster, dice: random.Random, request: pytest.FixtureRequest
+) -> None:
+    kills = KILLS * int(request.config.getoption("--soak"))
+    servers = cluster.servers
+    create(servers, "orders", "ledger", "jobs")
+    with Admin(bootstrap_servers=servers) as admin:
+        assert not admin.alter_share_group_offsets("workers", {Place("jobs", n): 0 for n in range(PARTITIONS)}).errors
+    orders, jobs = Numbered(servers, "orders", 1000), Numbered(servers, "jobs", 200)
+    ledger = Transactions(servers, "ledger", dice.getrandbits(32))
+    group, shares = Group(servers, "orders"), Shares(servers, "jobs")
+    workers = (orders, jobs, ledger, group, shares)
+    begun = time.monotonic()
+    while cluster.kills < kills:
+        time.sleep(dice.uniform(0.1, 1.0))
+        cluster.fail()
+        for worker in workers:
+            assert worker.is_alive(), worker.failure
+    cluster.wait_until_whole()
+    for worker in (orders, jobs, ledger):
+        worker.end()
+    rows = read(servers, "orders")
+    wait_until(lambda: len(shares.delivered) >= jobs.count and shares.is_idle.is_set(), 60)
+    wait_until(lambda: sum(map(len, group.seen)) >= orders.count, 60)
+    group.end()
+    shares.end()
+    orders.check(rows)
+    group.check(rows)
+    jobs_rows = read(servers, "jobs")
+    jobs.check(jobs_rows)
+    shares.check(jobs_rows)
+    ledger.check(read(servers, "ledger", committed=True))
+    wait_until(cluster.is_whole, 30)
+    cluster.brokers.stop()
+    assert_equal_replicas(cluster, "orders", "ledger", "jobs")
+    outcomes = {outcome: ledger.outcomes.count(outcome) for outcome in ("committed", "aborted", "unknown")}
+    sys.stdout.write(
+        f"{cluster.kills} kills in {time.monotonic() - begun:.0f} s "
+        f"({', '.join(f'{name} {cluster.faults.count(name)}' for name in sorted(set(cluster.faults)))}); "
+        f"{orders.count + jobs.count} records, {outcomes} transactions, {group.commits} offsets committed, "
+        f"{len(shares.accepted)} records of the share group accepted; longest time between two acknowledgements "
+        f"{orders.longest_s:.1f} s\n"
+    )
