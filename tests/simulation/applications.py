@@ -15,7 +15,7 @@ from ottla.client.producer.closed import Delivered
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
-from ottla.protocol.errors import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 
 from .clients import Application, ClientProcess, Polling
 from .history import Acknowledged, Commit, Finished, Identity, Outcome, Read, Received, Transaction
@@ -315,6 +315,10 @@ class GroupMember(Application):
                     await self._commit()
             except KafkaError as error:
                 process.note_error("poll", error)
+                if (
+                    error.code == GROUP_ID_NOT_FOUND
+                ):  # lost with the records of the coordinator: only a new member is accepted
+                    raise
                 await self._core.scheduler.sleep(200)
 
     async def _commit(self) -> None:
@@ -385,6 +389,10 @@ class ShareMember(Application):
                 self._consumer.commit_soon()
             except KafkaError as error:
                 process.note_error("poll", error)
+                if (
+                    error.code == GROUP_ID_NOT_FOUND
+                ):  # lost with the records of the coordinator: only a new member is accepted
+                    raise
                 await self._core.scheduler.sleep(200)
 
 
