@@ -7,7 +7,8 @@ import sys
 import time
 from dataclasses import replace
 
-from .run import Result, Settings, run
+from .results import Result, Settings
+from .run import run
 
 
 def main() -> int:

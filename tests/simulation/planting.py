@@ -10,7 +10,8 @@ import pytest
 
 from .brokers import SimulatedBroker
 from .metadata import LATENCY_MS
-from .run import Settings, Simulation
+from .results import Settings
+from .run import Simulation
 from .world import MS_US, SECOND_US
 
 _MINUTES: Final = 1.25

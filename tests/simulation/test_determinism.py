@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .run import Settings, run
+from .results import Settings
+from .run import run
 
 _MINUTES = 1.25
 _ONE_CLUSTER = Settings(minutes=_MINUTES, clients=9)
@@ -18,7 +19,7 @@ def _other_process(seed: int, settings: Settings, hash_seed: int) -> str:
     """Return the trace hash of the same run in a process with another PYTHONHASHSEED."""
     root = Path(__file__).parents[2]
     code = (
-        "from tests.simulation.run import Settings, run\n"
+        "from tests.simulation.results import Settings\nfrom tests.simulation.run import run\n"
         f"print(run({seed}, Settings(minutes={settings.minutes}, clusters={settings.clusters}, "
         f"clients={settings.clients})).trace_hash)"
     )

@@ -11,7 +11,8 @@ from ottla.metadata.image import PartitionImage
 from . import checks
 from .__main__ import varied
 from .disks import DiskState, HostStore
-from .run import Settings, Simulation, run
+from .results import Settings
+from .run import Simulation, run
 from .world import SECOND_US
 
 _PRODUCERS = ("producer",)
