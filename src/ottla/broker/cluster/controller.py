@@ -11,6 +11,7 @@ writes nothing.
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from ottla.broker.cluster.membership import Membership
@@ -73,6 +74,8 @@ class Controller:
     rules              returns the settings for elections of a topic
     balances_leaders   returns auto.leader.rebalance.enable
     balance_ms         leader.imbalance.check.interval.seconds, in ms
+    session_timeout_ms  broker.session.timeout.ms: a broker that has left may be back in this time, for instance because it was
+                       fenced quickly; only then records of its log are given up by an unclean election
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Controller:
         rules: Callable[[TopicImage], ElectionRules],
         balances_leaders: Callable[[], bool],
         balance_ms: int,
+        session_timeout_ms: int,
     ) -> None:
         self._node_id = node_id
         self._membership = membership
@@ -92,6 +96,9 @@ class Controller:
         self._rules = rules
         self._balances_leaders = balances_leaders
         self._balance_ms = balance_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._missing: dict[int, Cancellable] = {}
+        """Brokers that have left within the session timeout, each with the timer of its end."""
         self._index: PartitionIndex | None = None
         """None while another broker is the controller."""
         self._epoch = 0
@@ -118,7 +125,7 @@ class Controller:
         """Stop; the next controller continues."""
         self._is_closed = True
         self._index = None
-        for timer in (self._timer, self._balance_timer):
+        for timer in (self._timer, self._balance_timer, *self._missing.values()):
             if timer is not None:
                 timer.cancel()
 
@@ -159,6 +166,8 @@ class Controller:
             if self._is_closed:
                 return
             self._index = index
+            for node in sorted(image.registered.keys() - image.brokers.keys()):
+                self._await_return(node)
             self._write()
             self._plan_balancing()
         elif not is_own:
@@ -207,12 +216,30 @@ class Controller:
             before = delta.before.brokers
             for node in sorted(before.keys() - image.brokers.keys()):
                 _logger.info("broker %d is fenced: it leads or replicates %d partitions", node, len(index.of(node)))
+                self._await_return(node)
                 self._look_at(index.of(node))
             for node in sorted(_stopping(image) - _stopping(delta.before)):
                 _logger.info("broker %d wants to stop: it leads or replicates %d partitions", node, len(index.of(node)))
                 self._look_at(index.of(node))
+            for node in sorted(image.brokers.keys() - before.keys()):
+                self._cancel_return(node)
             if image.brokers.keys() - before.keys():
                 self._look_at(index.of(NO_LEADER))
+
+    def _await_return(self, node: int) -> None:
+        """Hold unclean elections back that would give up the log of a broker which may be back soon."""
+        self._cancel_return(node)
+        self._missing[node] = self._timers.call_later(self._session_timeout_ms, partial(self._give_up, node))
+
+    def _cancel_return(self, node: int) -> None:
+        timer = self._missing.pop(node, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _give_up(self, node: int) -> None:
+        del self._missing[node]
+        if self._index is not None:
+            self._look_at(self._index.of(NO_LEADER))
 
     def _look_at(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -248,6 +275,8 @@ class Controller:
         """Return the next state of a partition, None if it needs no change."""
         image, rules = self._metadata.image, self._rules(topic)
         before = topic.partitions[index]
+        if rules.allows_unclean and any(node in self._missing for node in before.isr):
+            rules = rules._replace(allows_unclean=False)
 
         def acceptable(node: int) -> bool:
             return node not in before.offline and self._acceptable(node)
