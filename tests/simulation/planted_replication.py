@@ -9,8 +9,6 @@ from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.handlers import fetch
-from ottla.log import log as log_module
-from ottla.log import replicated
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
@@ -187,17 +185,6 @@ def _add_any_member(patch: Patch) -> None:
 def _forget_unknown_proposals(patch: Patch) -> None:
     """A proposal of unknown outcome is taken for refused."""
     patch.setattr(Leadership, "doubted", Leadership.refused)
-
-
-def _accept_higher_epochs(patch: Patch) -> None:
-    """A follower appends batches of any epoch."""
-    original = replicated.check_batches
-
-    def check_batches(frame: bytes, start: int, end: int, epoch: int, next_offset: int) -> Any:
-        del epoch
-        return original(frame, start, end, (1 << 31) - 1, next_offset)
-
-    patch.setattr(log_module, "check_batches", check_batches)
 
 
 def _keep_epochs(patch: Patch) -> None:
