@@ -27,9 +27,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Message, Producer
+
 from brokers import kafka_is_there, record, surroundings
 from cluster import NODES, KafkaCluster, OttlaCluster, admin, etcd, until, wait_for_all
-from confluent_kafka import Message, Producer
 from ottla import NewTopic
 
 Cluster = OttlaCluster | KafkaCluster

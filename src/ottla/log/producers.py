@@ -182,7 +182,7 @@ class ProducerStates:
         """Remember batches before a snapshot, in the order of their offsets: it has only the last batch of each producer, and a
         repetition of one before that must be recognized after a restart as well.
         """
-        found: dict[int, list[ProducerBatch]] = {}
+        recalled: dict[int, list[ProducerBatch]] = {}
         for header in earlier:
             producer = self._producers.get(header.producer_id)
             if producer is None or header.is_control or header.producer_epoch != producer.epoch or not producer.batches:
@@ -191,8 +191,8 @@ class ProducerStates:
             if first + delta < producer.batches[0].first_offset:
                 last_sequence = _after(header.base_sequence, delta)
                 batch = ProducerBatch(header.base_sequence, last_sequence, first, first + delta, header.max_timestamp)
-                found.setdefault(header.producer_id, []).append(batch)
-        for producer_id, batches in found.items():
+                recalled.setdefault(header.producer_id, []).append(batch)
+        for producer_id, batches in recalled.items():
             known = self._producers[producer_id].batches
             while (
                 batches and len(known) < _REMEMBERED and _after(batches[-1].last_sequence, 1) == known[0].first_sequence
