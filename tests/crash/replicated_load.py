@@ -24,6 +24,7 @@ from ottla import ShareConsumer
 PARTITIONS: Final = 6
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 _WITHIN_S: Final = 120
+_SLOW_S: Final = 3.0
 _QUICK: Final = {
     "linger.ms": 1,
     "reconnect.backoff.ms": 10,
@@ -324,7 +325,16 @@ class Shares(Worker):
         self.again: list[tuple[int, int]] = []
         """Records that were delivered after they had been accepted."""
         self.is_idle = threading.Event()
+        self.events: list[str] = []
+        """Calls that took long, with their times, and errors."""
+        self._begun = self._called = time.monotonic()
         self.start()
+
+    def _note(self, event: str) -> None:
+        now = time.monotonic()
+        if now - self._called > _SLOW_S or "error" in event:
+            self.events.append(f"{self._called - self._begun:.1f} to {now - self._begun:.1f} s: {event}")
+        self._called = now
 
     def work(self) -> None:
         while not self.over.is_set():
@@ -333,15 +343,19 @@ class Shares(Worker):
                 try:
                     while not self.over.is_set():
                         self._take(consumer)
-                except OttlaError:
-                    continue  # such as a timeout: a new member continues
+                except OttlaError as error:
+                    self._note(f"error: {error}")  # such as a timeout: a new member continues
+            self._note("close")
 
     def _take(self, consumer: ShareConsumer) -> None:
+        self._called = time.monotonic()
         places = [(record.partition, record.offset) for record in consumer.poll(0.5)]
+        self._note("poll")
         self.is_idle.set() if not places else self.is_idle.clear()
         self.again += [place for place in places if place in self.accepted]
         self.delivered.update(places)
         results = consumer.commit(30)
+        self._note("commit")
         good = {place.partition for place, error in results.items() if error is None}
         self.accepted.update(place for place in places if place[0] in good)
 
