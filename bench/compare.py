@@ -73,8 +73,8 @@ def running(commit: str) -> Iterator[Running]:
     """A broker of a commit, on a disk directory."""
     with tempfile.TemporaryDirectory(prefix="ottla-compare-") as directory:
         port = free_port()
-        begun = time.perf_counter()
         environment = {**os.environ, "PYTHONPATH": str(built(commit))}
+        begun = time.perf_counter()
         process = subprocess.Popen(
             serve_command(port, Path(directory)), env=environment, cwd=directory, stdout=subprocess.DEVNULL
         )

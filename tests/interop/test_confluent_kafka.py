@@ -12,7 +12,7 @@ from .conftest import CODECS, PARTITIONS, RECORDS, SHARES, Cluster
 
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+    for created in admin.create_topics([NewTopic(topic, PARTITIONS, -1)]).values():
         assert created.result(timeout=30) is None
 
 

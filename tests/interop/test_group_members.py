@@ -89,7 +89,7 @@ def test_members_come_leave_restart_and_die(
         pytest.skip("runs with --interop")
     command = kind.command()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(timeout=30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, -1)])[topic].result(timeout=30)
     members = ProcessGroup(command, cluster.bootstrap, group, topic, PARTITIONS, kind.settings, tmp_path)
     try:
         _come_and_leave(members, kind)

@@ -21,7 +21,7 @@ from .conftest import CODECS, PARTITIONS, RECORDS, SHARES, Cluster
 def create(bootstrap: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+        admin.create_topics([NewTopic(topic, PARTITIONS, -1)])
     finally:
         admin.close()
 

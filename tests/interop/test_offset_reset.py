@@ -36,7 +36,7 @@ BEGINS: dict[tuple[str, int | None], int | str] = {
 def filled(cluster: Cluster, topic: str) -> str:
     """A topic of one partition: OLD records of two hours ago, and NEW ones."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, -1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     now = int(time.time() * 1000)
     for timestamp, count in ((now - 7_200_000, OLD), (now, NEW)):

@@ -117,7 +117,7 @@ def wait_until(what: Callable[[], bool], seconds: float = 90) -> None:
 def prepare(broker: Process, group: str, topic: str, **configs: str) -> None:
     """A topic, and a group that reads it from its beginning."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, PARTITIONS, -1)])[topic].result(20)
     configure(broker.wire(), group, share_auto_offset_reset="earliest", **configs)
 
 

@@ -9,12 +9,15 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from ottla.testing import KafkaCluster
 
 from .clients.environments import Jars, Unavailable
 from .conftest import PARTITIONS, Cluster
@@ -105,6 +108,10 @@ def write(bootstrap: str, topic: str, lines: range) -> Counter[str]:
     return written
 
 
+def has_counted(written: Counter[str], counts: Counts) -> bool:
+    return counts.latest() == written
+
+
 def topics_of(bootstrap: str, application: str) -> set[str]:
     """The topics that the application made for itself."""
     listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
@@ -159,5 +166,41 @@ def test_a_word_count_stopped_in_the_middle_is_exact(
             with running(command, errors) as application:
                 counts.until(lambda counts: counts.latest() == written)
                 application.stop()
+        counts.until(lambda counts: counts.latest() == written)
+        assert {word: list(range(1, total + 1)) for word, total in written.items()} == counts.of
+
+
+def test_a_word_count_is_exact_while_brokers_die(
+    kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Every broker is killed once: coordinators, leaders of changelogs and the controller are among them."""
+    if not request.config.getoption("--interop"):
+        pytest.skip("runs with --interop: it takes half a minute")
+    try:
+        command = STREAMS.prepare()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    cluster = kafka_cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 2})
+    for name in ("lines", "lines-counts"):
+        cluster.create_topic(name, PARTITIONS)
+    servers = cluster.bootstrap_servers
+    command += [servers, "counting", "lines", "lines-counts", str(tmp_path / "state"), "exactly_once_v2", "3", "1"]
+    written = write(servers, "lines", range(300))
+    with closing(Counts(servers, "lines-counts")) as counts, running(command, tmp_path / "errors") as application:
+        counts.until(lambda counts: counts.latest() == written)
+        for round_number, node_id in enumerate(cluster.brokers):
+            first = 300 + 500 * round_number
+            written += write(servers, "lines", range(first, first + 250))
+            cluster.kill(node_id)
+            written += write(servers, "lines", range(first + 250, first + 500))
+            counts.until(partial(has_counted, written))
+            cluster.restart(node_id)
+            in_sync = [partition for topic in cluster.image.topics.values() for partition in topic.partitions]
+            deadline = time.monotonic() + SECONDS
+            while not all(len(partition.isr) == 3 for partition in in_sync):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+                in_sync = [partition for topic in cluster.image.topics.values() for partition in topic.partitions]
+        application.stop()
         counts.until(lambda counts: counts.latest() == written)
         assert {word: list(range(1, total + 1)) for word, total in written.items()} == counts.of

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import random
 import sys
 import time
 from dataclasses import replace
@@ -15,11 +16,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
     parser.add_argument("--runs", type=int, default=1, help="number of seeds, one after the other")
     parser.add_argument("--for-minutes", type=float, help="run one seed after the other for a time, on varied clusters")
+    parser.add_argument("--varied", action="store_true", help="vary the settings with the seed")
     parser.add_argument("--minutes", type=float, default=3.0, help="virtual minutes of a run")
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers")
-    parser.add_argument("--clients", type=int, default=14, help="number of clients")
+    parser.add_argument("--clients", type=int, default=15, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
-    parser.add_argument("--replicas", type=int, default=1, help="replication factor of all topics")
+    parser.add_argument("--replicas", type=int, default=3, help="replication factor of all topics")
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
     parser.add_argument("--store", choices=("memory", "etcd"), default="memory", help="metadata store")
@@ -44,7 +46,7 @@ def main() -> int:
                 break
         elif time.monotonic() - begun >= options.for_minutes * 60:
             break
-        result = run(seed, settings if options.for_minutes is None else varied(settings, seed))
+        result = run(seed, varied(settings, seed) if options.varied or options.for_minutes else settings)
         results.append(replace(result, story=[]))
         if options.story:
             sys.stdout.writelines(f"{line}\n" for line in result.story)
@@ -67,9 +69,18 @@ def main() -> int:
 
 
 def varied(settings: Settings, seed: int) -> Settings:
-    """Let every third seed run on etcd, and every fifth one on clusters of one broker."""
-    store = "etcd" if seed % 3 == 0 else settings.store
-    return replace(settings, store=store, clusters=settings.brokers if seed % 5 == 0 else settings.clusters)
+    """Let runs differ in length, replication factor, number of clusters and clients, and metadata store."""
+    draw = random.Random(f"{seed}/settings")
+    clusters = settings.brokers if draw.random() < 0.08 else settings.clusters
+    return replace(
+        settings,
+        minutes=draw.choice((2.0, 2.5, 3.0, 4.0, 5.0)),
+        replicas=draw.choices((1, 2, 3), (7, 13, 80))[0],
+        clusters=clusters,
+        clients=settings.clients if draw.random() < 0.5 or clusters > 1 else draw.randint(4, 9),
+        parallel=draw.choice((2, 3, 3, 4)),
+        store="etcd" if draw.random() < 0.25 else settings.store,
+    )
 
 
 if __name__ == "__main__":

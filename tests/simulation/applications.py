@@ -23,13 +23,17 @@ from .history import Acknowledged, Commit, Finished, Identity, Outcome, Read, Re
 PLAIN: Final = "plain"
 LEDGER: Final = "ledger"
 DERIVED: Final = "derived"
-TOPICS: Final[Mapping[str, int]] = {PLAIN: 3, LEDGER: 2, DERIVED: 2}
+HASTY: Final = "hasty"
+"""Topic with unclean.leader.election.enable=true."""
+TOPICS: Final[Mapping[str, int]] = {PLAIN: 3, LEDGER: 2, DERIVED: 2, HASTY: 2}
+_UNCLEAN: Final = {"unclean.leader.election.enable": "true"}
 SHARE_GROUP: Final = "sharing"
 TRANSFORM_GROUP: Final = "transforming"
 _GROUPS: Final = (TRANSFORM_GROUP, "group-classic", "group-consumer")
 DERIVED_PREFIX: Final = "derived:"
 _COMMIT_ATTEMPTS: Final = 8
 _SOONEST_RETRY_US: Final = 80_000
+_LIFE_US: Final = 20_000_000
 
 
 class Writer(Application):
@@ -46,6 +50,11 @@ class Writer(Application):
     def main(self) -> Core:
         return self.producer.core
 
+    @property
+    def records_acknowledgements(self) -> bool:
+        """True if an acknowledged record must not be lost."""
+        return True
+
     async def write(self, topic: str, value: str, key: str, note: Callable[[KafkaError | None], None]) -> None:
         """Append a record. Raises KafkaError if that is not possible."""
         process = self.process
@@ -59,9 +68,10 @@ class Writer(Application):
                 process.world.count("records acknowledged")
                 partition = process.key(where.topic, where.partition)
                 process.world.trace("acknowledged", process.name, f"{value} {partition} {where.offset}".encode())
-                process.history.acknowledged.append(
-                    Acknowledged(value, process.name, number, partition, where.offset, process.now_us)
-                )
+                if self.records_acknowledgements:
+                    process.history.acknowledged.append(
+                        Acknowledged(value, process.name, number, partition, where.offset, process.now_us)
+                    )
             elif error is not None:
                 process.note_error(f"record {value}", error)
             note(error)
@@ -105,6 +115,40 @@ class PlainProducer(Writer):
                         raise
             await self.main.scheduler.sleep(process.chance.randint(60, 250))
         await self.producer.flush(30_000)
+
+
+class HastyProducer(Writer):
+    """Producer that writes to a topic with unclean elections, in every second life with acks=1: then nothing is promised."""
+
+    def __init__(self, process: ClientProcess) -> None:
+        self._is_certain = process.life.number % 2 == 1
+        super().__init__(process, **({} if self._is_certain else {"acks": "1", "enable_idempotence": "false"}))
+
+    @property
+    def records_acknowledgements(self) -> bool:
+        """See `Writer`."""
+        return self._is_certain
+
+    async def run(self) -> None:
+        process, number = self.process, 0
+
+        def note(error: KafkaError | None) -> None:
+            if error is None:
+                process.step()
+
+        begun_us = process.now_us
+        while not process.is_stopping and process.now_us - begun_us < _LIFE_US:
+            number += 1
+            try:
+                await self.write(HASTY, f"{process.name}#{number}", f"k{process.chance.randrange(9)}", note)
+            except KafkaError as error:
+                process.note_error("append", error)
+                if not error.retriable:
+                    raise
+            await self.main.scheduler.sleep(process.chance.randint(60, 400))
+        await self.producer.flush(30_000)
+        if not process.is_stopping:
+            raise RequestTimedOut("begin again with other acks")
 
 
 class TransactionWriter(Writer):
@@ -450,6 +494,7 @@ class SetUp(Application):
 
     async def run(self) -> None:
         topics = [NewTopic(name, count, self._replication_factor) for name, count in TOPICS.items()]
+        topics = [topic._replace(config=_UNCLEAN) if topic.topic == HASTY else topic for topic in topics]
         resource = ConfigResource(ResourceType.GROUP, SHARE_GROUP)
         change = ConfigChange("share.auto.offset.reset", "earliest")
         while True:

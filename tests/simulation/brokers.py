@@ -1,6 +1,8 @@
 """Brokers of a simulation: complete `BrokerServer`s on simulated hosts, which can be killed and started again."""
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from ottla.broker.config import broker_config
@@ -16,7 +18,7 @@ from .network import HostNetwork, Network
 from .world import SECOND_US
 
 PORT: Final = 9092
-_DIRECTORY: Final = "/data"
+DIRECTORY: Final = Path("/data")
 _CONFIGS: Final = {
     "num.partitions": "3",
     "offsets.topic.num.partitions": "3",
@@ -48,6 +50,10 @@ class SimulatedBroker:
     is_serving  True from the end of its start to the beginning of its stop
     wanted      True if the broker should run: a failed start is repeated
     starts      all starts of processes
+    was_stopped  True if the process before the current one was stopped cleanly
+    live_epoch  broker epoch with which it was live last
+    lost_power  called after a loss of power, with the node id
+    served      called when the broker begins to serve requests
     """
 
     def __init__(
@@ -66,6 +72,11 @@ class SimulatedBroker:
         self.is_serving = False
         self.wanted = False
         self.starts: list[Start] = []
+        self.was_stopped = True
+        self.live_epoch = 0
+        self.lost_power: Callable[[int], None] = lambda _: None
+        self.served: Callable[[SimulatedBroker], None] = lambda _: None
+        self._has_stopped = True
         self._network = network
         self.store = store
         self._chance = host.world.random(f"{host.name}/power")
@@ -74,7 +85,7 @@ class SimulatedBroker:
                 **_CONFIGS,
                 **configs,
                 "node.id": str(node_id),
-                "log.dirs": _DIRECTORY,
+                "log.dirs": str(DIRECTORY),
                 "listeners": f"PLAINTEXT://{host.name}:{PORT}",
             }
         )
@@ -96,6 +107,7 @@ class SimulatedBroker:
         self.wanted = True
         if self.server is not None:
             return
+        self.was_stopped, self._has_stopped = self._has_stopped, False
         was_off = not self.host.is_on
         life = self.host.begin_life()
         if was_off:
@@ -135,6 +147,7 @@ class SimulatedBroker:
             self.is_serving = True
             self.starts[-1] = self.starts[-1]._replace(serving_us=self.host.world.now_us)
             self.host.world.tell(self.name, "serves requests")
+            self.served(self)
 
     def _failed(self, reason: str) -> None:
         """End a process that cannot go on, and start another one later."""
@@ -173,6 +186,7 @@ class SimulatedBroker:
     def _stopped(self, _: None) -> None:
         self.host.world.tell(self.name, "has stopped")
         self._end()
+        self._has_stopped = True
         if self.wanted:
             self.restart_after(_RETRY_US)
 
@@ -190,6 +204,7 @@ class SimulatedBroker:
         self._end(silently=True)
         self.host.is_on = False
         self.disk.store.lose_power(self._chance)
+        self.lost_power(self.node_id)
 
     def _end(self, *, silently: bool = False) -> None:
         self._network.end_life(self.host, silently=silently)

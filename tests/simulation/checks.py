@@ -158,16 +158,26 @@ def order_kept(acknowledged: Sequence[Acknowledged]) -> list[Violation]:
 def one_content(batches: Iterable[WrittenBatch]) -> list[Violation]:
     """Each (topic id, partition, epoch, offset) has one content in all logs ever."""
     first: dict[tuple[str, int, int, int], WrittenBatch] = {}
+    ends: dict[tuple[str, int, int], dict[int, WrittenBatch]] = defaultdict(dict)
     violations = []
     for batch in batches:
         known = first.setdefault((batch.topic_id, batch.partition, batch.epoch, batch.base_offset), batch)
-        if known.content != batch.content:
+        ends[batch.topic_id, batch.partition, batch.epoch][batch.base_offset] = batch
+        if (known.content, known.next_offset) != (batch.content, batch.next_offset):
             text = (
                 f"{batch.topic_id}-{batch.partition} has two contents at offset {batch.base_offset} of epoch "
                 f"{batch.epoch}: written by {known.host} at {known.at_us / SECOND_US:.3f} s and by {batch.host} at "
                 f"{batch.at_us / SECOND_US:.3f} s"
             )
             violations.append(Violation("one content", text, (known.host, batch.host), batch.at_us))
+    for (topic_id, partition, epoch), its in ends.items():
+        for known, batch in pairwise(its[offset] for offset in sorted(its)):
+            if known.next_offset > batch.base_offset:
+                text = (
+                    f"{topic_id}-{partition} has two contents at offset {batch.base_offset} of epoch {epoch}: a batch from "
+                    f"{known.base_offset} to {known.next_offset - 1} of {known.host}, and one from there of {batch.host}"
+                )
+                violations.append(Violation("one content", text, (known.host, batch.host), batch.at_us))
     return violations
 
 
@@ -383,9 +393,9 @@ def high_watermarks_monotonic(samples: Iterable[tuple[str, int, int, str, int]])
 
 
 def replicas_equal(
-    logs: Mapping[tuple[str, int], Mapping[str, Sequence[tuple[int, int, int]]]],
+    logs: Mapping[tuple[str, int], Mapping[str, Sequence[tuple[int, ...]]]],
 ) -> list[Violation]:
-    """All replicas of a partition have the same batches below the high watermark, as (offset, epoch, CRC)."""
+    """All replicas of a partition have the same batches below the high watermark, as (offset, next offset, epoch, CRC)."""
     violations = []
     for (topic_id, partition), replicas in logs.items():
         (first, expected), *others = replicas.items()
@@ -414,7 +424,9 @@ def leaders_live(elections: Iterable[Election]) -> list[Violation]:
 
 
 def elected_by_controller(elections: Iterable[Election]) -> list[Violation]:
-    """Only the controller replaces a leader, except for a broker that gives up its own leadership."""
+    """Only the controller replaces a leader, except for a broker that gives up its own leadership, or whose replica is online
+    again where there is no leader.
+    """
     return [
         Violation(
             "elected by the controller",
@@ -423,7 +435,10 @@ def elected_by_controller(elections: Iterable[Election]) -> list[Violation]:
             (one.topic_id,),
         )
         for one in elections
-        if not one.is_new and one.writer >= 0 and one.writer not in (one.controller, one.before)
+        if not one.is_new
+        and one.writer >= 0
+        and one.writer not in (one.controller, one.before)
+        and (one.before, one.leader) != (-1, one.writer)
     ]
 
 

@@ -76,7 +76,7 @@ class ClientProcess:
         return Core(ClientConfig({**_CONFIGS, **servers, **names}), self)
 
     def producer(self, **configs: str) -> ProducerCore:
-        """Create a producer with acks=all."""
+        """Create a producer, with acks=all unless they are given."""
         woken = False
 
         def look() -> None:
@@ -90,7 +90,7 @@ class ClientProcess:
                 woken = True
                 self.life.call_later(0, look)
 
-        producer = ProducerCore(self.core(acks="all", **configs), contextlib.nullcontext(), wake)
+        producer = ProducerCore(self.core(**{"acks": "all", **configs}), contextlib.nullcontext(), wake)
         return producer
 
     # -- records of what happens --

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.memory_store import MemoryFile, MemoryStore
 
-_BATCH: Final = struct.Struct(">qiibI")
-"""Base offset, length, leader epoch, magic, CRC: the first fields of a record batch."""
+_BATCH: Final = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the first fields of a record batch."""
 _PREFIX: Final = 12
 """Bytes before the part of a batch that its length field counts."""
 _METADATA: Final = "partition.metadata"
@@ -34,10 +34,11 @@ class WrittenBatch(NamedTuple):
     content: int
     host: str
     at_us: int
+    next_offset: int = 0
 
 
-Observer = Callable[[str, int, int, int, int], None]
-"""Called with topic id, partition, epoch, base offset and CRC of a batch."""
+Observer = Callable[[str, int, int, int, int, int], None]
+"""Called with topic id, partition, epoch, base offset, CRC and next offset of a batch."""
 
 
 class _HostFile(MemoryFile):
@@ -79,9 +80,9 @@ class HostStore(MemoryStore):
         partition = int(directory.name.rpartition("-")[2])
         position = 0
         while position + _BATCH.size <= len(data):
-            base_offset, length, epoch, magic, crc = _BATCH.unpack_from(data, position)
+            base_offset, length, epoch, magic, crc, _, delta = _BATCH.unpack_from(data, position)
             if magic >= 2:
-                self._observer(topic_id, partition, epoch, base_offset, crc)
+                self._observer(topic_id, partition, epoch, base_offset, crc, base_offset + delta + 1)
             position += _PREFIX + length
 
     def _read_topic_id(self, directory: Path) -> str:

@@ -4,7 +4,7 @@ The members share one host. A broker has its own network to them, so that it can
 its process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.metadata.store import Entry, MetadataStore, Snapshot
@@ -82,6 +82,10 @@ class EtcdStoreHost(StoreHost):
         """Return the contents, without the prefix of the keys."""
         snapshot = self.shared.snapshot()
         return Snapshot(_stripped(snapshot.entries), snapshot.revision)
+
+    def observe(self, applied: Callable[[Revision], None]) -> None:
+        """Call `applied` with each revision from now on, without the prefix of the keys."""
+        self.shared.applied = lambda revision: applied(revision._replace(entries=tuple(_stripped(revision.entries))))
 
     def revisions(self) -> Sequence[Revision]:
         """Return all revisions, without the prefix of the keys."""

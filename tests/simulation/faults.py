@@ -45,7 +45,8 @@ class Faults:
     """Draws and applies faults.
 
     parallel     largest number of faults at a time
-    power_loss   True if a loss of power may happen: nothing acknowledged is lost then, as everything is flushed first
+    power_loss   True if a broker may lose power
+    all_power    True if all brokers may lose power together: nothing acknowledged is lost then only if everything is flushed
     last_end_us  time at which the last fault ended
     intervals    begin and end of each fault that had a duration
     """
@@ -60,6 +61,7 @@ class Faults:
         *,
         parallel: int,
         power_loss: bool,
+        all_power: bool,
     ) -> None:
         self._world = world
         self._network = network
@@ -95,8 +97,15 @@ class Faults:
         ]
         if any(isinstance(store, EtcdStoreHost) for store in stores):
             self._kinds.append((3, self._hang_watch))
+        if len(brokers) > 1:
+            self._kinds += [
+                (2, partial(self._cut_brokers, one_way=False)),
+                (2, partial(self._cut_brokers, one_way=True)),
+            ]
         if power_loss:
-            self._kinds += [(2, self._lose_power), (1, self._lose_all_power)]
+            self._kinds.append((2, self._lose_power))
+        if all_power:
+            self._kinds.append((1, self._lose_all_power))
 
     def schedule(self, begin_us: int, end_us: int) -> None:
         """Begin faults from `begin_us` on; all end at `end_us`."""
@@ -214,7 +223,13 @@ class Faults:
 
     def _cut(self, *, one_way: bool) -> None:
         broker = self._random.choice(self._brokers)
-        others = [host for host in self._hosts() if host is not broker.host]
+        self._cut_from(broker, [host for host in self._hosts() if host is not broker.host], one_way=one_way)
+
+    def _cut_brokers(self, *, one_way: bool) -> None:
+        broker = self._random.choice(self._brokers)
+        self._cut_from(broker, [other.host for other in self._brokers if other is not broker], one_way=one_way)
+
+    def _cut_from(self, broker: SimulatedBroker, others: list[Host], *, one_way: bool) -> None:
         if self._random.random() < 0.6:
             others = [self._random.choice(others)]
         directions = [(broker.name, host.name) for host in others]

@@ -34,11 +34,12 @@ class Revision(NamedTuple):
 
 
 class RecordedMetadata(SharedMetadata):
-    """Shared metadata that keeps all revisions, for the checks at the end."""
+    """Shared metadata that keeps all revisions, for the checks at the end; `applied` is called after each."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         super().__init__(clock, timers)
         self.revisions: list[Revision] = []
+        self.applied: Callable[[Revision], None] = lambda _: None
         self._sent: dict[int, tuple[Change, str]] = {}
         self._writer = ""
 
@@ -54,8 +55,10 @@ class RecordedMetadata(SharedMetadata):
             self._writer = ""
 
     def _apply(self, changed: dict[str, Entry]) -> None:
-        self.revisions.append(Revision(self.revision + 1, self._writer, tuple(changed.values())))
+        revision = Revision(self.revision + 1, self._writer, tuple(changed.values()))
+        self.revisions.append(revision)
         super()._apply(changed)
+        self.applied(revision)
 
 
 def elections(revisions: Sequence[Revision], nodes: Mapping[str, int]) -> list[Election]:
@@ -157,6 +160,10 @@ class StoreHost:
         self._cuts.pop(name, None)
         if name in self._connections:
             self._connections[name].heal()
+
+    def observe(self, applied: Callable[[Revision], None]) -> None:
+        """Call `applied` with each revision from now on."""
+        self.shared.applied = applied
 
     def snapshot(self) -> Snapshot:
         """Return the contents."""

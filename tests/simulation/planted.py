@@ -9,11 +9,8 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-
-import pytest
 
 from ottla.broker.cluster import node
 from ottla.broker.cluster.peers import Peers
@@ -42,62 +39,14 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 from . import metadata as store_module
-from .brokers import SimulatedBroker
 from .clients import Application, ClientProcess
 from .etcd_host import EtcdStoreHost
-from .metadata import LATENCY_MS, StoreHost
-from .run import Settings, Simulation
-from .world import MS_US, SECOND_US
+from .metadata import StoreHost
+from .planted_replication import REPLICATION_BUGS
+from .planting import Patch, Planted, cut_from_store, every, later, restart, restart_client, settings, together
+from .run import Simulation
 
-_MINUTES: Final = 1.25
-_FIRST_US: Final = 6 * SECOND_US
-_LAST_US: Final = 35 * SECOND_US
-"""Faults begin until then; the run ends at 75 s."""
 _SMALL_BLOCK: Final = 4
-Patch = pytest.MonkeyPatch
-Fault = Callable[[Simulation, random.Random], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """Bug.
-
-    check       the check that finds it
-    seed        the first seed whose run violated it
-    settings    workload
-    plant       replaces the correct code
-    faults      schedules faults
-    conditions  replaces code in the run without the bug as well: other settings, and faults inside brokers
-    """
-
-    check: str
-    seed: int
-    settings: Settings
-    plant: Callable[[Patch], None]
-    faults: Callable[[Simulation], None]
-    conditions: Callable[[Patch], None] = lambda _: None
-
-    def first_found(self, first: int, count: int) -> int | None:
-        """Return the first of `count` seeds whose run with the bug violates the check."""
-        for seed in range(first, first + count):
-            if self.check in {violation.check for violation in self.run(seed, with_bug=True).violations}:
-                return seed
-        return None
-
-    def run(self, seed: int, *, with_bug: bool) -> Simulation:
-        """Run with a seed; returns the simulation with its violations."""
-        with Patch.context() as patch:
-            self.conditions(patch)
-            if with_bug:
-                self.plant(patch)
-            simulation = Simulation(seed, self.settings)
-            self.faults(simulation)
-            simulation.run()
-        return simulation
-
-
-def _settings(*roles: str, store: str = "memory") -> Settings:
-    return Settings(minutes=_MINUTES, parallel=0, roles=roles, store=store)
 
 
 class TopicChurner(Application):
@@ -139,79 +88,6 @@ def _with_churners(schedule: Callable[[Simulation], None]) -> Callable[[Simulati
 # -- faults --
 
 
-def _every(
-    fault: Fault, period_ms: tuple[int, int], latency_ms: tuple[int, int] = LATENCY_MS
-) -> Callable[[Simulation], None]:
-    """Repeat a fault, on a store with a latency."""
-
-    def schedule(simulation: Simulation) -> None:
-        world = simulation.world
-        chance = world.random("planted")
-
-        def begin() -> None:
-            if world.now_us < _LAST_US:
-                fault(simulation, chance)
-                world.call_after(chance.randint(*period_ms) * MS_US, begin)
-
-        def set_latency(value_ms: tuple[int, int]) -> None:
-            for store in simulation.stores:
-                store.latency_ms = value_ms
-
-        world.call_at(_FIRST_US, begin)
-        if latency_ms != LATENCY_MS:
-            simulation.faults.intervals.append((_FIRST_US, _LAST_US))
-            world.call_at(_FIRST_US, partial(set_latency, latency_ms))
-        world.call_at(_LAST_US, partial(set_latency, LATENCY_MS))
-
-    return schedule
-
-
-def _serving(simulation: Simulation, chance: random.Random) -> SimulatedBroker | None:
-    serving = [broker for broker in simulation.brokers if broker.is_serving]
-    return chance.choice(serving) if serving else None
-
-
-def _later(simulation: Simulation, delay_ms: int, action: Callable[[], None]) -> None:
-    simulation.world.call_after(delay_ms * MS_US, action)
-
-
-def _restart(shortest_ms: int, longest_ms: int, *, clean: bool = False) -> Fault:
-    """Kill or stop a broker, and start it again after a time."""
-
-    def fault(simulation: Simulation, chance: random.Random) -> None:
-        broker = _serving(simulation, chance)
-        if broker is not None:
-            broker.stop() if clean and chance.random() < 0.5 else broker.kill()
-            _later(simulation, chance.randint(shortest_ms, longest_ms), partial(broker.restart_after, 0))
-
-    return fault
-
-
-def _cut_from_store(shortest_ms: int, longest_ms: int) -> Fault:
-    """Cut a broker off from the store for a time."""
-
-    def fault(simulation: Simulation, chance: random.Random) -> None:
-        broker = chance.choice(simulation.brokers)
-        broker.store.cut(broker.name)
-        _later(simulation, chance.randint(shortest_ms, longest_ms), partial(broker.store.heal, broker.name))
-
-    return fault
-
-
-def _together(*faults: Fault) -> Fault:
-    def fault(simulation: Simulation, chance: random.Random) -> None:
-        for one in faults:
-            one(simulation, chance)
-
-    return fault
-
-
-def _restart_client(simulation: Simulation, chance: random.Random) -> None:
-    client = chance.choice(simulation.clients)
-    client.kill()
-    _later(simulation, 100, client.start)
-
-
 def _lose_leases_together(simulation: Simulation, chance: random.Random) -> None:
     """Let the leases of the controller and of a killed broker end at about the same time, then let the controller go on."""
     store: StoreHost = simulation.stores[0]
@@ -222,9 +98,9 @@ def _lose_leases_together(simulation: Simulation, chance: random.Random) -> None
         return
     other = chance.choice(others)
     store.cut(controller.name)
-    _later(simulation, chance.randint(0, 1500), other.kill)
-    _later(simulation, chance.randint(4500, 7000), partial(store.heal, controller.name))
-    _later(simulation, 9000, partial(other.restart_after, 0))
+    later(simulation, chance.randint(0, 1500), other.kill)
+    later(simulation, chance.randint(4500, 7000), partial(store.heal, controller.name))
+    later(simulation, 9000, partial(other.restart_after, 0))
 
 
 def _hang_watch(simulation: Simulation, chance: random.Random) -> None:
@@ -232,7 +108,7 @@ def _hang_watch(simulation: Simulation, chance: random.Random) -> None:
     if isinstance(store, EtcdStoreHost):
         number = chance.randrange(len(store.members))
         store.hang_watch(number)
-        _later(simulation, chance.randint(3000, 8000), partial(store.release_watch, number))
+        later(simulation, chance.randint(3000, 8000), partial(store.release_watch, number))
 
 
 # -- bugs --
@@ -409,61 +285,62 @@ PLANTED: Final[dict[str, Planted]] = {
     "election without the topic": Planted(
         "no orphans",
         2,
-        _settings("admin"),
+        settings("admin"),
         _without_topics,
-        _with_churners(_every(_restart(100, 1000), (1000, 2500), (50, 700))),
+        _with_churners(every(restart(100, 1000), (1000, 2500), (50, 700))),
     ),
     "election without the leader's registration": Planted(
         "leaders live",
         4,
-        _settings("producer"),
+        settings("producer"),
         _without_leaders,
-        _every(_restart(50, 500, clean=True), (700, 2500), (20, 400)),
+        every(restart(50, 500, clean=True), (700, 2500), (20, 400)),
     ),
     "election by an old controller": Planted(
         "elected by the controller",
         3,
-        _settings("producer"),
+        settings("producer"),
         _without_controller,
-        _every(_lose_leases_together, (12_000, 13_000), (50, 600)),
+        every(_lose_leases_together, (12_000, 13_000), (50, 600)),
     ),
     "producer ids of unknown outcome": Planted(
         "producer ids unique",
         1,
-        _settings("producer"),
+        settings("producer"),
         _use_unknown_block,
-        _every(_together(_restart_client, _cut_from_store(2000, 3000)), (300, 1500)),
+        every(together(restart_client, cut_from_store(2000, 3000)), (300, 1500)),
         _small_blocks,
     ),
-    "deliveries out of order": Planted("images equal", 1, _settings("admin", "config"), _swap_deliveries, _no_faults),
+    "deliveries out of order": Planted("images equal", 1, settings("admin", "config"), _swap_deliveries, _no_faults),
     "hung watch": Planted(
         "images equal",
         1,
-        _settings("config", store="etcd"),
+        settings("config", store="etcd"),
         _ignore_hung_watch,
-        _every(_hang_watch, (4000, 9000)),
+        every(_hang_watch, (4000, 9000)),
     ),
     "lease of the earlier process": Planted(
-        "starts bounded", 1, _settings("producer"), _keep_old_lease, _every(_restart(100, 500), (4000, 8000))
+        "starts bounded", 1, settings("producer"), _keep_old_lease, every(restart(100, 500), (4000, 8000))
     ),
     "coordinator of an old epoch": Planted(
         "coordinators current",
         1,
-        _settings("producer", "classic"),
+        settings("producer", "classic"),
         _keep_coordinators,
-        _every(_cut_from_store(7000, 9000), (10_000, 12_000)),
+        every(cut_from_store(7000, 9000), (10_000, 12_000)),
     ),
     "unknown topic taken for done": Planted(
         "transactions atomic",
         2,
-        _settings("transactions"),
+        settings("transactions"),
         _take_unknown_topic_for_done,
         _no_faults,
         _answer_unknown_topic,
     ),
     "config over a newer one": Planted(
-        "configs kept", 1, _settings("config"), _overwrite, _every(lambda *_: None, (1000, 1000), (20, 300))
+        "configs kept", 1, settings("config"), _overwrite, every(lambda *_: None, (1000, 1000), (20, 300))
     ),
+    **REPLICATION_BUGS,
 }
 
 

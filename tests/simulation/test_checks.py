@@ -247,3 +247,11 @@ def test_config_that_was_set_back_by_the_change_of_another_one() -> None:
     assert not checks.configs_kept({key: [{}, {"a": "1"}, {"a": "1", "b": "1"}, {"a": "2", "b": "1"}, {"b": "1"}]})
     (text,) = _texts(checks.configs_kept({key: [{"a": "1"}, {"a": "2"}, {"a": "1", "b": "1"}]}))
     assert text == "one change of c/t set a from 2 to 1, b from None to 1"
+
+
+def test_batches_of_one_epoch_that_overlap() -> None:
+    batch = WrittenBatch("id", 0, 3, 100, 0xAAAA, "b1", 1, 105)
+    assert not checks.one_content([batch, batch._replace(base_offset=105, host="b2", next_offset=106)])
+    assert not checks.one_content([batch, batch._replace(base_offset=104, host="b2", epoch=4, next_offset=106)])
+    (text,) = _texts(checks.one_content([batch, batch._replace(base_offset=104, host="b2", next_offset=106)]))
+    assert "a batch from 100 to 104 of b1, and one from there of b2" in text

@@ -42,7 +42,7 @@ def test_one_cluster_on_etcd(seed: int) -> None:
 
 
 def _planted(seed: int) -> Simulation:
-    simulation = Simulation(seed, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS))
+    simulation = Simulation(seed, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS, replicas=1))
     simulation.world.call_at(10 * SECOND_US, simulation.brokers[0].lose_power)
     simulation.world.call_at(11 * SECOND_US, simulation.brokers[0].start)
     return simulation

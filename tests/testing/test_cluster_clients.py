@@ -14,6 +14,8 @@ with warnings.catch_warnings():
     )  # kafka-python reads its schemas so
     from kafka import KafkaConsumer, KafkaProducer
 
+REPLICATED = {"default.replication.factor": 3, "min.insync.replicas": 2}
+
 
 def test_aiokafka_uses_all_brokers_and_finds_them_again(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3)
@@ -62,3 +64,57 @@ def test_kafka_python_uses_all_brokers(kafka_cluster: Callable[..., KafkaCluster
     values = [next(consumer).value for _ in range(60)]
     consumer.close()
     assert sorted(values) == [b"%03d" % number for number in range(60)]
+
+
+def test_aiokafka_loses_nothing_while_brokers_die(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, REPLICATED)
+    cluster.create_topic("t", 3)
+
+    async def produce() -> list[bytes]:
+        sent = []
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=True, metadata_max_age_ms=1000
+        ) as producer:
+            for round_number, node_id in enumerate(cluster.brokers):
+                waiting = []
+                for number in range(30):
+                    value = b"%d-%d" % (round_number, number)
+                    waiting.append(await producer.send("t", value, partition=number % 3))
+                    sent.append(value)
+                    if number == 15:
+                        await asyncio.to_thread(cluster.kill, node_id)
+                await asyncio.gather(*waiting)
+                await asyncio.to_thread(cluster.restart, node_id)
+        return sent
+
+    sent = asyncio.run(asyncio.wait_for(produce(), 60))
+    assert_stored(cluster, sent)
+
+
+def test_kafka_python_loses_nothing_while_brokers_die(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, REPLICATED)
+    cluster.create_topic("t", 3)
+    producer = KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all", enable_idempotence=True
+    )
+    sent, waiting = [], []
+    for round_number, node_id in enumerate(cluster.brokers):
+        for number in range(30):
+            value = b"%d-%d" % (round_number, number)
+            waiting.append(producer.send("t", value, partition=number % 3))
+            sent.append(value)
+            if number == 15:
+                cluster.kill(node_id)
+        producer.flush(60)
+        cluster.restart(node_id)
+    producer.close()
+    assert all(future.succeeded() for future in waiting)
+    assert_stored(cluster, sent)
+
+
+def assert_stored(cluster: KafkaCluster, sent: list[bytes]) -> None:
+    """Assert that each value is stored once, in the order of its partition, at the leader."""
+    for index in range(3):
+        leader = cluster[cluster.leader_of("t", index)]
+        values = [record.value for record in leader.records("t", partition=index)]
+        assert values == [value for value in sent if int(value.split(b"-")[1]) % 3 == index]

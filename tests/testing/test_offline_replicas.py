@@ -4,6 +4,8 @@ import errno
 import time
 from collections.abc import Callable
 
+from ottla import Consumer, Producer, TopicPartition
+from ottla.log.log import Log
 from ottla.metadata.image import PartitionImage
 from ottla.testing import KafkaCluster
 
@@ -32,3 +34,33 @@ def test_other_replicas_lead_while_a_log_directory_is_offline(kafka_cluster: Cal
     cluster.restart(1)
     until(lambda: all(sorted(partition.isr) == [1, 2, 3] for partition in partitions(cluster)))
     assert not any(partition.offline for partition in partitions(cluster))
+
+
+def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    cluster = kafka_cluster(3, {"default.replication.factor": 3})
+    cluster.create_topic("t")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(400):  # a batch each
+            producer.produce("t", b"%d" % number, partition=0)
+            producer.flush()
+    leader = cluster.leader_of("t", 0)
+    segment = logs(cluster)[leader].segments[0].path
+    sound = segment.read_bytes()
+    with segment.open("r+b") as file:
+        file.seek(len(sound) // 400 * 80)
+        file.write(b"\xff" * 200)
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        # Its position is found by the headers of the batches since the last entry of the index, which is before the damage.
+        consumer.seek(TopicPartition("t", 0), 100)
+        values: list[bytes | None] = []
+        while len(values) < 300:
+            values += [record.value for record in consumer.consume(10, 0.1)]
+    assert values == [b"%d" % number for number in range(100, 400)]
+    until(lambda: cluster.leader_of("t", 0) != leader and sorted(partitions(cluster)[0].isr) == [1, 2, 3])
+    assert segment.read_bytes() == sound
+
+
+def logs(cluster: KafkaCluster) -> dict[int, Log]:
+    replicas = {node: broker.broker.replicas.find("t", 0) for node, broker in cluster.brokers.items()}
+    return {node: partition.log for node, partition in replicas.items() if partition is not None}

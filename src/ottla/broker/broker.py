@@ -8,11 +8,11 @@ first use.
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.listeners import BoundListeners
 from ottla.broker.moving import Moves
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
@@ -63,7 +63,7 @@ class Broker:
         moves: Moves,
         sessions: FetchSessions,
         resolve: Callable[[str], str | None],
-        peers: Peers,
+        peers: OtherBrokers,
     ) -> None:
         self.config = config
         self.node_id = config.node_id

@@ -8,19 +8,16 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.checkpoints import Checkpoints
-from ottla.broker.cluster.following import Following
-from ottla.broker.cluster.membership import CannotJoin
-from ottla.broker.cluster.node import ClusterNode, found_cluster, registration
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
+from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.removals import Removals
 from ottla.broker.sessions import FetchSessions
@@ -52,6 +49,11 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.version import VERSION
 
+if TYPE_CHECKING:
+    from ottla.broker.cluster.following import Following
+    from ottla.broker.cluster.node import ClusterNode
+    from ottla.broker.cluster.peers import Peers
+
 _logger = logging.getLogger("ottla.broker")
 _FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.fetch.session.eviction.ms a constant
 _FLUSH_THREADS: Final = 4
@@ -77,6 +79,7 @@ class BrokerServer:
     broker: Broker
     pipeline: Pipeline
     sockets: SocketServer
+    _peers: "Peers"
 
     def __init__(self, config: BrokerConfig, environment: Environment, store: MetadataStore | None = None) -> None:
         self._store = store
@@ -127,6 +130,9 @@ class BrokerServer:
         except (UnusableDirectory, StorageError) as cause:
             self._release()
             raise CannotStart(str(cause)) from None
+        # A single broker starts without the modules of a cluster.
+        from ottla.broker.cluster.node import found_cluster
+
         min_isr = self._config.integer("min.insync.replicas")
         snapshot = found_cluster(store, cluster_id, self._environment.random.bytes16(), min_isr)
 
@@ -139,6 +145,9 @@ class BrokerServer:
 
     def _join(self, store: MetadataStore, snapshot: Snapshot) -> Answer[str | None]:
         """Build the broker on the metadata of its cluster, and join it. The answer is the reason of a failure."""
+        from ottla.broker.cluster.membership import CannotJoin
+        from ottla.broker.cluster.node import ClusterNode, registration
+
         if snapshot.error is not None or self._is_closed:
             return snapshot.error or "the broker was stopped"
         try:
@@ -268,9 +277,8 @@ class BrokerServer:
             moves,
             sessions,
             environment.resolve,
-            Peers(config.node_id, lambda: metadata.image, environment),
+            self._connect(metadata) if single is None else NoOtherBrokers(),
         )
-        metadata.subscribe(self.broker.peers.apply)
         self.pipeline = Pipeline(self.broker, environment.now_ns)
         request_bytes, idle_ms = (
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
@@ -278,6 +286,14 @@ class BrokerServer:
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms)
         self._apply_configs()
         self._apply_quotas()
+
+    def _connect(self, metadata: Metadata) -> OtherBrokers:
+        """Return the connections to the other brokers of a cluster."""
+        from ottla.broker.cluster.peers import Peers
+
+        self._peers = Peers(self._config.node_id, lambda: metadata.image, self._environment)
+        metadata.subscribe(self._peers.apply)
+        return self._peers
 
     def _load_partitions(self) -> None:
         """Open the partitions of this broker, and apply all later changes of the metadata."""
@@ -293,12 +309,14 @@ class BrokerServer:
         if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
             _ = self.broker.coordination
 
-    def _new_following(self) -> Following:
+    def _new_following(self) -> "Following":
+        from ottla.broker.cluster.following import Following
+
         broker = self.broker
         return Following(
             broker.node_id,
             broker.replicas,
-            broker.peers,
+            self._peers,
             broker.clock,
             broker.timers,
             broker.slices,

@@ -12,19 +12,20 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
-from ottla.environment.channel import Channel
 from ottla.environment.process import process_environment
 from ottla.environment.watchdog import Watchdog
 from ottla.metadata.image import Delta
 from ottla.metadata.store import MetadataStore
-from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
 from ottla.protocol.answer import Answer, Pending
+
+if TYPE_CHECKING:
+    from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 
 _logger = logging.getLogger("ottla.broker")
 _MANY_PARTITIONS: Final = 500
@@ -136,12 +137,16 @@ class _Parent:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, channel_socket: socket.socket, lost: Callable[[], object]
     ) -> None:
+        from ottla.environment.channel import Channel  # a single broker starts without it
+
         self._lost = lost
         self._store: SharedSqliteStore | None = None
         self._channel = Channel(loop, channel_socket, self._received, self._closed)
 
-    def open_store(self, config: BrokerConfig, environment: Environment) -> SharedSqliteStore:
+    def open_store(self, config: BrokerConfig, environment: Environment) -> "SharedSqliteStore":
         """Open the metadata store. Raises CannotStart."""
+        from ottla.metadata.store.shared_sqlite import SharedSqliteStore
+
         path = Path(config.metadata_log_dir) / METADATA_FILE
         worker = environment.workers.start("ottla-metadata")
         notify = partial(self._channel.send, CHANGED)

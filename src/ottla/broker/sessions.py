@@ -225,6 +225,8 @@ class FetchSessions:
     def begin(self, session_id: int, now_ms: int, *, by_id: bool, is_of_follower: bool = False) -> FetchSession | None:
         """Begin a session (instead of `session_id`); returns None when the cache is full. A follower always gets one."""
         self.end(session_id)
+        if is_of_follower:
+            self._end_abandoned(now_ms)
         if len(self._sessions) >= self._slots and not is_of_follower:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
@@ -235,6 +237,16 @@ class FetchSessions:
             new_id = self._random.below(_MAX_EPOCH) + 1
         session = self._sessions[new_id] = FetchSession(new_id, now_ms, by_id=by_id, is_of_follower=is_of_follower)
         return session
+
+    def _end_abandoned(self, now_ms: int) -> None:
+        """End the sessions of followers that have ended, or have begun others: a follower in use fetches all the time."""
+        abandoned = [
+            session.id
+            for session in self._sessions.values()
+            if session.is_of_follower and now_ms - session.last_used_ms >= self._eviction_ms
+        ]
+        for session_id in abandoned:
+            self.end(session_id)
 
     def resume(self, session_id: int, epoch: int, now_ms: int, *, by_id: bool) -> tuple[int, FetchSession | None]:
         """Return the session that a fetch continues, or the error code."""

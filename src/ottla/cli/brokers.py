@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.coordination.internal_topics import replication_factors
 from ottla.broker.lifecycle import CannotStart
-from ottla.broker.supervisor import BrokerProcess
+
+if TYPE_CHECKING:
+    from ottla.broker.supervisor import BrokerProcess
 
 _MOST_BROKERS: Final = 100
 
@@ -35,7 +37,7 @@ def broker_processes(
     ports: Sequence[int | None],
     arguments: Sequence[str],
     metrics: tuple[str, int] | None,
-) -> list[BrokerProcess]:
+) -> "list[BrokerProcess]":
     """Return the processes of all brokers: node ids and ports are consecutive from those in `config`.
 
     arguments  arguments of `ottla` that all brokers have
@@ -43,6 +45,8 @@ def broker_processes(
 
     Raises CannotStart for log directories of a single broker, UsageError for ports that cannot be used.
     """
+    from ottla.broker.supervisor import BrokerProcess  # a single broker starts without it
+
     for directory in config.log_dirs:
         if (Path(directory) / "meta.properties").exists():
             raise CannotStart(

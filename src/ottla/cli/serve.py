@@ -18,8 +18,8 @@ from ottla.broker.config import BrokerConfig, broker_config, read_file
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
 from ottla.broker.process import serve as serve_broker
-from ottla.broker.supervisor import supervise
 from ottla.cli.brokers import broker_processes, parse_brokers
+from ottla.cli.etcd import etcd_store
 from ottla.environment import Environment
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store import MetadataStore
@@ -94,9 +94,11 @@ def serve(
         if brokers is not None and cluster is not None:
             raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
         if brokers is None:
-            store = None if cluster is None else _etcd(cluster)
+            store = None if cluster is None else etcd_store(cluster)
             _run(config, address, channel, store, fences_quickly=not no_quick_fencing)
         else:
+            from ottla.broker.supervisor import supervise
+
             common = ["--log-level", log_level, *(("--config", file) if file else ())]
             common += [word for flag in flags for word in ("-o", flag)]
             processes = broker_processes(config, brokers, common, address)
@@ -136,24 +138,6 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f"--metrics requires HOST:PORT, not {text!r}")
     return host.strip("[]"), int(port)
-
-
-def _etcd(text: str) -> OpenStore:
-    """Return the function that opens the metadata store in etcd. Raises UsageError, CannotStart."""
-    try:
-        from ottla.metadata.store.etcd.store import EtcdMetadataStore
-        from ottla.metadata.store.etcd.url import parse
-    except ImportError as missing:
-        raise CannotStart(f"--cluster needs {missing.name}: pip install 'ottla[cluster]'") from None
-    try:
-        url = parse(text)
-    except ValueError as cause:
-        raise click.UsageError(str(cause)) from None
-
-    def open_store(environment: Environment) -> MetadataStore:
-        return EtcdMetadataStore(url, environment.clock, environment.timers, environment.transport)
-
-    return open_store
 
 
 def _run(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from ottla.broker.config import BrokerConfig
+from ottla.broker.lifecycle import CannotStart
 from ottla.cli.cluster_access import CommandFailed
+from ottla.cli.etcd import etcd_store
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log.directory import FailedDirectory, LogDirectory, UnusableDirectory
@@ -117,18 +117,13 @@ def _locked(config: BrokerConfig) -> Iterator[str | None]:
 def _with_etcd(url: str, work: Callable[[MetadataStore], Coroutine[Any, None, None]]) -> None:
     """Run a coroutine on a connection to etcd. Raises CommandFailed, UsageError."""
     try:
-        from ottla.metadata.store.etcd.store import EtcdMetadataStore
-        from ottla.metadata.store.etcd.url import parse
-    except ImportError as missing:
-        raise CommandFailed(f"etcd needs {missing.name}: pip install 'ottla[cluster]'") from None
-    try:
-        parsed = parse(url)
-    except ValueError as cause:
-        raise click.UsageError(str(cause)) from None
+        open_store = etcd_store(url)
+    except CannotStart as cause:
+        raise CommandFailed(str(cause)) from None
 
     async def run() -> None:
         environment = process_environment(asyncio.get_running_loop())
-        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, environment.transport)
+        store = open_store(environment)
         scheduler = Scheduler(environment.clock, environment.timers)
         done: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 

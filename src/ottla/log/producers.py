@@ -22,6 +22,7 @@ stop, and named by its end offset (exclusive).
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -176,6 +177,27 @@ class ProducerStates:
         )
         if header.is_transactional and producer.transaction_start < 0:
             producer.transaction_start = self._open[pid] = base_offset
+
+    def recall(self, earlier: Iterable[BatchHeader]) -> None:
+        """Remember batches before a snapshot, in the order of their offsets: it has only the last batch of each producer, and a
+        repetition of one before that must be recognized after a restart as well.
+        """
+        found: dict[int, list[ProducerBatch]] = {}
+        for header in earlier:
+            producer = self._producers.get(header.producer_id)
+            if producer is None or header.is_control or header.producer_epoch != producer.epoch or not producer.batches:
+                continue
+            first, delta = header.base_offset, header.last_offset_delta
+            if first + delta < producer.batches[0].first_offset:
+                last_sequence = _after(header.base_sequence, delta)
+                batch = ProducerBatch(header.base_sequence, last_sequence, first, first + delta, header.max_timestamp)
+                found.setdefault(header.producer_id, []).append(batch)
+        for producer_id, batches in found.items():
+            known = self._producers[producer_id].batches
+            while (
+                batches and len(known) < _REMEMBERED and _after(batches[-1].last_sequence, 1) == known[0].first_sequence
+            ):
+                known.insert(0, batches.pop())
 
     def ended(self, header: BatchHeader, offset: int, coordinator_epoch: int) -> Ended | None:
         """Record a marker appended at `offset`; return the transaction that it ended, None for an empty one."""

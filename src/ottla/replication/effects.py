@@ -95,6 +95,9 @@ class LogEffects:
                 self._look_up(fetching, effect)
                 return
             else:
+                if isinstance(effect, Begin) and partition.damaged_at >= 0:
+                    yield from self._cut(fetching, effect, log, log.damage_cut(partition.damaged_at))
+                    partition.damaged_at = -1
                 yield from self._change(fetching, effect, log)
         except CorruptRecords as cause:
             if followed.key not in self._damaged:
@@ -187,7 +190,7 @@ class LogEffects:
             yield from self._cut(fetching, effect, log, log.truncation(offset))
 
     def _cut(
-        self, fetching: Fetching, effect: Effect, log: Log, steps: Generator[Flush | None]
+        self, fetching: Fetching, effect: Effect, log: Log, steps: Generator[Flush | None, None, object]
     ) -> Generator[Pending[Any] | None]:
         """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log."""
         truncations = log.truncations

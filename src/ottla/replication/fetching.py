@@ -94,6 +94,10 @@ class _Asked(NamedTuple):
     position: Position
 
 
+_REFUSED: Final = _Asked(-1, Position(-1, -1, -1))
+"""Values of a partition for which the leader returned an error: it is named again, as its position was not recorded."""
+
+
 class FollowedPartition:
     """Partition that is fetched from its leader."""
 
@@ -293,6 +297,8 @@ class Fetching:
             partition._named = None
 
     def _pause(self, partition: FollowedPartition, now_ms: int) -> None:
+        if partition._named is not None:
+            partition._named = _REFUSED
         wait = _backoff_ms(partition._failures, self._limits.backoff_ms)
         partition._failures += 1
         self._suspend(partition, _PAUSED)

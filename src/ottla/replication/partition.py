@@ -73,6 +73,8 @@ class Partition:
     watchers      called whenever the high watermark has moved or the leader has changed; each removes itself
     end_watchers  called whenever the log end has moved, or the leader has changed
     flush         called when the log demands a flush; after it the callee calls `advance`
+    damaged_at    offset in a segment that could not be read; -1 without damage. A follower cuts the log there, and fetches the
+                  rest again
     isr_changed   called on the leader when its ISR should change: the callee writes `Leadership.proposal`
     leadership    positions of the followers, and the ISR; None for a partition with one replica, and where another broker leads
     """
@@ -82,6 +84,7 @@ class Partition:
         "_leads",
         "_settled",
         "_waiters",
+        "damaged_at",
         "end_watchers",
         "flush",
         "index",
@@ -116,6 +119,7 @@ class Partition:
         self.flush = flush
         self.isr_changed: Callable[[Partition], None] = _no_change
         self.leadership: Leadership | None = None
+        self.damaged_at = -1
         self._leads = False
         self._settled: Callable[[], None] | None = None
         """On a follower: called once, when the log awaits no flush."""

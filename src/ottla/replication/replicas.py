@@ -98,6 +98,8 @@ class Replicas:
         """Called with the topic and index of each partition whose log goes offline."""
         self.came_online: list[Callable[[TopicImage], None]] = []
         """Called with the topic of partitions that were opened late."""
+        self.damaged: list[Callable[[Partition], None]] = []
+        """Called with each partition whose log could not be read, although its disk works."""
         for directory in directories:
             directory.failed.append(self._take_offline)
 
@@ -217,8 +219,9 @@ class Replicas:
             yield from self._open(topic)
         for name, indexes in delta.moved.items():
             yield from self._open(delta.image.topics[name], indexes)
-        if delta.membership and delta.before.brokers.keys() != delta.image.brokers.keys():
-            # A follower outside the ISR that was waited for may be fenced, or one that has caught up may be live again.
+        if delta.membership and delta.before.brokers != delta.image.brokers:
+            # A follower outside the ISR that was waited for may be fenced, or one that has caught up may be live again; its
+            # fetches may have come before its new registration, and an idle one does not name its position again.
             for number, partition in enumerate(self.led(), 1):
                 partition.advance()
                 partition.propose()
@@ -498,6 +501,13 @@ class Replicas:
         if leader_only and partition.leader_id != self._node_id:
             return NOT_LEADER_OR_FOLLOWER
         return partition
+
+    def report_damage(self, partition: Partition, offset: int) -> None:
+        """Report that `offset` could not be read. The first report of a partition counts until the damage is repaired."""
+        if partition.damaged_at < 0 and self.find(partition.topic, partition.index) is partition:
+            partition.damaged_at = offset
+            for listener in self.damaged:
+                listener(partition)
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Return True if a partition of this broker is in a failed directory, or its log could not be opened."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers.fetch import _FetchAttempt
+from ottla.broker.handlers.fetch import _FetchAttempt, _Reader
 from ottla.protocol.answer import Pending
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.fetch import (
@@ -155,3 +155,20 @@ def test_a_session_that_ends_leaves_no_watchers(fetcher: Fetcher) -> None:
     fetcher._epoch = -1
     fetcher.fetch()
     assert [fetcher.watchers(index) for index in range(PARTITIONS)] == [0] * PARTITIONS
+
+
+@pytest.mark.parametrize(("replica_id", "waits"), [(-1, True), (2, False)])
+def test_a_follower_is_answered_at_once_when_it_names_an_unknown_partition(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, replica_id: int, waits: bool
+) -> None:
+    """Its position is recorded only when it names the partition again, perhaps a moment after the partition was created."""
+
+    def find(_: _Reader, requested: Any, __: Any) -> Any:
+        return machine.partition("t", 0) if requested.index == 0 else UNKNOWN_TOPIC_OR_PARTITION
+
+    monkeypatch.setattr(_Reader, "find", find)
+    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1)]
+    request = FetchRequest(
+        replica_id=replica_id, max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)]
+    )
+    assert isinstance(machine.serve(request, 11), Pending) == waits

@@ -1,14 +1,20 @@
 """Fetch sessions (KIP-227): epochs, what changes between two fetches, and who has to go when the cache is full."""
 
+from pathlib import Path
+
 import pytest
 
 from ottla.broker.sessions import FetchSession, FetchSessions, RequestedPartition
+from ottla.environment.disk import DiskStore
+from ottla.log.config import LogConfig
+from ottla.log.log import Log
 from ottla.protocol.errors import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH,
     NONE,
 )
+from ottla.replication.partition import Partition
 
 IDLE_MS = 1000
 
@@ -95,3 +101,40 @@ def test_a_fetch_tells_what_changed(session: FetchSession) -> None:
     assert [index for _, _, index in session.partitions] == [1, 2]
     assert session.partitions["t", bytes(16), 1] is held
     assert (held.current_epoch, held.fetch_offset, held.max_bytes, held.last_high_watermark) == (4, 9, 50, 5)
+
+
+def test_a_follower_gets_a_session_although_the_cache_is_full_and_its_abandoned_ones_end() -> None:
+    sessions = FetchSessions(1, IDLE_MS, Scripted(1, 2, 3, 4))
+    consumer = begun(sessions)
+    abandoned = sessions.begin(0, 0, by_id=True, is_of_follower=True)
+    assert abandoned is not None
+    used = sessions.begin(0, IDLE_MS - 1, by_id=True, is_of_follower=True)
+    assert used is not None
+    assert len(sessions) == 3
+    newest = sessions.begin(0, IDLE_MS, by_id=True, is_of_follower=True)
+    assert newest is not None
+    assert sessions.resume(abandoned.id, 1, IDLE_MS, by_id=True) == (FETCH_SESSION_ID_NOT_FOUND, None)
+    for kept in (consumer, used, newest):
+        assert sessions.resume(kept.id, 1, IDLE_MS, by_id=True) == (NONE, kept)
+
+
+def test_the_fetch_of_a_follower_waits_for_the_log_end_and_not_for_the_high_watermark(tmp_path: Path) -> None:
+    partition = Partition("t", bytes(16), 0, Log(DiskStore(), tmp_path, LogConfig()), 1, 0, lambda _: None)
+    session = FetchSession(1, 0, by_id=True, is_of_follower=True)
+    requested = RequestedPartition("t", bytes(16), 0, -1, 0, 1000)
+    session.update([requested], ())
+    requested.watch(partition)
+    session.settle(requested)
+    wakes: list[str] = []
+    session.watchers.add(lambda: wakes.append("woken"))
+    for watcher in tuple(partition.watchers):
+        watcher()
+    assert wakes == []
+    assert session.due() == [requested]  # the next response has the new high watermark
+    for watcher in tuple(partition.end_watchers):
+        watcher()
+    assert wakes == ["woken"]
+    session.close()
+    assert not partition.watchers
+    assert not partition.end_watchers
+    partition.log.close(clean=False)

@@ -60,6 +60,9 @@ def test_the_command_line_of_a_broker() -> None:
         "node.id=2",
         "log.dirs=/none/a/broker-2,/none/b/broker-2",
         "metadata.log.dir=/none/a",
+        "offsets.topic.replication.factor=2",
+        "transaction.state.log.replication.factor=2",
+        "share.coordinator.state.topic.replication.factor=2",
         "advertised.listeners=PLAINTEXT://out:1001",
         "listeners=PLAINTEXT://h:4711",
     ]

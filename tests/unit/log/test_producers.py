@@ -13,6 +13,11 @@ def header(sequence: int, count: int = 10, *, epoch: int = 0, producer: int = 7,
     return read_header(build(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence), 0)
 
 
+def at(batch: BatchHeader, offset: int) -> BatchHeader:
+    batch.base_offset = offset
+    return batch
+
+
 def states(*sequences: int) -> ProducerStates:
     found = ProducerStates()
     for number, sequence in enumerate(sequences):
@@ -50,6 +55,29 @@ def test_an_older_epoch_is_fenced() -> None:
     found = states(0)
     found.appended(header(0, epoch=3), 10)
     assert found.check(header(10, epoch=2)) == (INVALID_PRODUCER_EPOCH, None)
+
+
+def test_batches_before_a_snapshot_are_recalled() -> None:
+    """A producer whose requests were in flight when the broker stopped repeats the oldest of them first."""
+    found = ProducerStates.from_snapshot(states(*range(0, 80, 10)).snapshot())
+    earlier = [at(header(sequence), sequence) for sequence in range(0, 80, 10)]
+    other = [at(header(40, epoch=1), 900), at(header(40, producer=8), 910)]
+    found.recall([*earlier[:4], *other, *earlier[4:]])
+    for sequence in range(30, 80, 10):
+        code, duplicate = found.check(header(sequence))
+        assert code == NONE
+        assert duplicate is not None
+        assert duplicate.first_offset == sequence
+    assert found.check(header(20)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
+    assert found.check(header(80)) == (NONE, None)
+    assert found.check(header(0, producer=8)) == (NONE, None)
+
+
+def test_batches_that_do_not_continue_are_not_recalled() -> None:
+    found = ProducerStates.from_snapshot(states(*range(0, 80, 10)).snapshot())
+    found.recall([at(header(sequence), sequence) for sequence in (30, 40, 60)])
+    assert found.check(header(60))[0] == NONE
+    assert found.check(header(40)) == (OUT_OF_ORDER_SEQUENCE_NUMBER, None)
 
 
 def test_sequences_wrap() -> None:

@@ -2,12 +2,12 @@
 
 Inputs of a transcript, one a line:
 
-    brokers 1 2 3 [elr]             nodes of the cluster, with a session timeout of 6 s
+    brokers 1 2 3 [elr] [unclean]   nodes of the cluster, with a session timeout of 6 s
     topic t 1,2 2,3 [min=2]         create a topic with these replicas
     start N [clean|unclean|new]     start a process; `new` has another data directory, `clean` follows a clean stop
     kill N / stop N / request-stop N
     cut N / heal N                  cut the broker off from the store
-    revoke N                        end its lease, as a broker does that was refused by its address
+    revoke N [in MS]                end its lease, as a broker does that was refused by its address; later with the next inputs
     freeze / thaw                   the store has no quorum
     wait MS
 
@@ -85,14 +85,16 @@ class _Process:
     def _loaded(self, snapshot: Snapshot) -> None:
         case = self.case
         metadata = self.metadata = Metadata(self.store, snapshot, _Chance(), self, lambda: 1, lambda: 1)
-        rules = lambda topic: ElectionRules(case.has_elr, int(topic.configs.get("min.insync.replicas", 1)))  # noqa: E731
+        rules = lambda topic: ElectionRules(  # noqa: E731
+            case.has_elr, int(topic.configs.get("min.insync.replicas", 1)), case.allows_unclean
+        )
         registration = BrokerImage(self.node, f"b{self.node}", 9092, None)
         incarnation = Incarnation(self.incarnation, self._previous, self._stopped_epoch)
         failed = lambda reason: case.report(self.node, f"fails: {reason[:60]}")  # noqa: E731
         membership = self.membership = Membership(
             registration, incarnation, self.store, metadata, self, self, _SESSION_MS, rules, failed
         )
-        self.controller = Controller(self.node, membership, metadata, self, rules, lambda: False, 300_000)
+        self.controller = Controller(self.node, membership, metadata, self, rules, lambda: False, 300_000, _SESSION_MS)
         after(membership.join(lambda: None), self._joined)
 
     def _joined(self, reason: str | None) -> None:
@@ -120,6 +122,7 @@ class ClusterCase:
 
     def __init__(self, line: str) -> None:
         self.has_elr = "elr" in line.split()
+        self.allows_unclean = "unclean" in line.split()
         self.time = VirtualTime()
         self.begun_ms = self.time.now
         self.lines: list[str] = []
@@ -143,6 +146,10 @@ class ClusterCase:
             self.shared.freeze() if command == "freeze" else self.shared.thaw()
         elif command == "start":
             self._start(int(words[0]), *words[1:])
+        elif command == "revoke" and len(words) > 1:
+            node = int(words[0])
+            self.time.call_later(int(words[2]), lambda: self._act("revoke", node))
+            return
         else:
             self._act(command, int(words[0]))
         self.time.advance(_SETTLE_MS)

@@ -395,6 +395,15 @@ def test_a_partition_in_its_back_off_is_not_in_the_session() -> None:
     assert named(world.send()) == [(0, 5, 10, 4, 0)]
 
 
+def test_a_partition_with_an_error_is_named_again() -> None:
+    """The leader records positions only when they are named, and has recorded none where it returned an error."""
+    world = World(0, 1)
+    world.exchange(row(1, errors.UNKNOWN_TOPIC_OR_PARTITION))
+    world.now += 20
+    request = world.send()
+    assert (named(request), forgotten(request)) == ([(1, 5, 10, 4, 0)], [])
+
+
 def test_the_longest_back_off_is_configured() -> None:
     world = World(0, limits=FetchLimits(backoff_ms=50))
     world.exchange(row(0, errors.UNKNOWN_LEADER_EPOCH))

@@ -11,6 +11,7 @@ writes nothing.
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from ottla.broker.cluster.membership import Membership
@@ -20,7 +21,7 @@ from ottla.metadata.elections import ElectionRules, online, preferred, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
-from ottla.protocol.answer import after
+from ottla.protocol.answer import Steps, after
 
 _logger = logging.getLogger("ottla.cluster")
 _PARTITIONS_A_CHANGE: Final = 40
@@ -35,11 +36,9 @@ Place = tuple[bytes, int]
 class PartitionIndex:
     """Partitions by their brokers: leader and ISR members; and partitions without a leader."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self) -> None:
         self._by_node: dict[int, dict[Place, None]] = {}
         self._nodes_of: dict[Place, tuple[int, ...]] = {}
-        for topic in image.topics.values():
-            self.update(topic, range(len(topic.partitions)))
 
     def update(self, topic: TopicImage, indexes: Iterable[int]) -> None:
         """Enter the current state of some partitions of a topic."""
@@ -75,6 +74,8 @@ class Controller:
     rules              returns the settings for elections of a topic
     balances_leaders   returns auto.leader.rebalance.enable
     balance_ms         leader.imbalance.check.interval.seconds, in ms
+    session_timeout_ms  broker.session.timeout.ms: a broker that has left may be back in this time, for instance because it was
+                       fenced quickly; only then records of its log are given up by an unclean election
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Controller:
         rules: Callable[[TopicImage], ElectionRules],
         balances_leaders: Callable[[], bool],
         balance_ms: int,
+        session_timeout_ms: int,
     ) -> None:
         self._node_id = node_id
         self._membership = membership
@@ -94,6 +96,9 @@ class Controller:
         self._rules = rules
         self._balances_leaders = balances_leaders
         self._balance_ms = balance_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._missing: dict[int, Cancellable] = {}
+        """Brokers that have left within the session timeout, each with the timer of its end."""
         self._index: PartitionIndex | None = None
         """None while another broker is the controller."""
         self._epoch = 0
@@ -113,28 +118,31 @@ class Controller:
 
     def begin(self) -> None:
         """Take part in the election of a controller, once this broker is live."""
-        self._apply(Delta(self._metadata.image, membership=True))
+        for _ in self._act_on(Delta(self._metadata.image, membership=True)):
+            pass  # in general another broker is the controller, or this one is it already
 
     def close(self) -> None:
         """Stop; the next controller continues."""
         self._is_closed = True
         self._index = None
-        for timer in (self._timer, self._balance_timer):
+        for timer in (self._timer, self._balance_timer, *self._missing.values()):
             if timer is not None:
                 timer.cancel()
 
     # -- becoming controller --
 
-    def _apply(self, delta: Delta) -> None:
-        if self._is_closed:
-            return
-        image = delta.image
+    def _apply(self, delta: Delta) -> Steps | None:
+        if self._is_closed or not (delta.membership or self._index is not None):
+            return None
+        return self._act_on(delta)
+
+    def _act_on(self, delta: Delta) -> Steps:
         if delta.membership:
-            self._follow(image)
+            yield from self._follow(delta.image)
         if self._index is not None:
             self._notice(delta, self._index)
 
-    def _follow(self, image: Image) -> None:
+    def _follow(self, image: Image) -> Steps:
         """Become controller, or stop being it, as the image says; stand for election if there is no controller."""
         controller = image.controller
         is_own = controller is not None and (controller.node_id, controller.lease) == (
@@ -143,11 +151,24 @@ class Controller:
         )
         if controller is not None and is_own and self._epoch != controller.epoch:
             self._epoch = controller.epoch
-            self._index = PartitionIndex(image)
+            entered = 0
             _logger.info("node %d is the controller, epoch %d", self._node_id, controller.epoch)
-            self._look_at(
-                (topic.id, index) for topic in image.topics.values() for index in range(len(topic.partitions))
-            )
+            index = PartitionIndex()
+            for topic in image.topics.values():
+                for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
+                    numbers = range(first, min(first + _PARTITIONS_A_STEP, len(topic.partitions)))
+                    index.update(topic, numbers)
+                    self._due.update(dict.fromkeys(((topic.id, number) for number in numbers), False))
+                    entered += len(numbers)
+                    if entered >= _PARTITIONS_A_STEP:
+                        entered = 0
+                        yield None
+            if self._is_closed:
+                return
+            self._index = index
+            for node in sorted(image.registered.keys() - image.brokers.keys()):
+                self._await_return(node)
+            self._write()
             self._plan_balancing()
         elif not is_own:
             self._index, self._epoch = None, 0
@@ -195,12 +216,30 @@ class Controller:
             before = delta.before.brokers
             for node in sorted(before.keys() - image.brokers.keys()):
                 _logger.info("broker %d is fenced: it leads or replicates %d partitions", node, len(index.of(node)))
+                self._await_return(node)
                 self._look_at(index.of(node))
             for node in sorted(_stopping(image) - _stopping(delta.before)):
                 _logger.info("broker %d wants to stop: it leads or replicates %d partitions", node, len(index.of(node)))
                 self._look_at(index.of(node))
+            for node in sorted(image.brokers.keys() - before.keys()):
+                self._cancel_return(node)
             if image.brokers.keys() - before.keys():
                 self._look_at(index.of(NO_LEADER))
+
+    def _await_return(self, node: int) -> None:
+        """Hold unclean elections back that would give up the log of a broker which may be back soon."""
+        self._cancel_return(node)
+        self._missing[node] = self._timers.call_later(self._session_timeout_ms, partial(self._give_up, node))
+
+    def _cancel_return(self, node: int) -> None:
+        timer = self._missing.pop(node, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _give_up(self, node: int) -> None:
+        del self._missing[node]
+        if self._index is not None:
+            self._look_at(self._index.of(NO_LEADER))
 
     def _look_at(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -236,6 +275,8 @@ class Controller:
         """Return the next state of a partition, None if it needs no change."""
         image, rules = self._metadata.image, self._rules(topic)
         before = topic.partitions[index]
+        if rules.allows_unclean and any(node in self._missing for node in before.isr):
+            rules = rules._replace(allows_unclean=False)
 
         def acceptable(node: int) -> bool:
             return node not in before.offline and self._acceptable(node)

@@ -133,6 +133,7 @@ class Following:
         self._config = FollowerConfig.of(self._read_config())
         self._replicas.came_online.append(self._came_online)
         self._replicas.went_offline.append(self._went_offline)
+        self._replicas.damaged.append(self._damaged)
         self._slices.run(self._take_up(image.topics.values()), _nothing)
 
     def apply(self, delta: Delta) -> Steps:
@@ -171,6 +172,13 @@ class Following:
         known = self._image.topics.get(topic)
         if known is not None:
             self._drop((known.id, index))
+
+    def _damaged(self, partition: Partition) -> None:
+        """Follow a partition anew, which cuts the damage."""
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        if topic is not None and partition.leader_id != self._node_id:
+            self._drop((topic.id, partition.index))
+            self._slices.run(self._take_up((topic,), (partition.index,)), _nothing)
 
     def _take_up(self, topics: Iterable[TopicImage], indexes: Iterable[int] | None = None) -> Steps:
         """Follow the partitions of topics, or stop following, as the image says."""

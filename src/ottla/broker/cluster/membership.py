@@ -14,12 +14,13 @@ could not be reached or another broker has revoked it, the broker writes its sig
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.environment import Clock, Timers
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules, restarted
-from ottla.metadata.image import BrokerImage, Delta, Liveness, PartitionImage, TopicImage
+from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
 from ottla.net.scheduler import Promise, Scheduler, Task, awaited
@@ -174,32 +175,44 @@ class Membership:
             _logger.info("beginning new leader epochs of %d partitions", len(left))
         while left:
             chunk = left[:_PARTITIONS_A_CHANGE]
-            change = self._metadata.partition_changes(self._restarted(chunk, was_clean=was_clean))
-            if not change.put:
+            planned = self._restarted(chunk, was_clean=was_clean)
+            if not planned:
                 del left[: len(chunk)]
                 continue
-            outcome = await self._submit(change)
+            outcome = await self._submit(self._change_of(planned))
             if outcome.revision:
                 del left[: len(chunk)]
             elif not outcome.conflicts:
                 self._warn("begin new leader epochs", outcome.error)
                 await self._scheduler.sleep(_RETRY_MS)
 
+    def _change_of(self, planned: Sequence[tuple[TopicImage, int, PartitionImage]]) -> Change:
+        """Return the change to new states, written only while the brokers that it elects are registered and live as planned."""
+        elected = {state.leader for topic, index, state in planned if state.leader != topic.partitions[index].leader}
+        leaders = sorted(elected - {NO_LEADER, self._node_id})
+        created = {key: self._metadata.created_of(key) for key in map(keys.live_key, leaders)}
+        change = self._metadata.partition_changes(planned, created)
+        registered = {key: self._metadata.revision_of(key) for key in map(keys.broker_key, leaders)}
+        return change._replace(expect={**change.expect, **registered})
+
     def _restarted(
         self, chunk: Sequence[tuple[bytes, int]], *, was_clean: bool
     ) -> list[tuple[TopicImage, int, PartitionImage]]:
         image = self._metadata.image
 
-        def acceptable(node: int) -> bool:
-            return node != self._node_id and node in image.brokers and not image.live[node].is_stopping
+        def acceptable(partition: PartitionImage, node: int) -> bool:
+            if node == self._node_id or node in partition.offline:
+                return False
+            return node in image.brokers and not image.live[node].is_stopping
 
         planned = []
         for topic_id, index in chunk:
             topic = image.topics_by_id.get(topic_id)
             if topic is None:  # deleted meanwhile
                 continue
+            before = topic.partitions[index]
             state = restarted(
-                topic.partitions[index], self._node_id, acceptable, self._rules(topic), was_clean=was_clean
+                before, self._node_id, partial(acceptable, before), self._rules(topic), was_clean=was_clean
             )
             if state is not None:
                 planned.append((topic, index, state))

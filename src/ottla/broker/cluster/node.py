@@ -71,6 +71,7 @@ class ClusterNode:
             rules,
             lambda: config().flag("auto.leader.rebalance.enable"),
             values.integer("leader.imbalance.check.interval.seconds") * 1000,
+            values.integer("broker.session.timeout.ms"),
         )
         self.fencing = QuickFencing(
             registration.node_id,

@@ -1,7 +1,10 @@
-"""Replicas of this broker whose log directory has failed, in the metadata (KIP-858).
+"""Replicas of this broker whose log directory has failed (KIP-858), or whose log is damaged, in the metadata.
 
 The broker that loses a log directory writes it itself, for each partition in it: its replica leaves the ISR, is listed as
 offline, and another one is elected if it led. The entry is removed when the partition has a log here again, after a restart.
+
+A leader that cannot read its log although the disk works leaves the ISR, if another member can lead: as a follower it cuts the
+damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.)
 """
 
 import logging
@@ -52,6 +55,7 @@ class OfflineReplicas:
         """Compare the metadata with the replicas that could be opened, and write every later failure."""
         self._replicas.went_offline.append(self._look_at)
         self._replicas.came_online.append(self._look_at_all)
+        self._replicas.damaged.append(lambda partition: self._look_at(partition.topic, partition.index))
         for topic in self._metadata.image.topics.values():
             self._look_at_all(topic)
 
@@ -91,10 +95,31 @@ class OfflineReplicas:
             if topic is None or index >= len(topic.partitions):
                 continue
             before = topic.partitions[index]
+            state = None
             if self._node_id in before.replicas and self._is_wrong(name, index, before):
-                planned.append((topic, index, self._next_state(topic, before)))
+                state = self._next_state(topic, before)
+            elif before.leader == self._node_id and self._is_damaged(name, index):
+                state = self._given_up(topic, before)
+            if state is not None:
+                planned.append((topic, index, state))
         if planned:
             self._submit(planned)
+
+    def _is_damaged(self, topic: str, index: int) -> bool:
+        partition = self._replicas.find(topic, index)
+        return partition is not None and partition.damaged_at >= 0
+
+    def _given_up(self, topic: TopicImage, before: PartitionImage) -> PartitionImage | None:
+        """Return the state of a partition that another member of its ISR leads; None without such a member."""
+        image, rules = self._metadata.image, self._rules(topic)
+
+        def acceptable(other: int) -> bool:
+            is_other = other != self._node_id and other not in before.offline
+            return is_other and other in image.brokers and not image.live[other].is_stopping
+
+        if not any(acceptable(node) for node in before.isr):
+            return None
+        return without(before, self._node_id, acceptable, rules)
 
     def _next_state(self, topic: TopicImage, before: PartitionImage) -> PartitionImage:
         """Return the state of a partition whose replica here has become offline, or is online again."""

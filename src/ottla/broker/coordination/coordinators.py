@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.markers import MarkerWriter
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.coordination.remote_verification import RemoteVerification
@@ -19,6 +18,7 @@ from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper, TopicIdPartition
 from ottla.broker.coordination.verification import Verification
 from ottla.broker.due_work import DueWork
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
@@ -67,7 +67,7 @@ class Coordination:
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
         provide_topic: Callable[[str], Answer[bool]],
-        peers: Peers,
+        peers: OtherBrokers,
     ) -> None:
         self._node_id = node_id
         self._clock = clock

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.coordination.remote_markers import write_remotely
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.retrying import repeat_while
 from ottla.coordinators.runtime import Ending, Runtime
 from ottla.coordinators.transactions.state import Markers
@@ -61,7 +61,7 @@ class MarkerWriter:
         clock: Clock,
         timers: Timers,
         routing: CoordinatorRouting,
-        peers: Peers,
+        peers: OtherBrokers,
     ) -> None:
         self._routing = routing
         self._peers = peers

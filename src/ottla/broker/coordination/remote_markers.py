@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.remote_verification import by_topic
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.runtime import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP, TopicPartition
 from ottla.protocol.answer import after
@@ -20,7 +20,7 @@ _PURPOSE: Final = "markers"
 
 
 def write_remotely(
-    peers: Peers,
+    peers: OtherBrokers,
     node_id: int,
     ending: Ending,
     places: Sequence[TopicPartition],

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.cluster.peers import Peers
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share import state
 from ottla.coordinators.share.state_batches import StateBatch
@@ -111,7 +111,7 @@ _MESSAGES: Final[dict[Operation[Any, Any], _Message]] = {
 }
 
 
-def run_remotely(peers: Peers, node_id: int, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
+def run_remotely(peers: OtherBrokers, node_id: int, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
     """Run an operation of the share coordinator on another broker; COORDINATOR_NOT_AVAILABLE if it does not answer."""
     message = _MESSAGES[operation]
 

@@ -6,7 +6,7 @@ One request at a time is sent to each broker; the transactions that arrive meanw
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ottla.broker.cluster.peers import Peers
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, NONE
@@ -31,7 +31,7 @@ class _Verification(NamedTuple):
 class RemoteVerification:
     """Verifies or adds partitions at transaction coordinators on other brokers."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: OtherBrokers) -> None:
         self._peers = peers
         self._queued: dict[int, list[_Verification]] = {}
         self._is_sending: dict[int, bool] = {}

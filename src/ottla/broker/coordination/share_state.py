@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.routing import CoordinatorRouting
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
@@ -82,7 +82,7 @@ TopicIdPartition = tuple[bytes, int]
 class ShareCoordinators:
     """The share coordinators of the cluster: this broker for some keys, other brokers for the rest."""
 
-    def __init__(self, local: ShareCoordinator, routing: CoordinatorRouting, peers: Peers) -> None:
+    def __init__(self, local: ShareCoordinator, routing: CoordinatorRouting, peers: OtherBrokers) -> None:
         self._local = local
         self._routing = routing
         self._peers = peers

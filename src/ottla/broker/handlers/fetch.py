@@ -2,7 +2,7 @@
 
 Behaviour
     fewer than min_bytes there       waits for appends, at most max_wait_ms; an error answers at once, but for partitions
-                                     that do not exist: they end the wait only when there are no others
+                                     that do not exist: they end the wait of a consumer only when there are no others
     first batch larger than limits   is returned whole (KIP-74); other partitions' batches must fit
     offset out of range              OFFSET_OUT_OF_RANGE
     unknown topic or partition       UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
@@ -314,6 +314,8 @@ class _FetchAttempt:
             data = self._read(requested, min(requested.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
                 absent += 1
+                # A follower must name a partition again that this broker learns of later: its position is not recorded yet.
+                done = done or self._reader.is_follower
             elif data.error_code != NONE or data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
                 done = True
             elif data.records is not None:
@@ -368,6 +370,7 @@ class _FetchAttempt:
             return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
+            self._broker.replicas.report_damage(partition, requested.fetch_offset)
             return _failed(requested.index, KAFKA_STORAGE_ERROR)
         return PartitionData(
             partition_index=requested.index,

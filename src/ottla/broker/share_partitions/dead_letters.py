@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.retrying import repeat_while
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock, Timers
@@ -114,7 +114,7 @@ class DeadLetterWriter:
         metadata: Metadata,
         replicas: Replicas,
         create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
-        peers: Peers,
+        peers: OtherBrokers,
     ) -> None:
         self._config = config
         self._clock = clock

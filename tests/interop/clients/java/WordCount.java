@@ -12,7 +12,8 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
- * A Kafka Streams application that counts words: WordCount BOOTSTRAP APPLICATION INPUT OUTPUT STATE_DIR GUARANTEE.
+ * A Kafka Streams application that counts words: WordCount BOOTSTRAP APPLICATION INPUT OUTPUT STATE_DIR GUARANTEE
+ * [REPLICATION_FACTOR STANDBYS].
  *
  * Grouping by word makes a repartition topic, counting a changelog topic. Every count goes to OUTPUT, none is held back in a
  * cache. It writes "running" once it runs; a line on its input closes it.
@@ -26,7 +27,8 @@ public final class WordCount {
         configs.put("processing.guarantee", arguments[5]);
         configs.put("group.protocol", "classic");
         configs.put("num.stream.threads", "2");
-        configs.put("replication.factor", "1");
+        configs.put("replication.factor", arguments.length > 6 ? arguments[6] : "1");
+        configs.put("num.standby.replicas", arguments.length > 7 ? arguments[7] : "0");
         configs.put("commit.interval.ms", "100");
         configs.put("statestore.cache.max.bytes", "0");
         configs.put("consumer.auto.offset.reset", "earliest");

@@ -1,0 +1,34 @@
+"""Requests of this broker to others of its cluster. `cluster/peers.py` sends them; a single broker has no others."""
+
+from typing import Protocol, TypeVar
+
+from ottla.protocol.answer import Answer
+from ottla.protocol.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+
+class OtherBrokers(Protocol):
+    """The other brokers of the cluster."""
+
+    def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
+        """Send a request in the newest common version. The answer is None if the broker cannot be reached or does not answer,
+        and then it may have served the request nevertheless.
+
+        purpose  separates connections for requests that must not wait for each other
+        """
+
+    def close(self) -> None:
+        """Close all connections; requests in flight are answered with None."""
+
+
+class NoOtherBrokers:
+    """The other brokers of a single broker."""
+
+    def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
+        """Return None: there is no such broker."""
+        del node_id, request, purpose
+        return None
+
+    def close(self) -> None:
+        """Do nothing."""

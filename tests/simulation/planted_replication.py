@@ -1,0 +1,301 @@
+"""Bugs of replication that are planted into brokers: see `planted`."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from ottla.broker.cluster.isr_changes import IsrChanges
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.coordination.coordinators import Coordination
+from ottla.broker.handlers import fetch
+from ottla.log import log as log_module
+from ottla.log import replicated
+from ottla.log.log import Log
+from ottla.metadata import keys
+from ottla.metadata.deltas import loaded
+from ottla.metadata.image import TopicImage
+from ottla.metadata.store import Change
+from ottla.replication.effects import LogEffects
+from ottla.replication.fetching import Begin
+from ottla.replication.leadership import Leadership
+from ottla.replication.partition import Partition
+
+from .brokers import SimulatedBroker
+from .planting import Patch, Planted, every, later, restart, serving, settings
+from .run import Simulation
+
+# -- faults --
+
+
+def _cut_from_peers(simulation: Simulation, broker: SimulatedBroker, duration_ms: int) -> None:
+    """Cut a broker off from the other brokers; its clients and the store reach it."""
+    others = [other.name for other in simulation.brokers if other is not broker]
+    for other in others:
+        simulation.network.cut(broker.name, other)
+        simulation.network.cut(other, broker.name)
+
+    def heal() -> None:
+        for other in others:
+            simulation.network.heal(broker.name, other)
+            simulation.network.heal(other, broker.name)
+
+    later(simulation, duration_ms, heal)
+
+
+def _fence(simulation: Simulation, broker: SimulatedBroker) -> None:
+    """End the lease of a broker, as a peer does that was refused by its address: it becomes live again at once."""
+    sign = loaded(broker.store.snapshot()).live.get(broker.node_id)
+    if sign is not None:
+        broker.store.shared.revoke(sign.lease)
+
+
+def _isolate_and_kill(simulation: Simulation, chance: random.Random) -> None:
+    """Kill a broker a moment after it was cut off from its followers."""
+    broker = serving(simulation, chance)
+    if broker is not None:
+        _cut_from_peers(simulation, broker, chance.randint(1500, 4000))
+        later(simulation, chance.randint(200, 1200), broker.kill)
+        later(simulation, chance.randint(2000, 5000), partial(broker.restart_after, 0))
+
+
+def _move_away_and_back(simulation: Simulation, chance: random.Random) -> None:
+    """Let the leaderships of a broker that is cut off from its followers move to another one, and back soon."""
+    broker = serving(simulation, chance)
+    if broker is None:
+        return
+    begun_ms = chance.randint(200, 500)
+    _cut_from_peers(simulation, broker, begun_ms + chance.randint(100, 400))
+    later(simulation, begun_ms, partial(_fence, simulation, broker))
+    back_ms = begun_ms + chance.randint(800, 1800)
+    for number, other in enumerate(one for one in simulation.brokers if one is not broker):
+        later(simulation, back_ms + 20 * number, partial(_fence, simulation, other))
+
+
+def _lose_all_power(simulation: Simulation, chance: random.Random) -> None:
+    """All brokers lose power, and start again in another order."""
+    for broker in simulation.brokers:
+        if broker.server is not None:
+            broker.lose_power()
+            later(simulation, chance.randint(200, 2500), partial(broker.restart_after, 0))
+
+
+def _kill_two(simulation: Simulation, chance: random.Random) -> None:
+    """Kill two brokers, one after the other; the third one cannot reach the second one meanwhile."""
+    first, second, third = chance.sample(simulation.brokers, 3)
+    for one, other in ((second.name, third.name), (third.name, second.name)):
+        simulation.network.cut(one, other)
+        later(simulation, 3500, partial(simulation.network.heal, one, other))
+    for broker, delay_ms in ((first, chance.randint(100, 300)), (second, chance.randint(1300, 2000))):
+        later(simulation, delay_ms, broker.kill)
+        later(simulation, delay_ms + 2500, partial(broker.restart_after, 0))
+
+
+def _restart_unseen(simulation: Simulation, chance: random.Random) -> None:
+    """Restart a broker while the controller is cut off from the store: its next image shows the broker live, as before."""
+    controller_id = loaded(simulation.stores[0].snapshot()).controller_id
+    others = [one for one in simulation.brokers if one.node_id != controller_id and one.is_serving]
+    controller = next((one for one in simulation.brokers if one.node_id == controller_id), None)
+    if controller is None or not others:
+        return
+    other = chance.choice(others)
+    controller.store.cut(controller.name)
+    later(simulation, 100, other.kill)
+    later(simulation, chance.randint(150, 300), partial(other.restart_after, 0))
+    later(simulation, 2500, partial(controller.store.heal, controller.name))
+
+
+def _leave_while_proposed(simulation: Simulation, chance: random.Random) -> None:
+    """Let a broker join the ISRs again, cut the others off from the store at about that time, and the broker from them."""
+    broker = serving(simulation, chance)
+    if broker is None:
+        return
+    _fence(simulation, broker)
+    begun_ms = chance.randint(0, 60)
+    for other in simulation.brokers:
+        if other is not broker:
+            later(simulation, begun_ms, partial(other.store.cut, other.name))
+            later(simulation, begun_ms + 5000, partial(other.store.heal, other.name))
+    later(simulation, begun_ms + chance.randint(1, 60), lambda: _cut_from_peers(simulation, broker, 6000))
+
+
+# -- bugs --
+
+
+def _acknowledge_early(patch: Patch) -> None:
+    """A write with acks=all is acknowledged after the leader's append."""
+    original = Partition.has_acknowledged
+
+    def has_acknowledged(self: Partition, acks: int, offset: int | None = None) -> bool:
+        return original(self, 1 if acks == -1 else acks, offset)
+
+    patch.setattr(Partition, "has_acknowledged", has_acknowledged)
+
+
+def _keep_waiters(patch: Patch) -> None:
+    """Waiters for a commit are kept when the leader epoch ends."""
+    original = Partition.follow
+
+    def follow(self: Partition, leader_id: int, leader_epoch: int) -> None:
+        kept, self._waiters = self._waiters, {}
+        original(self, leader_id, leader_epoch)
+        self._waiters = {**kept, **self._waiters}
+
+    patch.setattr(Partition, "follow", follow)
+
+
+def _begin_at_log_end(patch: Patch) -> None:
+    """A replica starts with its log end as the high watermark."""
+    original = Log._load
+
+    def load(self: Log, recovery_point: int, log_start_offset: int, high_watermark: int, **flags: bool) -> Any:
+        del high_watermark
+        return original(self, recovery_point, log_start_offset, (1 << 63) - 1, **flags)
+
+    patch.setattr(Log, "_load", load)
+
+
+def _truncate_to_high_watermark(patch: Patch) -> None:
+    """A follower truncates to its high watermark, and its leader does not compare epochs."""
+    change = LogEffects._change
+
+    def changed(self: LogEffects, fetching: Any, effect: Any, log: Log) -> Any:
+        if not isinstance(effect, Begin):
+            return change(self, fetching, effect, log)
+        return self._cut(fetching, effect, log, log.truncation(max(log.high_watermark, log.start_offset)))
+
+    patch.setattr(LogEffects, "_change", changed)
+    patch.setattr(fetch, "_divergence", lambda *_: None)
+    patch.setattr(Log, "divergence", lambda *_: None)
+
+
+def _add_any_member(patch: Patch) -> None:
+    """A change of the ISR does not compare the registrations and signs of life of the new members."""
+    original = IsrChanges._send
+
+    def send(self: IsrChanges, planned: list[Any], whole: Change) -> None:
+        own = keys.live_key(self._node_id)
+        expect = {key: revision for key, revision in whole.expect.items() if not key.startswith(keys.BROKERS)}
+        created = {
+            key: revision for key, revision in whole.created.items() if key == own or not key.startswith(keys.LIVE)
+        }
+        original(self, planned, whole._replace(expect=expect, created=created))
+
+    patch.setattr(IsrChanges, "_send", send)
+
+
+def _forget_unknown_proposals(patch: Patch) -> None:
+    """A proposal of unknown outcome is taken for refused."""
+    patch.setattr(Leadership, "doubted", Leadership.refused)
+
+
+def _accept_higher_epochs(patch: Patch) -> None:
+    """A follower appends batches of any epoch."""
+    original = replicated.check_batches
+
+    def check_batches(frame: bytes, start: int, end: int, epoch: int, next_offset: int) -> Any:
+        del epoch
+        return original(frame, start, end, (1 << 31) - 1, next_offset)
+
+    patch.setattr(log_module, "check_batches", check_batches)
+
+
+def _keep_epochs(patch: Patch) -> None:
+    """A broker that starts again goes on in the leader epochs of its earlier process, and stays in the ISRs."""
+
+    async def begin_no_epochs(_: Membership) -> None: ...
+
+    patch.setattr(Membership, "_begin_epochs", begin_no_epochs)
+
+
+def _fetch_before_flush(patch: Patch) -> None:
+    """A follower fetches on before the flush that flush.messages demands."""
+
+    def when_settled(self: Partition, callback: Callable[[], None]) -> None:
+        self.advance()
+        callback()
+
+    patch.setattr(Partition, "when_settled", when_settled)
+
+
+def _keep_moved_coordinators(patch: Patch) -> None:
+    """A coordinator keeps the state of a partition that another broker leads for a time."""
+    original = Coordination._lead
+
+    def lead(self: Coordination, topic: TopicImage) -> None:
+        runtime = self._runtimes[topic.name]
+        partitions = list(topic.partitions)
+        for index, placed in enumerate(partitions):
+            if runtime.leads(index):
+                epoch = self._epochs[topic.name, index]
+                partitions[index] = placed._replace(leader=self._node_id, leader_epoch=epoch)
+        original(self, topic._replace(partitions=tuple(partitions)))
+
+    patch.setattr(Coordination, "_lead", lead)
+
+
+REPLICATION_BUGS: Final[dict[str, Planted]] = {
+    "acknowledged before the high watermark": Planted(
+        "nothing lost",
+        4,
+        settings("producer", replicas=3),
+        _acknowledge_early,
+        every(_isolate_and_kill, (5000, 7000)),
+    ),
+    "waiter of an earlier epoch": Planted(
+        "nothing lost",
+        1,
+        settings("producer", replicas=3),
+        _keep_waiters,
+        every(_move_away_and_back, (4000, 6000)),
+    ),
+    "high watermark from the log end": Planted(
+        "high watermark final",
+        1,
+        settings("producer", replicas=3),
+        _begin_at_log_end,
+        every(_isolate_and_kill, (5000, 7000)),
+    ),
+    "truncation to the high watermark": Planted(
+        "committed kept",
+        1,
+        settings("producer", replicas=3),
+        _truncate_to_high_watermark,
+        every(_kill_two, (6000, 8000)),
+    ),
+    "member of the ISR without its registration": Planted(
+        "ISR registered",
+        4,
+        settings("producer", replicas=3),
+        _add_any_member,
+        every(restart(50, 300), (1000, 2500), (20, 400)),
+    ),
+    "proposal of unknown outcome forgotten": Planted(
+        "high watermark replicated",
+        1,
+        settings("producer", replicas=3, configs=(("replica.lag.time.max.ms", "1000"),)),
+        _forget_unknown_proposals,
+        every(_leave_while_proposed, (9000, 10_000)),
+    ),
+    "epoch of an earlier process": Planted(
+        "one leader",
+        1,
+        settings("producer", replicas=3),
+        _keep_epochs,
+        every(_restart_unseen, (5000, 7000)),
+    ),
+    "fetch before the flush": Planted(
+        "nothing lost",
+        6,
+        settings("producer", replicas=3, flushes=True),
+        _fetch_before_flush,
+        every(_lose_all_power, (6000, 8000)),
+    ),
+    "coordinator kept over a move": Planted(
+        "coordinators current",
+        1,
+        settings("producer", "classic", replicas=3),
+        _keep_moved_coordinators,
+        every(_move_away_and_back, (4000, 6000)),
+    ),
+}

@@ -1,0 +1,407 @@
+"""Observation of replicas during a run: every revision of the metadata store, and samples of leaders, for the checks.
+
+What is committed is what a leader's high watermark has passed. Every leader that was elected cleanly must have all of it in its
+log. Two kinds of elections may lose it, as in Kafka, and are recorded as losses: an unclean election, and that of a replica
+which has lost its page cache while it was the last member of the ISR.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.metadata.deltas import advanced
+from ottla.metadata.image import EMPTY, NO_LEADER, Image, PartitionImage, TopicImage
+from ottla.replication.partition import Partition
+
+from .brokers import DIRECTORY, SimulatedBroker
+from .checks import Leadership, Violation
+from .disks import HostStore
+from .metadata import Revision
+from .world import SECOND_US, World
+
+_HEADER: Final = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the first fields of a record batch."""
+_PREFIX: Final = 12
+_CLEANUP: Final = "cleanup.policy"
+_LATE_US: Final = 2 * SECOND_US
+"""Time after a loss in which acknowledgements of lost records may still arrive."""
+_LATE_UNCLEAN_US: Final = 20 * SECOND_US
+"""The same after an unclean election: the leader before it may be cut off, and go on."""
+Place = tuple[str, int]
+"""Topic id and index of a partition."""
+
+
+class LogBatch(NamedTuple):
+    """Batch in a log; `content` is its CRC."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    content: int
+
+
+class Loss(NamedTuple):
+    """Election after which committed records may be missing; acknowledgements until `until_us` are not relied on."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: int
+    until_us: int
+
+
+class _Cursor:
+    """Place in the log of a leader up to which its batches were read."""
+
+    __slots__ = ("count", "position", "segment")
+
+    def __init__(self) -> None:
+        self.segment: Path | None = None
+        self.position = 0
+        self.count = 0
+
+
+def batches_from(store: HostStore, directory: Path, cursor: _Cursor, limit: int) -> Iterator[LogBatch]:
+    """Read the batches of a log below the offset `limit` that come after `cursor`, which is moved. The disk may fail meanwhile:
+    the bytes are read past it.
+    """
+    names = sorted(name for name in store.names(directory) if name.endswith(".log"))
+    for path in (directory / name for name in names):
+        if cursor.segment is not None and path.name < cursor.segment.name:
+            continue
+        if cursor.segment is None or path.name != cursor.segment.name:
+            cursor.segment, cursor.position = path, 0
+        data = store.content(path).data
+        while cursor.position + _HEADER.size <= len(data):
+            base, length, epoch, _, crc, _, delta = _HEADER.unpack_from(data, cursor.position)
+            if base + delta >= limit:
+                return
+            if length <= 0 or cursor.position + _PREFIX + length > len(data):
+                break
+            cursor.position += _PREFIX + length
+            cursor.count += 1
+            yield LogBatch(base, base + delta + 1, epoch, crc)
+
+
+class Replication:
+    """Observer of one cluster.
+
+    losses      elections after which committed records may be missing
+    violations  of the checks that are made during the run
+    """
+
+    def __init__(self, world: World, brokers: Sequence[SimulatedBroker]) -> None:
+        self.losses: list[Loss] = []
+        self.violations: list[Violation] = []
+        self._world = world
+        self._brokers = {broker.node_id: broker for broker in brokers}
+        self._image = EMPTY
+        self._committed: dict[Place, list[tuple[LogBatch, int]]] = {}
+        """Committed batches, and the leader epoch in which each was seen so."""
+        self._ends: dict[Place, tuple[int, int]] = {}
+        """Largest high watermark seen of each partition, and its leader epoch."""
+        self._looks: dict[Leadership, tuple[int, int]] = {}
+        """High watermark of each leader and partition epoch at the last look."""
+        self._cursors: dict[tuple[Leadership, str], _Cursor] = {}
+        self._leaders: dict[tuple[str, int, int], tuple[int, int]] = {}
+        """Leader and its broker epoch by partition and leader epoch."""
+        self._claims: dict[Place, dict[tuple[int, int], tuple[str, int]]] = {}
+        """High watermarks of all replicas with the epoch of the last record below: broker, and time of the first sight."""
+        self._claimed: dict[tuple[str, Place], int] = {}
+        self._tainted: dict[Place, set[int]] = {}
+        """Replicas in the ISR that have lost their page cache."""
+
+    def _violated(self, check: str, text: str, *about: str) -> None:
+        self._world.tell("checks", f"{check}: {text}")
+        self.violations.append(Violation(check, text, about, self._world.now_us))
+
+    # -- disks --
+
+    def lost_page_cache(self, node_id: int) -> None:
+        """Note that a broker has lost what it had not flushed."""
+        for topic in self._image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if node_id in partition.isr:
+                    self._tainted.setdefault((topic.id.hex(), index), set()).add(node_id)
+
+    # -- metadata --
+
+    def applied(self, revision: Revision) -> None:
+        """Look at a new revision of the store."""
+        delta = advanced(self._image, revision.number, revision.entries)
+        before, self._image = self._image, delta.image
+        for topic in delta.changed:
+            known = before.topics_by_id.get(topic.id)
+            for index, new in enumerate(topic.partitions):
+                is_old = known is not None and index < len(known.partitions)
+                self._compare(
+                    topic, index, known.partitions[index] if known is not None and is_old else None, new, before
+                )
+        for name, indexes in delta.moved.items():
+            topic, known = delta.image.topics[name], before.topics[name]
+            for index in indexes:
+                self._compare(topic, index, known.partitions[index], topic.partitions[index], before)
+        for node in sorted(delta.image.live.keys() - before.live.keys()):
+            self._became_live(node)
+
+    def _compare(
+        self, topic: TopicImage, index: int, old: PartitionImage | None, new: PartitionImage, before: Image
+    ) -> None:
+        place = topic.id.hex(), index
+        if old is not None and len(new.isr) > len(old.isr):
+            self._grown(topic, index, old, new)
+        if old is not None and set(old.isr) - set(new.isr):
+            self._world.count("ISR: shrunk")
+        self._lead(topic, index, new)
+        if old is not None and new.leader_epoch != old.leader_epoch:
+            kind = _kind(old, new, before)
+            self._world.count(f"election: {kind}")
+            tainted = new.leader in self._tainted.get(place, ())
+            if kind == "unclean" or tainted:
+                late_us = _LATE_UNCLEAN_US if kind == "unclean" else _LATE_US
+                self._world.tell("checks", f"{topic.name}-{index} may lose records in epoch {new.leader_epoch}: {kind}")
+                self.losses.append(Loss(*place, new.leader_epoch, self._world.now_us + late_us))
+        if place in self._tainted:
+            self._tainted[place] &= set(new.isr)
+
+    def _lead(self, topic: TopicImage, index: int, new: PartitionImage) -> None:
+        if new.leader == NO_LEADER:
+            return
+        key = topic.id.hex(), index, new.leader_epoch
+        node = self._image.registered.get(new.leader)
+        known = self._leaders.setdefault(key, (new.leader, 0 if node is None else node.epoch))
+        if known[0] != new.leader:
+            text = f"{topic.name}-{index}: nodes {known[0]} and {new.leader} are leaders of epoch {new.leader_epoch}"
+            self._violated("one leader", text, topic.name)
+
+    def _grown(self, topic: TopicImage, index: int, old: PartitionImage, new: PartitionImage) -> None:
+        """Compare the registration of a new member of the ISR with that of the fetches for which it joined."""
+        self._world.count("ISR: grown")
+        leader = self._brokers.get(new.leader)
+        if leader is None or leader.server is None:
+            return
+        partition = leader.server.broker.replicas.find(topic.name, index)
+        leadership = None if partition is None else partition.leadership
+        for node in set(new.isr) - set(old.isr):
+            registered = self._image.registered.get(node)
+            if node not in self._image.live or registered is None:
+                self._violated(
+                    "ISR registered", f"{topic.name}-{index}: {node} joined the ISR, and is not live", topic.name
+                )
+            elif leadership is not None and leadership.epoch == new.leader_epoch and node in leadership.followers:
+                follower = leadership.followers[node]
+                if 0 <= follower.broker_epoch != registered.epoch:
+                    text = (
+                        f"{topic.name}-{index}: {node} joined the ISR for fetches of broker epoch {follower.broker_epoch}, "
+                        f"and is registered with {registered.epoch}"
+                    )
+                    self._violated("ISR registered", text, topic.name)
+
+    def _became_live(self, node: int) -> None:
+        """Look for partitions that a broker leads in an epoch of its earlier incarnation, or is in the ISR of with a log that
+        may have lost records.
+        """
+        broker, registered = self._brokers.get(node), self._image.registered.get(node)
+        if registered is None:
+            return
+        for topic in self._image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                led = self._leaders.get((topic.id.hex(), index, partition.leader_epoch))
+                if led is not None and led[0] == node and partition.leader == node and led[1] != registered.epoch:
+                    # It may have been elected between its registration and its sign of life.
+                    text = (
+                        f"{topic.name}-{index}: node {node} leads epoch {partition.leader_epoch} with broker epochs {led[1]} "
+                        f"and {registered.epoch}"
+                    )
+                    self._violated("one leader", text, topic.name)
+                has_restarted = broker is not None and not broker.was_stopped and broker.live_epoch != registered.epoch
+                if has_restarted and node in partition.isr and len(partition.isr) > 1:
+                    text = f"{topic.name}-{index}: node {node} is in the ISR {partition.isr} after an unclean stop"
+                    self._violated("ISR registered", text, topic.name)
+        if broker is not None:
+            broker.live_epoch = registered.epoch
+
+    # -- samples --
+
+    def claim(self, broker: SimulatedBroker, partition: Partition) -> None:
+        """Note what a replica, leader or follower, takes for committed."""
+        log, place = partition.log, _place(partition)
+        offset = log.high_watermark
+        if self._claimed.get((broker.name, place)) != offset and offset > log.start_offset:
+            self._claimed[broker.name, place] = offset
+            claims = self._claims.setdefault(place, {})
+            claims.setdefault((offset, log.epochs.epoch_at(offset - 1)), (broker.name, self._world.now_us))
+
+    def claim_all(self, broker: SimulatedBroker) -> None:
+        """Note what all replicas of a broker take for committed."""
+        if broker.server is not None:
+            for partition in broker.server.broker.replicas.all():
+                self.claim(broker, partition)
+
+    def compare_claims(self) -> None:
+        """At rest the log of each leader has all that any replica took for committed."""
+        for place, claims in self._claims.items():
+            state = self._image.partition(bytes.fromhex(place[0]), place[1])
+            leader = None if state is None else self._brokers.get(state.leader)
+            if leader is None or leader.server is None:
+                continue
+            topic = self._image.topics_by_id[bytes.fromhex(place[0])].name
+            partition = leader.server.broker.replicas.find(topic, place[1])
+            if partition is None:
+                continue
+            log = partition.log
+            for (offset, epoch), (broker, at_us) in claims.items():
+                final = log.epochs.epoch_at(offset - 1) if offset <= log.end_offset else -1
+                if final != epoch and offset > log.start_offset and not self._may_lack(place, epoch, log.epochs.latest):
+                    text = (
+                        f"{topic}-{place[1]}: offset {offset - 1} of epoch {epoch} was below the high watermark of {broker} "
+                        f"at {at_us / SECOND_US:.3f} s, and is of epoch {final} at the end"
+                    )
+                    about = (broker, f"{topic}-{place[1]}")
+                    self.violations.append(Violation("high watermark final", text, about, at_us))
+
+    def sample(self, broker: SimulatedBroker, partition: Partition, leadership: Leadership) -> None:
+        """Look at a partition that a broker leads."""
+        state = self._image.partition(partition.topic_id, partition.index)
+        if state is None:
+            return
+        look = partition.log.high_watermark, state.epoch
+        if self._looks.get(leadership) == look:
+            return
+        self._looks[leadership] = look
+        self._compare_members(broker, partition, state)
+        place = partition.topic_id.hex(), partition.index
+        if partition.log.config.is_compacted:
+            self._compare_end(broker, partition, place, leadership)
+        else:
+            self._compare_content(broker, partition, place, leadership)
+
+    def _compare_members(self, broker: SimulatedBroker, partition: Partition, state: PartitionImage) -> None:
+        """The high watermark of a leader is not above the log end of any member of the ISR."""
+        if (state.leader, state.leader_epoch) != (broker.node_id, partition.leader_epoch):
+            return
+        for node in state.isr:
+            other = self._brokers[node]
+            if other.server is None or not other.is_serving or node in self._tainted.get(_place(partition), ()):
+                continue
+            replica = other.server.broker.replicas.find(partition.topic, partition.index)
+            if replica is None or replica.topic_id != partition.topic_id or other.is_damaged:
+                continue
+            if replica.log.end_offset < partition.log.high_watermark:
+                text = (
+                    f"{partition.topic}-{partition.index}: high watermark {partition.log.high_watermark} of {broker.name} in "
+                    f"epoch {partition.leader_epoch} is above the log end {replica.log.end_offset} of {other.name}, a member "
+                    "of the ISR"
+                )
+                self._violated("high watermark replicated", text, broker.name, other.name)
+
+    def _may_lack(self, place: Place, seen_epoch: int, epoch: int) -> bool:
+        return any(
+            (loss.topic_id, loss.partition) == place and seen_epoch < loss.leader_epoch <= epoch for loss in self.losses
+        )
+
+    def _compare_end(self, broker: SimulatedBroker, partition: Partition, place: Place, leadership: Leadership) -> None:
+        log = partition.log
+        end, seen = self._ends.get(place, (0, -1))
+        is_new = (leadership, "") not in self._cursors
+        self._cursors[leadership, ""] = _Cursor()
+        if (
+            is_new
+            and log.end_offset < end
+            and seen < leadership.epoch
+            and not self._may_lack(place, seen, leadership.epoch)
+        ):
+            self._lacks(broker, partition, f"ends at {log.end_offset}, committed was {end} in epoch {seen}")
+        if log.high_watermark >= end:
+            self._ends[place] = log.high_watermark, leadership.epoch
+
+    def _lacks(self, broker: SimulatedBroker, partition: Partition, text: str) -> None:
+        where = (
+            f"{partition.topic}-{partition.index}: the log of {broker.name}, leader in epoch {partition.leader_epoch}, "
+        )
+        self._violated("committed kept", where + text, broker.name, f"{partition.topic}-{partition.index}")
+
+    def _compare_content(
+        self, broker: SimulatedBroker, partition: Partition, place: Place, leadership: Leadership
+    ) -> None:
+        """The log of a leader has everything that was committed before."""
+        cursor = self._cursors.get((leadership, ""))
+        log, committed = partition.log, self._committed.setdefault(place, [])
+        if cursor is None:
+            cursor = self._cursors[leadership, ""] = _Cursor()
+            self._compare_whole(broker, partition, place, leadership)
+        directory = DIRECTORY / f"{partition.topic}-{partition.index}"
+        index = cursor.count
+        for batch in batches_from(broker.disk.store, directory, cursor, log.high_watermark):
+            if index < len(committed):
+                expected, seen = committed[index]
+                if batch != expected:
+                    if not self._may_lack(place, min(seen, leadership.epoch), max(seen, leadership.epoch)):
+                        self._lacks(broker, partition, f"has {batch} committed, and {expected} was so in epoch {seen}")
+                    del committed[index:]
+            if index >= len(committed):
+                committed.append((batch, leadership.epoch))
+            index += 1
+
+    def _compare_whole(
+        self, broker: SimulatedBroker, partition: Partition, place: Place, leadership: Leadership
+    ) -> None:
+        directory = DIRECTORY / f"{partition.topic}-{partition.index}"
+        batches = list(batches_from(broker.disk.store, directory, _Cursor(), partition.log.end_offset))
+        committed = self._committed[place]
+        for index, (expected, seen) in enumerate(committed):
+            if seen <= leadership.epoch and (index >= len(batches) or batches[index] != expected):
+                found = batches[index] if index < len(batches) else f"its end {partition.log.end_offset}"
+                if not self._may_lack(place, seen, leadership.epoch):
+                    self._lacks(broker, partition, f"has {found} instead of {expected}, committed in epoch {seen}")
+                del committed[index:]
+                return
+
+
+def _place(partition: Partition) -> Place:
+    return partition.topic_id.hex(), partition.index
+
+
+def _kind(old: PartitionImage, new: PartitionImage, before: Image) -> str:
+    """Return the kind of an election."""
+    if new.leader == NO_LEADER:
+        return "no leader"
+    if new.leader not in old.isr:
+        return "unclean"
+    if new.leader == old.leader:
+        return "same leader again"
+    if old.leader == NO_LEADER:
+        return "leader is back"
+    sign = before.live.get(old.leader)
+    if sign is None or old.leader not in before.brokers:
+        return "leader failed"
+    if sign.is_stopping:
+        return "leader stops"
+    return "preferred" if new.leader == new.replicas[0] else "replica offline"
+
+
+def at_rest(
+    brokers: Sequence[SimulatedBroker], image: Image, violated: Callable[[str, str], None]
+) -> dict[Place, dict[str, list[LogBatch]]]:
+    """Return the batches below the high watermark of all replicas, by partition and broker; `violated` is called with each
+    partition whose ISR is not complete.
+    """
+    logs: dict[Place, dict[str, list[LogBatch]]] = {}
+    by_node = {broker.node_id: broker for broker in brokers}
+    for topic in image.topics.values():
+        for index, state in enumerate(topic.partitions):
+            if set(state.isr) != set(state.replicas) or state.leader == NO_LEADER:
+                violated(
+                    "ISR complete", f"{topic.name}-{index}: leader {state.leader}, ISR {state.isr} of {state.replicas}"
+                )
+                continue
+            server = by_node[state.leader].server
+            partition = None if server is None else server.broker.replicas.find(topic.name, index)
+            if partition is None or partition.log.config.is_compacted or len(state.replicas) < 2:
+                continue
+            directory, limit = DIRECTORY / f"{topic.name}-{index}", partition.log.high_watermark
+            logs[topic.id.hex(), index] = {
+                f"b{node}": list(batches_from(by_node[node].disk.store, directory, _Cursor(), limit))
+                for node in state.replicas
+            }
+    return logs
