@@ -162,9 +162,10 @@ class Numbered(Worker):
             lost = {offset for offset, value in self.acknowledged[index].items() if by_offset.get(offset) != value}
             assert not lost, f"{self._topic}-{index}: acknowledged records are lost at {sorted(lost)[:10]}"
             values = [int(value) for _, value in found]
-            assert values == list(range(index, self.sent, PARTITIONS)), (
-                f"{self._topic}-{index}: duplicates or another order"
-            )
+            expected = list(range(index, self.sent, PARTITIONS))
+            pairs = zip(found, expected, strict=False)
+            wrong = [(offset, value) for (offset, value), number in pairs if int(value) != number]
+            assert values == expected, f"{self._topic}-{index}: duplicates or another order, from {wrong[:3]} on"
 
 
 class Transactions(Worker):
