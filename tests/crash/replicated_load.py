@@ -142,7 +142,10 @@ class Numbered(Worker):
 
     def work(self) -> None:
         configs = {"bootstrap.servers": self._servers, "enable.idempotence": True, "message.timeout.ms": 600_000}
-        producer = Producer({**configs, **_QUICK})
+        # One request in flight: after a refused request the next one is out of order, librdkafka raises its producer epoch, and
+        # batches of other partitions that were appended but not acknowledged are written again, whatever the brokers do.
+        one = {"max.in.flight.requests.per.connection": 1}
+        producer = Producer({**configs, **_QUICK, **one})
         while not self.over.is_set():
             for _ in range(10):
                 value = b"%d" % self.sent
