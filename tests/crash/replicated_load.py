@@ -24,6 +24,7 @@ from ottla import ShareConsumer
 PARTITIONS: Final = 6
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 _WITHIN_S: Final = 120
+_SLOW_S: Final = 3.0
 _QUICK: Final = {
     "linger.ms": 1,
     "reconnect.backoff.ms": 10,
@@ -141,7 +142,10 @@ class Numbered(Worker):
 
     def work(self) -> None:
         configs = {"bootstrap.servers": self._servers, "enable.idempotence": True, "message.timeout.ms": 600_000}
-        producer = Producer({**configs, **_QUICK})
+        # One request in flight: after a refused request the next one is out of order, librdkafka raises its producer epoch, and
+        # batches of other partitions that were appended but not acknowledged are written again, whatever the brokers do.
+        one = {"max.in.flight.requests.per.connection": 1}
+        producer = Producer({**configs, **_QUICK, **one})
         while not self.over.is_set():
             for _ in range(10):
                 value = b"%d" % self.sent
@@ -161,9 +165,10 @@ class Numbered(Worker):
             lost = {offset for offset, value in self.acknowledged[index].items() if by_offset.get(offset) != value}
             assert not lost, f"{self._topic}-{index}: acknowledged records are lost at {sorted(lost)[:10]}"
             values = [int(value) for _, value in found]
-            assert values == list(range(index, self.sent, PARTITIONS)), (
-                f"{self._topic}-{index}: duplicates or another order"
-            )
+            expected = list(range(index, self.sent, PARTITIONS))
+            pairs = zip(found, expected, strict=False)
+            wrong = [(offset, value) for (offset, value), number in pairs if int(value) != number]
+            assert values == expected, f"{self._topic}-{index}: duplicates or another order, from {wrong[:3]} on"
 
 
 class Transactions(Worker):
@@ -324,7 +329,16 @@ class Shares(Worker):
         self.again: list[tuple[int, int]] = []
         """Records that were delivered after they had been accepted."""
         self.is_idle = threading.Event()
+        self.events: list[str] = []
+        """Calls that took long, with their times, and errors."""
+        self._begun = self._called = time.monotonic()
         self.start()
+
+    def _note(self, event: str) -> None:
+        now = time.monotonic()
+        if now - self._called > _SLOW_S or "error" in event:
+            self.events.append(f"{self._called - self._begun:.1f} to {now - self._begun:.1f} s: {event}")
+        self._called = now
 
     def work(self) -> None:
         while not self.over.is_set():
@@ -333,15 +347,19 @@ class Shares(Worker):
                 try:
                     while not self.over.is_set():
                         self._take(consumer)
-                except OttlaError:
-                    continue  # such as a timeout: a new member continues
+                except OttlaError as error:
+                    self._note(f"error: {error}")  # such as a timeout: a new member continues
+            self._note("close")
 
     def _take(self, consumer: ShareConsumer) -> None:
+        self._called = time.monotonic()
         places = [(record.partition, record.offset) for record in consumer.poll(0.5)]
+        self._note("poll")
         self.is_idle.set() if not places else self.is_idle.clear()
         self.again += [place for place in places if place in self.accepted]
         self.delivered.update(places)
         results = consumer.commit(30)
+        self._note("commit")
         good = {place.partition for place, error in results.items() if error is None}
         self.accepted.update(place for place in places if place[0] in good)
 

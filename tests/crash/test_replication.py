@@ -67,14 +67,18 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
     begun = time.monotonic()
     while cluster.kills < kills:
         time.sleep(dice.uniform(0.1, 1.0))
+        at = time.monotonic()
         cluster.fail()
+        now = time.monotonic()
+        sys.stdout.write(f"{at - begun:.1f} to {now - begun:.1f} s: {cluster.faults[-1]}, {cluster.kills} kills\n")
         for worker in workers:
             assert worker.is_alive(), worker.failure
     cluster.wait_until_whole()
     for worker in (orders, jobs, ledger):
         worker.end()
     rows = read(servers, "orders")
-    wait_until(lambda: len(shares.delivered) >= jobs.count and shares.is_idle.is_set(), 60)
+    sys.stdout.write("".join(f"share consumer: {event}\n" for event in shares.events))
+    wait_until(lambda: len(shares.delivered) >= jobs.count and shares.is_idle.is_set(), 120)
     wait_until(lambda: sum(map(len, group.seen)) >= orders.count, 60)
     group.end()
     shares.end()

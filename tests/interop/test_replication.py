@@ -1,6 +1,8 @@
 """Replicas of Ottla, seen by Kafka's own consumer and tools."""
 
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -67,14 +69,16 @@ def test_kafkas_replica_verification(kafka_cluster: Callable[..., KafkaCluster])
         cluster[cluster.leader_of("orders", partition)].produce("orders", f"{number}", partition=partition)
     command = [f"{TOOLS}.ReplicaVerificationTool", "--broker-list", cluster.bootstrap_servers, "--time", "-2"]
     command += ["--max-wait-ms", "100", "--report-interval-ms", "1000", "--topics-include", "orders"]
-    process = subprocess.Popen([SCRIPT, "tool", *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [SCRIPT, "tool", *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
     lines: list[str] = []
     assert process.stdout is not None
     for line in process.stdout:
         lines.append(line)
         if "max lag is 0 for partition" in line or len(lines) > 20:
             break
-    process.terminate()
+    os.killpg(process.pid, signal.SIGKILL)  # the script and its Java
     process.wait(20)
     process.stdout.close()
     assert re.search(r"max lag is 0 for partition orders-\d at offset 30 among 3 partitions", lines[-1]), lines

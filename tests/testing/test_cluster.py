@@ -290,3 +290,27 @@ def test_elections_are_requested_at_any_broker(kafka_cluster: Callable[..., Kafk
         assert by_index.pop(lost) == lost_error, "PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE"
         assert set(by_index.values()) == {84}, "ELECTION_NOT_NEEDED"
     wire.close()
+
+
+def test_a_share_consumer_reads_on_when_partitions_have_a_leader_again(
+    kafka_cluster: Callable[..., KafkaCluster],
+) -> None:
+    cluster = kafka_cluster(3, {"group.share.assignment.interval.ms": 0})
+    cluster.create_topic("jobs", 1)
+    leader = cluster.leader_of("jobs", 0)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        assert not admin.alter_share_group_offsets("workers", {TopicPartition("jobs", 0): 0}).errors
+    cluster[leader].produce("jobs", "before")
+    with ShareConsumer(bootstrap_servers=cluster.bootstrap_servers, group_id="workers") as consumer:
+        consumer.subscribe(["jobs"])
+        assert [record.value for record in consumer.poll(20)] == [b"before"]
+        cluster.kill(leader)
+        for _ in range(5):  # the metadata shows no leader meanwhile
+            assert consumer.poll(0.2) == []
+        cluster.restart(leader)
+        cluster[leader].produce("jobs", "after")
+        values: list[bytes | None] = []
+        deadline = time.monotonic() + 15
+        while b"after" not in values and time.monotonic() < deadline:
+            values += [record.value for record in consumer.poll(0.5)]
+        assert b"after" in values

@@ -177,6 +177,7 @@ def test_acks_all_is_refused_below_min_insync_replicas(cluster: KafkaCluster) ->
     assert produce_once(cluster, leader, b"before") == "NONE"
     cluster.kill(one)
     cluster.kill(other)
+    until_in_sync(cluster, "orders", [leader])
     assert produce_once(cluster, leader, b"refused") == "NOT_ENOUGH_REPLICAS"
     assert values_at(cluster, "orders", 0) == [b"before"]
     outcomes: list[object] = []

@@ -137,7 +137,7 @@ def _now() -> str:
 
 
 class _Replica(NamedTuple):
-    """What one replica returned: batches from the offset on, and its high watermark."""
+    """Response of one replica: batches from the offset on, and its high watermark."""
 
     node: int
     high_watermark: int
@@ -189,7 +189,7 @@ class Verification:
         if results.errors:
             partition, error = min(results.errors.items())
             raise CommandFailed(f"no offset of {partition}: {error}")
-        return {partition: found.offset for partition, found in results.successes.items()}
+        return {partition: position.offset for partition, position in results.successes.items()}
 
     @property
     def is_complete(self) -> bool:
@@ -206,8 +206,8 @@ class Verification:
     def compare(self) -> Iterator[str]:
         """Read all replicas once, compare them, and yield a line for every difference and new error."""
         before, self.errors = self.errors, {}
-        found = self._read()
-        for partition, replicas in found.items():
+        responses = self._read()
+        for partition, replicas in responses.items():
             for replica in replicas:
                 known = self._high_watermarks[partition]
                 self._high_watermarks[partition] = max(known, replica.high_watermark)
@@ -224,16 +224,16 @@ class Verification:
             for node in nodes:
                 by_node.setdefault(node, []).append(partition)
         requests = [self._fetch(node, partitions) for node, partitions in sorted(by_node.items())]
-        found: dict[TopicPartition, list[_Replica]] = {}
+        responses: dict[TopicPartition, list[_Replica]] = {}
         for replicas in self._cluster.ask(self._cluster.admin.side_by_side(requests)):
             for partition, replica in replicas.items():
-                found.setdefault(partition, []).append(replica)
+                responses.setdefault(partition, []).append(replica)
         behind = [partition for (_, partition), error in self.errors.items() if error == name_of(OFFSET_OUT_OF_RANGE)]
         if behind:  # deleted at a replica meanwhile
             starts = self._cluster.ask(self._cluster.admin.list_offsets(dict.fromkeys(behind, EARLIEST)))
             for partition, start in starts.successes.items():
                 self._offsets[partition] = max(self._offsets[partition], start.offset)
-        return found
+        return responses
 
     async def _fetch(self, node: int, partitions: list[TopicPartition]) -> dict[TopicPartition, _Replica]:
         topics: dict[str, FetchTopic] = {}

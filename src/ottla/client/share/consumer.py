@@ -48,6 +48,7 @@ class ShareConsumerCore:
         self._failure: KafkaError | None = None
         self._arrived = Signal()
         self._results: CommitResults | None = None
+        self._awaits_leaders = False
         self._closed = False
 
     # -- subscription --
@@ -169,6 +170,7 @@ class ShareConsumerCore:
                         raise
                     # The topic may be created later, or the brokers may be reachable again.
         by_node: dict[int, dict[tuple[bytes, int], TopicPartition]] = {}
+        leaderless: set[str] = set()
         for topic_id, index in sorted(self._member.assigned):
             name_of = metadata.name_of(topic_id)
             info = metadata.known(name_of) if name_of is not None else None
@@ -177,7 +179,22 @@ class ShareConsumerCore:
             node = info.leaders.get(index, -1)
             if node >= 0:
                 by_node.setdefault(node, {})[topic_id, index] = TopicPartition(name_of, index)
+            else:
+                leaderless.add(name_of)
+        if leaderless and not self._awaits_leaders:
+            self._awaits_leaders = True
+            self.core.scheduler.background(self._refresh(sorted(leaderless)), "leaders of share partitions")
         return by_node
+
+    async def _refresh(self, topics: list[str]) -> None:
+        """Request the metadata of topics again after the backoff: no response of a broker reports that a partition without
+        a leader has one.
+        """
+        await self.core.scheduler.sleep(self.core.metadata.backoff_ms(1))
+        self._awaits_leaders = False
+        for topic in topics:
+            self.core.metadata.forget(topic)
+        self._arrived.happen()
 
     async def _fetch(self, left_ms: int) -> None:
         """Send a fetch to every node without a request in flight."""
