@@ -174,7 +174,7 @@ class Following:
             self._drop((known.id, index))
 
     def _damaged(self, partition: Partition) -> None:
-        """Follow a partition anew, which cuts the damage."""
+        """Begin to follow a partition again, which cuts the damage."""
         topic = self._image.topics_by_id.get(partition.topic_id)
         if topic is not None and partition.leader_id != self._node_id:
             self._drop((topic.id, partition.index))
