@@ -119,6 +119,10 @@ class EtcdServer:
     def pause(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # Until every thread has stopped, a request could still be answered.
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        while not all(_is_stopped(task) for task in tasks.iterdir()):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         assert self._process is not None
@@ -158,3 +162,11 @@ def running_cluster(directory: Path, members: int = 3) -> Iterator[list[EtcdServ
     finally:
         for server in servers:
             server.kill()
+
+
+def _is_stopped(task: Path) -> bool:
+    """Return True if a thread is stopped, or has ended."""
+    try:
+        return (task / "stat").read_text().rsplit(")", 1)[1].split()[0] in "TtZX"
+    except OSError:
+        return True

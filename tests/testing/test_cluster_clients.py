@@ -91,27 +91,6 @@ def test_aiokafka_loses_nothing_while_brokers_die(kafka_cluster: Callable[..., K
     assert_stored(cluster, sent)
 
 
-def test_kafka_python_loses_nothing_while_brokers_die(kafka_cluster: Callable[..., KafkaCluster]) -> None:
-    cluster = kafka_cluster(3, REPLICATED)
-    cluster.create_topic("t", 3)
-    producer = KafkaProducer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","), acks="all", enable_idempotence=True
-    )
-    sent, waiting = [], []
-    for round_number, node_id in enumerate(cluster.brokers):
-        for number in range(30):
-            value = b"%d-%d" % (round_number, number)
-            waiting.append(producer.send("t", value, partition=number % 3))
-            sent.append(value)
-            if number == 15:
-                cluster.kill(node_id)
-        producer.flush(60)
-        cluster.restart(node_id)
-    producer.close()
-    assert all(future.succeeded() for future in waiting)
-    assert_stored(cluster, sent)
-
-
 def assert_stored(cluster: KafkaCluster, sent: list[bytes]) -> None:
     """Assert that each value is stored once, in the order of its partition, at the leader."""
     for index in range(3):
