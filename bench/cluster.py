@@ -2,8 +2,8 @@
 
     python bench/cluster.py [--rounds 5]
 
-Ottla runs over one etcd (its memory is listed apart), Apache Kafka in combined mode; replication factor 1, because Ottla does
-not replicate yet. Each figure is the median of the rounds.
+Ottla runs over one etcd (its memory is listed apart), Apache Kafka in combined mode; replication factor 1, see replication.py
+for more replicas. Each figure is the median of the rounds.
 
     start        from the start of the processes until every broker lists all three
     create       CreateTopics of 1,000 partitions until every broker knows a live leader of each
