@@ -14,6 +14,7 @@ for more replicas. Each figure is the median of the rounds.
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.request import urlopen
 
 from brokers import REFERENCE, free_port, kafka_is_there, record, surroundings
 from ottla import Admin, NewTopic
@@ -109,7 +111,11 @@ def etcd(home: Path) -> Iterator[tuple[str, int]]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    time.sleep(2)
+    while True:
+        with contextlib.suppress(OSError), urlopen(f"{url}/health", timeout=2) as health:
+            if json.load(health)["health"] == "true":
+                break
+        time.sleep(0.01)  # a port without a listener gives nothing to wait for
     try:
         yield f"etcd://127.0.0.1:{port}/bench", process.pid
     finally:
@@ -126,7 +132,7 @@ def until(is_met: Callable[[], bool]) -> None:
         with contextlib.suppress(KafkaError):
             if is_met():
                 return
-        time.sleep(0.01)
+        time.sleep(0.01)  # brokers have no notification of a new leader: they are asked
 
 
 def leaders(asked: Admin) -> list[int]:
@@ -144,7 +150,7 @@ def measure(cluster: Cluster, started_ms: float) -> dict[str, float]:
     figures = {"start ms": started_ms}
     with contextlib.ExitStack() as stack:
         admins = {node: stack.enter_context(admin(cluster, node)) for node in NODES}
-        time.sleep(3)
+        time.sleep(3)  # idle memory is what is measured next: let start-up work come to rest
         figures["idle memory MB"] = sum(resident_mb(pid) for pid in cluster.pids.values())
         begun = time.perf_counter()
         admins[1].create_topics([NewTopic("bench", PARTITIONS, 1)]).check()
@@ -163,7 +169,7 @@ def measure(cluster: Cluster, started_ms: float) -> dict[str, float]:
             cluster.start(victim)
             until(partial(has_leaders, watcher, PARTITIONS))
             figures[f"return {name} ms"] = (time.perf_counter() - begun) * 1000
-            time.sleep(1)
+            time.sleep(1)  # the next kill must not meet elections of this one
     return figures
 
 

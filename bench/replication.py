@@ -148,7 +148,7 @@ def measure(cluster: Cluster, megabytes: int) -> dict[str, float]:
         with admin(cluster, other) as requests:
             role = "controller" if requests.describe_cluster().controller == victim else "other"
         figures.setdefault(f"failover {role} ms", failover_ms(cluster, victim))
-        time.sleep(1)
+        time.sleep(1)  # its return is another event than the election
         cluster.start(victim)
         until(lambda other=other: len(in_sync(cluster, "failover", other)[0]) == 3)  # type: ignore[misc]
         until(lambda other=other: min(map(len, in_sync(cluster, "bench", other))) == 3)  # type: ignore[misc]
@@ -163,7 +163,7 @@ def measure(cluster: Cluster, megabytes: int) -> dict[str, float]:
     until(lambda: min(map(len, in_sync(cluster, "refill", other))) == 3)
     figures["catch up MB/s"] = megabytes * 1.024 / (time.perf_counter() - begun)
     create(cluster, "idle", 1000)
-    time.sleep(5)
+    time.sleep(5)  # idle is what is measured next: let start-up work come to rest
     before = all_cpu_seconds(cluster)
     time.sleep(IDLE_S)
     figures["idle %"] = (all_cpu_seconds(cluster) - before) / IDLE_S * 100

@@ -396,8 +396,8 @@ class ShareMember(Application):
                 await self._core.scheduler.sleep(200)
 
 
-class Administrator(Application):
-    """Admin client that creates, changes and deletes its own topics."""
+class AdminApplication(Application):
+    """Application with an admin client."""
 
     def __init__(self, process: ClientProcess) -> None:
         super().__init__(process)
@@ -407,6 +407,10 @@ class Administrator(Application):
     @property
     def main(self) -> Core:
         return self._core
+
+
+class Administrator(AdminApplication):
+    """Admin client that creates, changes and deletes its own topics."""
 
     async def run(self) -> None:
         process, number = self.process, 0

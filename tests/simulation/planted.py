@@ -16,9 +16,7 @@ from ottla.broker.cluster import node
 from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination import producer_ids, remote_markers
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.client.admin.core import AdminCore
 from ottla.client.admin.topics import NewTopic
-from ottla.client.core import Core
 from ottla.client.errors import KafkaError
 from ottla.metadata import keys
 from ottla.metadata import metadata as metadata_module
@@ -39,7 +37,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 
 from . import metadata as store_module
-from .clients import Application, ClientProcess
+from .applications import AdminApplication
 from .etcd_host import EtcdStoreHost
 from .metadata import StoreHost
 from .planted_replication import REPLICATION_BUGS
@@ -49,17 +47,8 @@ from .run import Simulation
 _SMALL_BLOCK: Final = 4
 
 
-class TopicChurner(Application):
+class TopicChurner(AdminApplication):
     """Admin client that deletes topics soon after it has created them."""
-
-    def __init__(self, process: ClientProcess) -> None:
-        super().__init__(process)
-        self._core = process.core()
-        self._admin = AdminCore(self._core)
-
-    @property
-    def main(self) -> Core:
-        return self._core
 
     async def run(self) -> None:
         process, number = self.process, 0

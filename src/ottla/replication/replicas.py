@@ -29,6 +29,7 @@ NEVER_MS: Final = (1 << 63) - 1
 _PARTITIONS_A_STEP: Final = 16
 """Number of logs opened or discarded in one step of a few milliseconds."""
 _TOPICS_A_STEP: Final = 50
+_MANY_PARTITIONS: Final = 500
 _LED_A_STEP: Final = 500
 """Number of led partitions that are examined in one step of a few milliseconds."""
 
@@ -98,6 +99,9 @@ class Replicas:
         """Called with the topic and index of each partition whose log goes offline."""
         self.came_online: list[Callable[[TopicImage], None]] = []
         """Called with the topic of partitions that were opened late."""
+        self.opened_many: Callable[[], object] = _nothing
+        """Called whenever _MANY_PARTITIONS more have been opened."""
+        self._opened_since = 0
         self.damaged: list[Callable[[Partition], None]] = []
         """Called with each partition whose log could not be read, although its disk works."""
         for directory in directories:
@@ -310,6 +314,10 @@ class Replicas:
                 yield None
             log = self._opened(topic, index, config)
             if log is not None:
+                self._opened_since += 1
+                if self._opened_since >= _MANY_PARTITIONS:
+                    self._opened_since = 0
+                    self.opened_many()
                 partitions[index] = partition = Partition(
                     topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
                 )
@@ -538,6 +546,9 @@ class Replicas:
     def by_topic(self) -> Mapping[str, Mapping[int, Partition]]:
         """Return the partitions by topic name and index."""
         return self._by_name
+
+
+def _nothing() -> None: ...
 
 
 def _ignore(partition: Partition) -> None:

@@ -4,14 +4,14 @@ Inputs are described in `cluster_case.py`; the lines with a time are outputs. To
 run with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
 from .cluster_case import ClusterCase
+from .transcript_files import assert_current, transcripts
 
-TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "cluster").glob("*.txt"))
+TRANSCRIPTS = transcripts("cluster")
 
 
 def play(text: str) -> str:
@@ -33,10 +33,7 @@ def play(text: str) -> str:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    played = play(path.read_text())
-    if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(played)
-    assert played == path.read_text()
+    assert_current(path, play(path.read_text()))
 
 
 def test_there_are_transcripts() -> None:

@@ -4,14 +4,14 @@ Inputs are described in `election_case.py`; the indented lines are outputs. To w
 with OTTLA_TEST_REWRITE=1, and read the difference before it is committed.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
 from .election_case import ElectionCase
+from .transcript_files import assert_current, transcripts
 
-TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "elections").glob("*.txt"))
+TRANSCRIPTS = transcripts("elections")
 
 
 def play(text: str) -> str:
@@ -33,10 +33,7 @@ def play(text: str) -> str:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    played = play(path.read_text())
-    if os.environ.get("OTTLA_TEST_REWRITE"):
-        path.write_text(played)
-    assert played == path.read_text()
+    assert_current(path, play(path.read_text()))
 
 
 def test_there_are_transcripts() -> None:

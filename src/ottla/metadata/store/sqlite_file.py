@@ -6,6 +6,7 @@ order for all processes that use the file.
 """
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,7 @@ class Written(NamedTuple):
     entries: Sequence[Entry] = ()
 
 
-class SqliteFile:
+class SqliteFile(ABC):
     """An open metadata store; used by one thread at a time.
 
     Raises DamagedStore if the file is not a metadata store of this kind, OSError when it cannot be opened.
@@ -80,9 +81,9 @@ class SqliteFile:
         self._upgrade()
         (self._revision,) = self._db.execute("SELECT newest FROM revision").fetchone()
 
+    @abstractmethod
     def _check_kind(self) -> None:
         """Raise DamagedStore for a file of the other kind: of a single broker, or of several ones."""
-        raise NotImplementedError
 
     def _application(self) -> int:
         """Return the mark in the file that tells both kinds apart."""
