@@ -5,6 +5,7 @@ import itertools
 import random
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 
 from .results import Result, Settings
@@ -22,6 +23,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers")
     parser.add_argument("--clients", type=int, default=15, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
+    parser.add_argument("--gap", type=float, default=5.0, help="longest time between the begins of two faults (s)")
     parser.add_argument("--replicas", type=int, default=3, help="replication factor of all topics")
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
@@ -38,6 +40,7 @@ def main() -> int:
         options.clusters,
         tuple(options.roles.split(",")) if options.roles else (),
         options.store,
+        gap_s=options.gap,
     )
     begun = time.monotonic()
     results: list[Result] = []
@@ -63,9 +66,16 @@ def main() -> int:
     if len(results) > 1:
         hours = sum(result.virtual_seconds for result in results) / 3600
         cpu_hours = sum(result.cpu_seconds for result in results) / 3600
+        totals = Counter[str]()
+        for result in results:
+            totals.update(result.counts)
+        faults = sum(count for name, count in totals.items() if name.startswith("fault: "))
         sys.stdout.write(
-            f"{len(results)} runs, {failed} failed; {hours:.2f} virtual hours, {hours / cpu_hours:.1f} per CPU hour\n"
+            f"{len(results)} runs, {failed} failed; {faults} faults in {hours:.2f} virtual hours, "
+            f"{hours / cpu_hours:.1f} per CPU hour\n"
         )
+        for name, count in sorted(totals.items()):
+            sys.stdout.write(f"{count:10,} {name}\n")
     return int(failed > 0)
 
 
@@ -79,8 +89,9 @@ def varied(settings: Settings, seed: int) -> Settings:
         replicas=draw.choices((1, 2, 3), (7, 13, 80))[0],
         clusters=clusters,
         clients=settings.clients if draw.random() < 0.5 or clusters > 1 else draw.randint(4, 9),
-        parallel=draw.choice((2, 3, 3, 4)),
+        parallel=draw.choice((2, 3, 4, 6)),
         store="etcd" if draw.random() < 0.25 else settings.store,
+        gap_s=draw.choice((settings.gap_s, 2.0, 1.0)),
     )
 
 

@@ -424,9 +424,7 @@ def leaders_live(elections: Iterable[Election]) -> list[Violation]:
 
 
 def elected_by_controller(elections: Iterable[Election]) -> list[Violation]:
-    """Only the controller replaces a leader, except for a broker that gives up its own leadership, or whose replica is online
-    again where there is no leader.
-    """
+    """Only the controller replaces a leader, except for a broker that gives up its own leadership."""
     return [
         Violation(
             "elected by the controller",
@@ -438,7 +436,6 @@ def elected_by_controller(elections: Iterable[Election]) -> list[Violation]:
         if not one.is_new
         and one.writer >= 0
         and one.writer not in (one.controller, one.before)
-        and (one.before, one.leader) != (-1, one.writer)
     ]
 
 

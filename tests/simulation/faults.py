@@ -17,8 +17,6 @@ from .metadata import StoreHost
 from .network import Network
 from .world import MS_US, SECOND_US, Callback, World
 
-_SOONEST_US: Final = SECOND_US
-_LATEST_US: Final = 5 * SECOND_US
 _SHORT_PAUSE_MS: Final = (50, 4_000)
 _LONG_PAUSE_MS: Final = (11_000, 14_000)
 """Longer than the session timeouts of brokers and groups."""
@@ -45,6 +43,7 @@ class Faults:
     """Draws and applies faults.
 
     parallel     largest number of faults at a time
+    gap_s        longest time from the begin of a fault to the next one; the shortest is a fifth of it
     power_loss   True if a broker may lose power
     all_power    True if all brokers may lose power together: nothing acknowledged is lost then only if everything is flushed
     last_end_us  time at which the last fault ended
@@ -60,6 +59,7 @@ class Faults:
         clients: Sequence[SimulatedClient],
         *,
         parallel: int,
+        gap_s: float,
         power_loss: bool,
         all_power: bool,
     ) -> None:
@@ -69,6 +69,7 @@ class Faults:
         self._brokers = brokers
         self._clients = clients
         self._parallel = parallel
+        self._gap_us = (int(gap_s * SECOND_US / 5), int(gap_s * SECOND_US))
         self._random = world.random("faults")
         self._active: dict[int, _Active] = {}
         self._number = 0
@@ -120,7 +121,7 @@ class Faults:
         if len(self._active) < self._parallel:
             weights = [weight for weight, _ in self._kinds]
             self._random.choices(self._kinds, weights)[0][1]()
-        self._world.call_after(self._random.randint(_SOONEST_US, _LATEST_US), self._next)
+        self._world.call_after(self._random.randint(*self._gap_us), self._next)
 
     def _begin(
         self, name: str, targets: tuple[str, ...], duration_ms: tuple[int, int], apply: Callback, end: Callback

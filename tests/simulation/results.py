@@ -22,6 +22,7 @@ class Settings:
     brokers   number of brokers
     clients   number of clients
     parallel  largest number of faults at a time
+    gap_s     longest time from the begin of a fault to the next one, in seconds
     replicas  replication factor of all topics, at most the number of brokers of a cluster
     clusters  number of clusters; brokers and clients are spread over them
     flushes   whether every append is flushed before it is acknowledged; None: drawn from the seed
@@ -40,6 +41,7 @@ class Settings:
     store: str = "memory"
     flushes: bool | None = None
     configs: tuple[tuple[str, str], ...] = ()
+    gap_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Result:
             f"--clients {one.clients} --parallel {one.parallel} --replicas {one.replicas} --clusters {one.clusters}"
             + (f" --roles {','.join(one.roles)}" if one.roles else "")
             + (f" --store {one.store}" if one.store != "memory" else "")
+            + (f" --gap {one.gap_s:g}" if one.gap_s != Settings().gap_s else "")
         )
 
     def explain(self) -> str:

@@ -174,6 +174,7 @@ class Simulation:
             self.brokers,
             self.clients,
             parallel=settings.parallel,
+            gap_s=settings.gap_s,
             power_loss=self.flushes or self.replicas > 1,
             all_power=self.flushes,
         )

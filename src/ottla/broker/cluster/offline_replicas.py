@@ -1,7 +1,8 @@
 """Replicas of this broker whose log directory has failed (KIP-858), or whose log is damaged, in the metadata.
 
 The broker that loses a log directory writes it itself, for each partition in it: its replica leaves the ISR, is listed as
-offline, and another one is elected if it led. The entry is removed when the partition has a log here again, after a restart.
+offline, and another member of the ISR is elected if it led. The entry is removed when the partition has a log here again, after
+a restart. A partition without a leader is left to the controller.
 
 A leader that cannot read its log although the disk works leaves the ISR, if another member can lead: as a follower it cuts the
 damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.)
@@ -13,7 +14,7 @@ from typing import Final
 
 from ottla.environment import Cancellable, Timers
 from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules, online, without
+from ottla.metadata.elections import ElectionRules, without
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import ChangeOutcome
@@ -123,7 +124,8 @@ class OfflineReplicas:
 
     def _next_state(self, topic: TopicImage, before: PartitionImage) -> PartitionImage:
         """Return the state of a partition whose replica here has become offline, or is online again."""
-        node, image, rules = self._node_id, self._metadata.image, self._rules(topic)
+        node, image = self._node_id, self._metadata.image
+        rules = self._rules(topic)._replace(allows_unclean=False)  # this, and any other election, is the controller's
         if node in before.offline:
             offline = tuple(other for other in before.offline if other != node)
         else:
@@ -135,7 +137,6 @@ class OfflineReplicas:
         state = before._replace(offline=offline)
         if node in offline and node in state.isr:
             state = without(state, node, acceptable, rules) or state
-        state = online(state, acceptable, rules) or state
         return state._replace(epoch=before.epoch + 1)
 
     def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
