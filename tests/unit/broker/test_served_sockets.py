@@ -1,0 +1,79 @@
+"""Responses on a real socket: bytes and regions of files arrive in order, whatever their lengths."""
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.environment.disk import DiskStore
+from ottla.environment.files import LogFile, Region
+from ottla.environment.listening import ServedSocket
+
+
+class Receiver:
+    """Connection whose client sends nothing."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
+        raise AssertionError("the client sends nothing")
+
+    def written(self) -> None:
+        self.ended.set_result("written")
+
+    def lost(self) -> None:
+        self.ended.set_result("lost")
+
+
+async def sent(pieces: Sequence[Any]) -> tuple[bytes, str]:
+    """Write pieces to a socket; return what arrives, and how the write ended."""
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    served, receiver = ServedSocket(loop, near, ("client", 0)), Receiver()
+    served.serve(receiver)
+    served.pause_reading()
+    receiver.ended.add_done_callback(lambda _: served.close())
+    if served.write(pieces):
+        receiver.written()
+    arrived = bytearray()
+    while data := await asyncio.wait_for(loop.sock_recv(far, 1 << 20), 10):
+        arrived += data
+    far.close()
+    return bytes(arrived), receiver.ended.result()
+
+
+@pytest.fixture
+def file(tmp_path: Path, dice_seed: int) -> LogFile:
+    file = DiskStore().open(tmp_path / "f")
+    file.append([random.Random(dice_seed).randbytes(1_000_000)])
+    return file
+
+
+def test_bytes_and_regions_arrive_in_order(file: LogFile, dice_seed: int) -> None:
+    content, dice = file.read(0, 1_000_000), random.Random(dice_seed)
+    for _ in range(20):
+        pieces: list[Any] = []
+        expected = b""
+        for _ in range(dice.randint(1, 12)):
+            length = dice.choice((1, 3, 1_000, 16_384, 16_385, 200_000))
+            position = dice.randrange(1_000_000 - length)
+            part = content[position : position + length]
+            expected += part
+            pieces.append(dice.choice((part, memoryview(part), Region(file, position, length))))
+        assert asyncio.run(sent(pieces)) == (expected, "written")
+    file.close()
+
+
+@pytest.mark.parametrize("length", [1_000, 100_000])
+def test_a_region_that_is_shorter_than_stated_loses_the_connection(file: LogFile, length: int) -> None:
+    arrived, ended = asyncio.run(sent([b"head", Region(file, 999_999, length), b"tail"]))
+    assert ended == "lost"
+    assert not arrived.endswith(b"tail")
+    file.close()
