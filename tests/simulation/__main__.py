@@ -1,6 +1,7 @@
 """Command: `python -m tests.simulation --seed 4711`; see `scripts/simulate`."""
 
 import argparse
+import gc
 import itertools
 import random
 import sys
@@ -52,6 +53,7 @@ def main() -> int:
             break
         result = run(seed, varied(settings, seed) if options.varied or options.for_minutes else settings)
         results.append(replace(result, story=[]))
+        gc.collect()  # brokers and clients refer to each other, and a run does not collect
         if options.story:
             sys.stdout.writelines(f"{line}\n" for line in result.story)
         if options.json:

@@ -526,10 +526,14 @@ class SetUp(Application):
 
 
 class Auditor(Application):
-    """Reads every partition of the workload from its beginning, committed records only."""
+    """Reads every partition of the workload from its beginning, committed records only.
 
-    def __init__(self, process: ClientProcess) -> None:
+    requires_stable  whether to wait for open transactions that commit offsets
+    """
+
+    def __init__(self, process: ClientProcess, *, requires_stable: bool = True) -> None:
         super().__init__(process)
+        self._requires_stable = requires_stable
         self._core = process.core(isolation_level="read_committed", auto_offset_reset="none")
         self._consumer = ConsumerCore(self._core)
 
@@ -566,7 +570,9 @@ class Auditor(Application):
         process, admin, done = self.process, AdminCore(self._core), False
         while not done:
             try:
-                groups = await admin.list_consumer_group_offsets(_GROUPS, require_stable=True, timeout=10)
+                groups = await admin.list_consumer_group_offsets(
+                    _GROUPS, require_stable=self._requires_stable, timeout=10
+                )
                 for group in _GROUPS:
                     for partition, committed in groups[group].items():
                         process.history.final_commits[group, process.key(*partition)] = committed.offset

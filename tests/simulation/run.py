@@ -11,14 +11,14 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
-from ottla.metadata.image import Image, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
 
 from . import checks
 from .applications import (
@@ -27,6 +27,7 @@ from .applications import (
     HASTY,
     LEDGER,
     PLAIN,
+    TRANSFORM_GROUP,
     Administrator,
     Auditor,
     Configurator,
@@ -68,6 +69,10 @@ _REPLICATION_FACTORS: Final = (
     "share.coordinator.state.topic.replication.factor",
 )
 
+_OF_TRANSACTIONS: Final = frozenset((TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC, LEDGER, DERIVED))
+"""Topics which take part in transactions: when one of them loses records, a transaction may stay open for ever, and a producer
+may get an epoch again that was used before. Apache Kafka leaves both to the operator, too."""
+_TRANSACTIONAL: Final = frozenset(("transactions", "transformer"))
 _COUNTED: Final = {
     " is truncated from ": "truncations",
     ", is replaced from ": "logs replaced",
@@ -304,7 +309,11 @@ class Simulation:
                 client.start()
 
     def _audit(self) -> None:
-        auditors = [self._client(cluster, "auditor", Auditor) for cluster in self.clusters]
+        hanging = self._hanging(self._lossy())
+        auditors = [
+            self._client(cluster, "auditor", partial(Auditor, requires_stable=cluster.name not in hanging))
+            for cluster in self.clusters
+        ]
         for auditor in auditors:
             auditor.start()
         while self.world.now_us < self.end_us + _AUDIT_US and not all(auditor.is_done for auditor in auditors):
@@ -347,10 +356,19 @@ class Simulation:
         self.violations += checks.topics_as_answered(
             history.topics, {cluster.name: self._topics_of(cluster) for cluster in self.clusters}
         )
-        names = [client.name for client in self.clients]
+        hanging = self._hanging(lossy)
+        names = [
+            client.name
+            for client in self.clients
+            if client.role not in _TRANSACTIONAL or client.cluster.name not in hanging
+        ]
         self.violations += checks.stalls_bounded(names, history.steps, self.faults.last_end_us, _STALL_US)
         for cluster in self.clusters:
-            self._check_cluster(cluster, is_damaged=cluster.name in damaged)
+            self._check_cluster(cluster, is_damaged=cluster.name in damaged, is_hanging=cluster.name in hanging)
+
+    def _hanging(self, lossy: Iterable[PartitionKey]) -> frozenset[str]:
+        """Return the clusters in which a transaction may stay open for ever."""
+        return frozenset(partition.cluster for partition in lossy if partition.topic in _OF_TRANSACTIONS)
 
     def _lossy(self) -> dict[PartitionKey, int]:
         """Return the partitions that may have lost records, and the time until which acknowledgements are not relied on."""
@@ -376,16 +394,16 @@ class Simulation:
                 logs = at_rest(brokers, loaded(store.snapshot()), violated)
                 self.violations += checks.replicas_equal(logs)
 
-    def _check_cluster(self, cluster: Cluster, *, is_damaged: bool) -> None:
+    def _check_cluster(self, cluster: Cluster, *, is_damaged: bool, is_hanging: bool) -> None:
         history, name = self.history, cluster.name
         # Members go on to commit while the committed offsets are read.
         commits = [one for one in history.commits if one.partition.cluster == name and one.done_us <= self.end_us]
         if not is_damaged:
             self.violations += checks.commits_advance(commits, history.final_commits)
-        prefix = f"{name}/"
-        self.violations += checks.owned_once(
-            history.ownership, {key: its for key, its in history.subscribed.items() if key.startswith(prefix)}
-        )
+        subscribed = {key: its for key, its in history.subscribed.items() if key.startswith(f"{name}/")}
+        if is_hanging:
+            subscribed.pop(f"{name}/{TRANSFORM_GROUP}", None)
+        self.violations += checks.owned_once(history.ownership, subscribed)
         if is_damaged:
             return
         reads = [read for read in history.reads if read.partition.cluster == name]

@@ -132,6 +132,8 @@ class OfflineReplicas:
             offline = (*before.offline, node)
 
         def acceptable(other: int) -> bool:
+            if before.leader != node:
+                return other == before.leader  # if it is not live, its place is for the controller to fill
             return other not in offline and other in image.brokers and not image.live[other].is_stopping
 
         state = before._replace(offline=offline)
