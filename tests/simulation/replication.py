@@ -178,8 +178,8 @@ class Replication:
         """Compare the registration of a new member of the ISR with that of the fetches for which it joined."""
         self._world.count("ISR: grown")
         leader = self._brokers.get(new.leader)
-        if leader is None or leader.server is None:
-            return
+        if leader is None or leader.server is None or not leader.is_serving:
+            return  # a process that has ended meanwhile wrote it
         partition = leader.server.broker.replicas.find(topic.name, index)
         leadership = None if partition is None else partition.leadership
         for node in set(new.isr) - set(old.isr):
