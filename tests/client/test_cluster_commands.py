@@ -36,6 +36,28 @@ def test_cluster(commands: Commands, admin: Admin, node: int) -> None:
     assert (result.exit_code, expected in result.stderr) == (1, True)
 
 
+def test_status(commands: Commands, admin: Admin, node: int, topic: str) -> None:
+    cluster = admin.describe_cluster()
+    first, titles, row, last = commands.said("status").splitlines()
+    assert first == f"cluster {cluster.cluster_id}, controller {cluster.controller}"
+    assert titles.split() == ["BROKER", "ADDRESS", "RACK", "STATE", "LEADERS", "REPLICAS", "NOT-IN-SYNC"]
+    found = commands.json("status")
+    partitions = found["partitions"]
+    assert row.split() == [
+        str(node), commands.bootstrap_servers, "-", "running", str(partitions), str(partitions), "0",
+    ]  # fmt: skip
+    assert last == f"{found['topics']} topics, {partitions} partitions: 0 under-replicated, 0 without a leader"
+    assert topic in admin.list_topics()
+    assert partitions == sum(len(part.partitions) for part in admin.describe_topics(list(admin.list_topics())).values())
+    assert commands.run("status", "--healthy").exit_code == 0
+
+
+def test_status_of_a_broker_that_does_not_answer(commands: Commands) -> None:
+    result = CliRunner().invoke(main, ["status", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.3"])
+    assert result.exit_code == 1
+    assert "127.0.0.1:1: Connection refused" in result.stderr
+
+
 def _serves_unregister(admin: Admin) -> bool:
     try:
         admin.unregister_broker(4711)

@@ -63,6 +63,7 @@ _COMMANDS = {
     "serve": "serve:serve",
     "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
     "share-groups": "share_groups:share_groups",
+    "status": "status:status",
     "storage": "storage:storage",
     "top": "top:top",
     "topics": "topics:topics",
