@@ -1,0 +1,209 @@
+"""`deploy/`: files for containers, systemd and Kubernetes. They are checked by linters; the brokers that they describe are
+started here as processes, with addresses of this machine in place of host names. Images, units and pods themselves are not run.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from ottla import Admin
+from tests.crash.brokers import wait_until
+from tests.etcd_server import EtcdServer, free_ports, running
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE = DEPLOY / "docker" / "compose.yaml"
+KUBERNETES = DEPLOY / "kubernetes" / "ottla.yaml"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+COMMANDS = Path(sys.executable).parent
+STYLE = "{extends: default, rules: {line-length: {max: 128}, comments: {min-spaces-from-content: 1}, document-start: disable}}"
+
+
+def passes(*command: str | Path) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+# -- linters --
+
+
+@pytest.mark.parametrize("path", [COMPOSE, KUBERNETES], ids=lambda path: path.name)
+def test_yaml_is_tidy(path: Path) -> None:
+    passes(COMMANDS / "yamllint", "--strict", "--config-data", STYLE, path)
+
+
+def test_the_compose_file_follows_its_schema() -> None:
+    passes(COMMANDS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
+
+
+def test_kubernetes_accepts_the_manifest() -> None:
+    passes(COMMANDS / "kubernetes-validate", "--strict", "--quiet", KUBERNETES)
+
+
+@pytest.mark.skipif(not (COMMANDS / "hadolint").exists(), reason="hadolint is packaged for Linux only")
+def test_the_dockerfile_has_no_warnings() -> None:
+    passes(COMMANDS / "hadolint", DEPLOY / "docker" / "Dockerfile")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
+    # The programs of the units are not installed on this machine.
+    copy = tmp_path / unit.name
+    copy.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(), flags=re.MULTILINE))
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+# -- brokers --
+
+
+class Described(NamedTuple):
+    """Broker as a file describes it: arguments of `ottla serve`, and environment variables."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@contextlib.contextmanager
+def served(described: Sequence[Described], replacements: Sequence[Mapping[str, str]]) -> Iterator[None]:
+    """Run brokers with the texts of `replacements` in place of host names and paths."""
+    processes = []
+
+    def replaced(text: str, by: Mapping[str, str]) -> str:
+        for old, new in by.items():
+            text = text.replace(old, new)
+        return text
+
+    try:
+        for broker, by in zip(described, replacements, strict=True):
+            arguments = [replaced(argument, by) for argument in broker.arguments]
+            environment = {name: replaced(value, by) for name, value in broker.environment.items()}
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "ottla", "serve", *arguments],
+                    env={**os.environ, **environment},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        yield
+    finally:
+        texts = []
+        for process in processes:
+            process.terminate()
+            texts.append(process.communicate(timeout=30)[1])
+        sys.stdout.writelines(texts)  # shown if the test fails
+
+
+def assert_cluster(ports: Sequence[int]) -> None:
+    """Wait until every address answers, and shows all brokers."""
+    for port in ports:
+        with Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+            wait_until(lambda admin=admin: len(admin.describe_cluster().nodes) == len(ports), 60)  # type: ignore[misc]
+            assert sorted(node.port for node in admin.describe_cluster().nodes) == sorted(ports)
+
+
+def expanded(value: str, environment: Mapping[str, str]) -> str:
+    """Replace $(NAME) by the value of an earlier variable, as Kubernetes does."""
+    return re.sub(r"\$\((\w+)\)", lambda match: environment[match[1]], value)
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[EtcdServer]:
+    with running(tmp_path / "etcd") as server:
+        yield server
+
+
+def test_the_brokers_of_the_compose_file_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:
+    services: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+    brokers = [service for name, service in services.items() if name.startswith("broker-")]
+    assert len(brokers) == 3
+    described, replacements, ports = [], [], free_ports(6)
+    outside = [
+        re.search(r"HOST://127.0.0.1:(\d+)", one["environment"]["OTTLA_ADVERTISED_LISTENERS"]) for one in brokers
+    ]
+    for number, service in enumerate(brokers):
+        inner, outer = ports[2 * number : 2 * number + 2]
+        found = outside[number]
+        assert found is not None
+        assert service["ports"] == [f"127.0.0.1:{found[1]}:19092"]
+        paths = {"OTTLA_LOG_DIRS": str(tmp_path / f"data-{number}")}  # as the image sets it
+        described.append(Described(service["command"], {**paths, **service["environment"]}))
+        replacements.append(
+            {
+                "etcd:2379/": f"127.0.0.1:{etcd.port}/",
+                f"HOST://127.0.0.1:{found[1]}": f"HOST://127.0.0.1:{outer}",
+                "0.0.0.0:19092": f"127.0.0.1:{outer}",
+                "0.0.0.0:9092": f"127.0.0.1:{inner}",
+                f"broker-{number + 1}:9092": f"127.0.0.1:{inner}",
+            }
+        )
+    with served(described, replacements):
+        assert_cluster(ports[1::2])
+
+
+def test_the_brokers_of_the_kubernetes_manifest_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:
+    resources = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(KUBERNETES.read_text())}
+    workload = resources["StatefulSet", "ottla"]["spec"]
+    (container,) = workload["template"]["spec"]["containers"]
+    assert workload["serviceName"] == "ottla-brokers"
+    ports = free_ports(workload["replicas"])
+    described, replacements = [], []
+    for number, port in enumerate(ports):
+        fields = {
+            "metadata.name": f"ottla-{number}",
+            "metadata.namespace": "ottla",
+            "metadata.labels['apps.kubernetes.io/pod-index']": str(number),
+        }
+        environment: dict[str, str] = {}
+        for variable in container["env"]:
+            value = variable.get("value") or fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+            environment[variable["name"]] = expanded(value, environment)
+        config = tmp_path / f"server-{number}.properties"
+        properties: str = resources["ConfigMap", "ottla"]["data"]["server.properties"]
+        config.write_text(properties.replace("0.0.0.0:9092", f"127.0.0.1:{port}"))
+        described.append(Described(container["args"], environment))
+        replacements.append(
+            {
+                "/etc/ottla/server.properties": str(config),
+                "/var/lib/ottla": str(tmp_path / f"data-{number}"),
+                "etcd-0.etcd:2379,etcd-1.etcd:2379,etcd-2.etcd:2379": f"127.0.0.1:{etcd.port}",
+                f"ottla-{number}.ottla-brokers.ottla.svc:9092": f"127.0.0.1:{port}",
+            }
+        )
+    with served(described, replacements):
+        assert_cluster(ports)
+
+
+def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:
+    found = re.search(
+        r"^ExecStart=/opt/ottla/bin/ottla serve (.*)$", (DEPLOY / "systemd" / "ottla.service").read_text(), re.M
+    )
+    url = re.search(r"^CLUSTER=(.*)$", (DEPLOY / "systemd" / "ottla.env").read_text(), re.MULTILINE)
+    assert found is not None
+    assert url is not None
+    arguments = found[1].replace("${CLUSTER}", url[1]).split()
+    properties = (DEPLOY / "systemd" / "server.properties").read_text()
+    ports = free_ports(3)
+    replacements = []
+    for number, port in enumerate(ports, 1):
+        config = tmp_path / f"server-{number}.properties"
+        text = properties.replace("node.id=1", f"node.id={number}").replace("10.0.0.1:9092", f"127.0.0.1:{port}")
+        config.write_text(text.replace("/var/lib/ottla", str(tmp_path / f"data-{number}")))
+        hosts = "10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379"
+        replacements.append({"/etc/ottla/server.properties": str(config), hosts: f"127.0.0.1:{etcd.port}"})
+    with served([Described(arguments, {})] * 3, replacements):
+        assert_cluster(ports)
