@@ -17,8 +17,9 @@ from ottla import TopicPartition as Place
 from tests.etcd_server import running_cluster
 
 from .brokers import wait_until
-from .replicated_brokers import NODES, EtcdBrokers, ReplicatedCluster, SupervisedBrokers
-from .replicated_load import PARTITIONS, Group, Numbered, Shares, Transactions, create, read
+from .replicated_brokers import NODES, EtcdBrokers, SupervisedBrokers
+from .replicated_cluster import ReplicatedCluster
+from .replicated_load import PARTITIONS, Group, Numbered, OttlaNumbered, Shares, Transactions, create, read
 
 KILLS = 4
 
@@ -30,7 +31,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path, dice: random.Random)
         members = []
         if request.param == "etcd":
             members = ending.enter_context(running_cluster(tmp_path / "etcd"))
-            brokers = EtcdBrokers(tmp_path, members[0].url(*members[1:]))
+            brokers = EtcdBrokers(tmp_path, members)
         else:
             brokers = SupervisedBrokers(tmp_path)
         ending.callback(brokers.close)
@@ -57,13 +58,15 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
 ) -> None:
     kills = KILLS * int(request.config.getoption("--soak"))
     servers = cluster.servers
-    create(servers, "orders", "ledger", "jobs")
+    create(servers, "orders", "payments", "ledger", "jobs")
     with Admin(bootstrap_servers=servers) as admin:
         assert not admin.alter_share_group_offsets("workers", {Place("jobs", n): 0 for n in range(PARTITIONS)}).errors
-    orders, jobs = Numbered(servers, "orders", 1000), Numbered(servers, "jobs", 200)
+    orders, payments = Numbered(servers, "orders", 1000), OttlaNumbered(servers, "payments", 500)
+    jobs = Numbered(servers, "jobs", 200)
     ledger = Transactions(servers, "ledger", dice.getrandbits(32))
-    group, shares = Group(servers, "orders"), Shares(servers, "jobs")
-    workers = (orders, jobs, ledger, group, shares)
+    protocol = dice.choice(("classic", "consumer"))
+    group, shares = Group(servers, "orders", protocol), Shares(servers, "jobs")
+    workers = (orders, payments, jobs, ledger, *group.members, shares)
     begun = time.monotonic()
     while cluster.kills < kills:
         time.sleep(dice.uniform(0.1, 1.0))
@@ -74,28 +77,31 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
         for worker in workers:
             assert worker.is_alive(), worker.failure
     cluster.wait_until_whole()
-    for worker in (orders, jobs, ledger):
+    for worker in (orders, payments, jobs, ledger):
         worker.end()
     rows = read(servers, "orders")
     sys.stdout.write("".join(f"share consumer: {event}\n" for event in shares.events))
     wait_until(lambda: len(shares.delivered) >= jobs.count and shares.is_idle.is_set(), 120)
     wait_until(lambda: sum(map(len, group.seen)) >= orders.count, 60)
+    wait_until(group.has_one_owner_each, 60)
     group.end()
     shares.end()
     orders.check(rows)
     group.check(rows)
+    payments.check(read(servers, "payments"))
     jobs_rows = read(servers, "jobs")
     jobs.check(jobs_rows)
     shares.check(jobs_rows)
     ledger.check(read(servers, "ledger", committed=True))
     wait_until(cluster.is_whole, 30)
     cluster.brokers.stop()
-    assert_equal_replicas(cluster, "orders", "ledger", "jobs")
+    assert_equal_replicas(cluster, "orders", "payments", "ledger", "jobs")
     outcomes = {outcome: ledger.outcomes.count(outcome) for outcome in ("committed", "aborted", "unknown")}
     sys.stdout.write(
         f"{cluster.kills} kills in {time.monotonic() - begun:.0f} s "
         f"({', '.join(f'{name} {cluster.faults.count(name)}' for name in sorted(set(cluster.faults)))}); "
-        f"{orders.count + jobs.count} records, {outcomes} transactions, {group.commits} offsets committed, "
+        f"{orders.count + payments.count + jobs.count} records, {outcomes} transactions, {group.commits} offsets committed "
+        f"by a {protocol} group, "
         f"{len(shares.accepted)} records of the share group accepted; longest time between two acknowledgements "
-        f"{orders.longest_s:.1f} s\n"
+        f"{orders.longest_s:.1f} and {payments.longest_s:.1f} s\n"
     )
