@@ -268,7 +268,7 @@ class Transactions(Worker):
         """Compare the committed records of the topic with the outcomes of the transactions."""
         values = [[int(value) for _, value in found] for found in rows]
         assert all(found == values[0] for found in values), f"torn transactions: {_torn(values)}"
-        assert values[0] == sorted(set(values[0]))
+        assert values[0] == sorted(set(values[0])), f"{self._topic}: duplicates or another order"
         present = set(values[0])
         for number, outcome in enumerate(self.outcomes):
             if outcome != UNKNOWN:
