@@ -43,6 +43,10 @@ class Network:
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
+    def used(self) -> frozenset[NetworkPath]:
+        """Return the paths that have open connections."""
+        return frozenset[NetworkPath]().union(*tuple(self._connections.values()))
+
     def listen(self, port: int, source: Source, destination: Node, target: int) -> None:
         """Forward the connections to `port` to the port `target`, which belongs to `destination`."""
 

@@ -7,29 +7,36 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from ottla import Admin
 from ottla import TopicPartition as Place
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.batch import build
+from ottla.records.record import Record
+from tests.conformance.conftest import Wire
 from tests.etcd_server import running_cluster
 
 from .brokers import wait_until
-from .replicated_brokers import NODES, EtcdBrokers, SupervisedBrokers
+from .replicated_brokers import NODES, EtcdBrokers, SupervisedBrokers, member_of, node_of
 from .replicated_cluster import ReplicatedCluster
 from .replicated_load import PARTITIONS, Group, Numbered, OttlaNumbered, Shares, Transactions, create, read
 
 KILLS = 4
+ETCD = "etcd"
 
 
-@pytest.fixture(params=["etcd", "one machine"])
+@pytest.fixture(params=[ETCD, "one machine"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, dice: random.Random) -> Iterator[ReplicatedCluster]:
     with ExitStack() as ending:
         brokers: EtcdBrokers | SupervisedBrokers
         members = []
-        if request.param == "etcd":
+        if request.param == ETCD:
             members = ending.enter_context(running_cluster(tmp_path / "etcd"))
             brokers = EtcdBrokers(tmp_path, members)
         else:
@@ -105,3 +112,46 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
         f"{len(shares.accepted)} records of the share group accepted; longest time between two acknowledgements "
         f"{orders.longest_s:.1f} and {payments.longest_s:.1f} s\n"
     )
+
+
+def leader(wire: Wire) -> int:
+    """Return the leader of orders-0 in the metadata of one broker."""
+    (topic,) = wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics
+    return int(topic.partitions[0].leader_id)
+
+
+def append(port: int, value: bytes) -> int:
+    """Produce a record to orders-0 with acks=all, and return the error code of the response."""
+    rows = [PartitionProduceData(index=0, records=build([Record(0, 0, None, value)]))]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=rows)]
+    )
+    with closing(Wire(("127.0.0.1", port), is_kafka=False)) as wire:
+        return int(wire.send(request, 9).responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("cluster", [ETCD], indirect=True)
+def test_a_broker_that_is_cut_off_is_replaced(cluster: ReplicatedCluster) -> None:
+    brokers = cluster.brokers
+    assert isinstance(brokers, EtcdBrokers)
+    create(cluster.servers, "orders")
+    nodes = frozenset(map(node_of, NODES))
+    between = {(one, other) for one in nodes for other in nodes - {one}}
+    wait_until(lambda: between <= brokers.network.used())  # the client of each connection is known
+
+    with closing(Wire(("127.0.0.1", brokers.ports[1]), is_kafka=False)) as wire:
+        old = leader(wire)
+    assert append(brokers.ports[old], b"kept") == NONE
+    own, other = node_of(old), old % len(NODES) + 1
+    peers = {*nodes - {own}, *map(member_of, range(3))}
+    brokers.network.cut({(own, peer) for peer in peers} | {(peer, own) for peer in peers})
+    assert append(brokers.ports[old], b"lost") != NONE, "a leader without followers has acknowledged a record"
+    with closing(Wire(("127.0.0.1", brokers.ports[other]), is_kafka=False)) as wire:
+        wait_until(lambda: leader(wire) not in (old, -1))
+        assert append(brokers.ports[leader(wire)], b"kept") == NONE
+    brokers.network.cut(())
+    cluster.wait_until_whole()
+    brokers.stop()
+    first, *others = (logs(cluster, node_id, "orders", 0) for node_id in NODES)
+    assert others == [first, first]
+    assert (first.count(b"kept"), first.count(b"lost")) == (2, 0)
