@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+_HOST: Final = "127.0.0.1"
 _CHUNK: Final = 65_536
-_SETTLED_S: Final = 0.02
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER of no seconds: a closed socket resets its connection."""
 UNKNOWN: Final = "unknown"
@@ -34,8 +34,9 @@ class Network:
         self._loop = asyncio.new_event_loop()
         self._cut: frozenset[NetworkPath] = frozenset()
         self._changed = asyncio.Event()
-        self._servers: dict[int, asyncio.Server] = {}
-        self._connections: dict[asyncio.Task[Any], frozenset[NetworkPath]] = {}
+        self._proxies: dict[int, socket.socket] = {}
+        """Listening sockets by port."""
+        self._connections: dict[asyncio.Task[None], frozenset[NetworkPath]] = {}
         """Open connections, with both directions."""
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -51,21 +52,21 @@ class Network:
         """Forward the connections to `port` to the port `target`, which belongs to `destination`."""
 
         async def start() -> None:
-            serve = partial(self._serve, port, source, destination, target)
-            self._servers[port] = await asyncio.start_server(serve, "127.0.0.1", port, limit=_CHUNK)
+            server = self._proxies[port] = socket.create_server((_HOST, port))
+            server.setblocking(False)
+            self._loop.add_reader(server, self._accept, server, source, destination, target)
 
-        if port not in self._servers:
+        if port not in self._proxies:
             self._run(start())
 
     def refuse(self, port: int) -> None:
         """Refuse connections to `port`, as the system of a process that has ended does. Open ones end with their target."""
 
         async def stop() -> None:
-            server = self._servers.pop(port, None)
-            if server is not None:
-                server.close()
+            self._stop(port)
 
-        self._run(stop())
+        if port in self._proxies:
+            self._run(stop())
 
     def cut(self, paths: Iterable[NetworkPath]) -> None:
         """Cut these paths, and restore all others."""
@@ -93,14 +94,12 @@ class Network:
         """Close all connections, and end the thread."""
 
         async def end() -> None:
-            for server in self._servers.values():
-                server.close()
-            await asyncio.sleep(_SETTLED_S)  # connections that were just accepted begin
+            for port in tuple(self._proxies):
+                self._stop(port)
             tasks = tuple(self._connections)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.sleep(_SETTLED_S)  # aborted transports are closed in the next turns of the loop
 
         self._run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -112,53 +111,51 @@ class Network:
         while self._cut.intersection(paths):
             await self._changed.wait()
 
-    async def _serve(
-        self,
-        port: int,
-        source: Source,
-        destination: Node,
-        target: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        client = source(writer.get_extra_info("peername")[1], port)
-        there, back = (client, destination), (destination, client)
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[task] = frozenset((there, back))
-        writers = [writer]
-        try:
-            await self._open(there, back)
-            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", target, limit=_CHUNK)
-            writers.append(target_writer)
-            await asyncio.gather(
-                self._forward(reader, target_writer, there), self._forward(target_reader, writer, back)
-            )
-        except OSError:
-            pass  # the target refuses the connection
-        except asyncio.CancelledError:
-            for each in writers:
-                each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        finally:
-            del self._connections[task]
-            for each in writers:
-                each.transport.abort()
+    def _stop(self, port: int) -> None:
+        server = self._proxies.pop(port)
+        self._loop.remove_reader(server)
+        server.close()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: NetworkPath) -> None:
-        while True:
+    def _accept(self, server: socket.socket, source: Source, destination: Node, target: int) -> None:
+        try:
+            client, (_, client_port) = server.accept()
+        except OSError:
+            return  # the client has given up
+        client.setblocking(False)
+        node = source(client_port, server.getsockname()[1])
+        there, back = (node, destination), (destination, node)
+        task = self._loop.create_task(self._connect(client, target, there, back))
+        self._connections[task] = frozenset((there, back))
+        task.add_done_callback(self._connections.pop)
+        task.add_done_callback(partial(_close, client))
+
+    async def _connect(self, client: socket.socket, target: int, there: NetworkPath, back: NetworkPath) -> None:
+        """Forward a connection until it ends; being cancelled resets it."""
+        with client, socket.socket() as server:
+            server.setblocking(False)
             try:
-                data = await reader.read(_CHUNK)
-            except OSError:
-                data = b""
-            await self._open(path)  # also before the end of the connection is passed on
-            try:
-                writer.write(data)
-                await writer.drain()
-            except OSError:
-                break
-            if not data:
-                break
-        writer.close()
+                await self._open(there, back)
+                await self._loop.sock_connect(server, (_HOST, target))
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._forward(client, server, there))
+                    group.create_task(self._forward(server, client, back))
+            except* OSError:
+                await self._open(there, back)  # refused or broken: neither side learns of it during a cut
+            except* asyncio.CancelledError:
+                for end in (client, server):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    async def _forward(self, source: socket.socket, target: socket.socket, path: NetworkPath) -> None:
+        while data := await self._loop.sock_recv(source, _CHUNK):
+            await self._open(path)
+            await self._loop.sock_sendall(target, data)
+        await self._open(path)
+        target.shutdown(socket.SHUT_WR)
+
+
+def _close(sock: socket.socket, _: object) -> None:
+    """Close a socket whose task was cancelled before it began; otherwise it is closed."""
+    sock.close()
 
 
 def process_of(pids: Callable[[], dict[Node, int]]) -> Source:

@@ -26,9 +26,14 @@ OPTIONS: Final = (
 
 
 class Brokers(Protocol):
-    """Brokers 1, 2 and 3 on fixed ports."""
+    """Brokers 1, 2 and 3 on fixed ports.
+
+    ports   ports for clients
+    direct  the same without proxies: they refuse connections while a broker does not run
+    """
 
     ports: dict[int, int]
+    direct: dict[int, int]
 
     def pid(self, node_id: int) -> int:
         """Return the process of a broker; 0 while it does not run."""
@@ -55,6 +60,10 @@ class Brokers(Protocol):
         ...
 
 
+CLIENTS: Final = "clients"
+"""Node of all clients in paths of the network."""
+
+
 def node_of(node_id: int) -> Node:
     """Return the name of a broker in paths of the network."""
     return f"broker {node_id}"
@@ -68,17 +77,17 @@ def member_of(index: int) -> Node:
 class EtcdBrokers:
     """`ottla serve --cluster etcd://...`, three times; standard error goes to a file for each broker.
 
-    Clients connect directly. Connections to other brokers, and to the members of etcd, pass through `network`: the address of
-    the listener INTERNAL that a broker advertises is that of a proxy, and each broker has a proxy for each member of etcd.
+    All connections pass through `network`: the addresses that a broker advertises, for clients and for other brokers, are those
+    of proxies, and each broker has a proxy for each member of etcd.
     """
 
     def __init__(self, home: Path, etcd: Sequence[EtcdServer]) -> None:
         self._home = home
         self.network = Network()
-        ports = iter(free_ports(len(NODES) * (3 + len(etcd))))
-        self.ports = {node_id: next(ports) for node_id in NODES}
-        self._internal_ports = {node_id: next(ports) for node_id in NODES}
-        self._proxies = {node_id: next(ports) for node_id in NODES}
+        ports = iter(free_ports(len(NODES) * (4 + len(etcd))))
+        self.ports, self.direct, self._peers, self._direct_peers = (
+            {node_id: next(ports) for node_id in NODES} for _ in range(4)
+        )
         self._urls: dict[int, str] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         for node_id in NODES:
@@ -95,25 +104,26 @@ class EtcdBrokers:
         return {node_of(node_id): process.pid for node_id, process in self._processes.items()}
 
     def start(self, node_id: int) -> None:
-        addresses = f"CLIENT://127.0.0.1:{self.ports[node_id]},INTERNAL://127.0.0.1"
         options = (
             f"node.id={node_id}",
-            f"listeners={addresses}:{self._internal_ports[node_id]}",
-            f"advertised.listeners={addresses}:{self._proxies[node_id]}",
+            f"listeners={_listeners(self.direct[node_id], self._direct_peers[node_id])}",
+            f"advertised.listeners={_listeners(self.ports[node_id], self._peers[node_id])}",
             "listener.security.protocol.map=CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
             "inter.broker.listener.name=INTERNAL",
             *OPTIONS,
         )
         words = [word for option in options for word in ("-o", option)]
-        own = ["--cluster", self._urls[node_id], "--data-dir", str(self.directory(node_id)), "--log-level", "warning"]
+        place = ["--cluster", self._urls[node_id], "--data-dir", str(self.directory(node_id)), "--log-level", "warning"]
         with (self._home / f"broker{node_id}.log").open("ab") as log:
-            self._processes[node_id] = subprocess.Popen(command(*own, *words), stdout=log, stderr=log)
-        target = self._internal_ports[node_id]
-        self.network.listen(self._proxies[node_id], process_of(self._pids), node_of(node_id), target)
+            self._processes[node_id] = subprocess.Popen(command(*place, *words), stdout=log, stderr=log)
+        own = node_of(node_id)
+        self.network.listen(self.ports[node_id], _always(CLIENTS), own, self.direct[node_id])
+        self.network.listen(self._peers[node_id], process_of(self._pids), own, self._direct_peers[node_id])
 
     def ended(self, node_id: int) -> None:
         self._processes[node_id].wait()
-        self.network.refuse(self._proxies[node_id])
+        self.network.refuse(self.ports[node_id])
+        self.network.refuse(self._peers[node_id])
 
     def pid(self, node_id: int) -> int:
         process = self._processes[node_id]
@@ -135,6 +145,10 @@ class EtcdBrokers:
         self.network.close()
 
 
+def _listeners(port: int, peer_port: int) -> str:
+    return f"CLIENT://127.0.0.1:{port},INTERNAL://127.0.0.1:{peer_port}"
+
+
 def _always(node: Node) -> Source:
     return lambda client_port, port: node
 
@@ -145,7 +159,7 @@ class SupervisedBrokers:
     def __init__(self, home: Path) -> None:
         words = [word for option in OPTIONS for word in ("-o", option)]
         self._processes = BrokerProcesses(home / "data", "--log-level", "warning", *words)
-        self.ports = self._processes.ports
+        self.ports = self.direct = self._processes.ports
 
     def ended(self, node_id: int) -> None:
         """Do nothing: the parent notices."""

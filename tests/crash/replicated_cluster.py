@@ -16,7 +16,7 @@ from tests.etcd_server import EtcdServer
 
 from .brokers import wait_until
 from .cut_connections import NetworkPath, Node
-from .replicated_brokers import NODES, EtcdBrokers, SupervisedBrokers, member_of, node_of
+from .replicated_brokers import CLIENTS, NODES, EtcdBrokers, SupervisedBrokers, member_of, node_of
 
 WITHIN_S: Final = 90.0
 
@@ -53,7 +53,7 @@ class ReplicatedCluster:
 
     def _accepts(self, node_id: int) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self.brokers.ports[node_id]), 1).close()
+            socket.create_connection(("127.0.0.1", self.brokers.direct[node_id]), 1).close()
         except OSError:
             return False
         return True
@@ -79,7 +79,8 @@ class ReplicatedCluster:
         )
         if isinstance(self.brokers, EtcdBrokers):
             kinds += [self._restart, self._kill_etcd_leader, self._pause_etcd_leader]
-            kinds += [self._cut_from_brokers] * 2 + [self._cut_from_etcd, self._cut_off, self._reset_connections]
+            kinds += [self._cut_from_brokers] * 2 + [self._cut_from_etcd, self._cut_off, self._cut_from_clients]
+            kinds += [self._reset_connections]
         fault = self._dice.choice(kinds)
         self.faults.append(fault.__name__.removeprefix("_"))
         fault()
@@ -177,10 +178,14 @@ class ReplicatedCluster:
         self._cut(self._dice.choice(NODES), members[self._dice.choice((0, 0, 0, 2)) :])
 
     def _cut_off(self) -> None:
-        """Cut a broker from the others and from etcd. Clients reach it."""
+        """Cut a broker from the others and from etcd; clients reach it."""
         node_id, *others = self._dice.sample(NODES, len(NODES))
         members = [member_of(index) for index in range(len(self._etcd))]
         self._cut(node_id, [*map(node_of, others), *members])
+
+    def _cut_from_clients(self) -> None:
+        """Cut a broker from all clients: in one direction it appends and its responses are lost."""
+        self._cut(self._dice.choice(NODES), [CLIENTS])
 
     def _cut(self, node_id: int, others: Iterable[Node]) -> None:
         """Cut a broker from other nodes for some seconds, in one direction or both; sometimes a broker is killed meanwhile."""
@@ -203,10 +208,12 @@ class ReplicatedCluster:
         self._start(killed)
 
     def _reset_connections(self) -> None:
-        """Reset all connections of a broker to other brokers and to etcd, several times."""
+        """Reset all connections of a broker, or only those of clients, several times."""
         assert isinstance(self.brokers, EtcdBrokers)
         own = node_of(self._dice.choice(NODES))
-        others = [*map(node_of, NODES), *map(member_of, range(len(self._etcd)))]
+        others = [CLIENTS]
+        if self._dice.random() < 0.5:
+            others += [*map(node_of, NODES), *map(member_of, range(len(self._etcd)))]
         for _ in range(self._dice.choice((1, 5, 20))):
             self.brokers.network.reset([(own, other) for other in others if other != own])
             time.sleep(0.05)

@@ -139,16 +139,16 @@ def test_a_broker_that_is_cut_off_is_replaced(cluster: ReplicatedCluster) -> Non
     between = {(one, other) for one in nodes for other in nodes - {one}}
     wait_until(lambda: between <= brokers.network.used())  # the client of each connection is known
 
-    with closing(Wire(("127.0.0.1", brokers.ports[1]), is_kafka=False)) as wire:
+    with closing(Wire(("127.0.0.1", brokers.direct[1]), is_kafka=False)) as wire:
         old = leader(wire)
-    assert append(brokers.ports[old], b"kept") == NONE
+    assert append(brokers.direct[old], b"kept") == NONE
     own, other = node_of(old), old % len(NODES) + 1
     peers = {*nodes - {own}, *map(member_of, range(3))}
     brokers.network.cut({(own, peer) for peer in peers} | {(peer, own) for peer in peers})
-    assert append(brokers.ports[old], b"lost") != NONE, "a leader without followers has acknowledged a record"
-    with closing(Wire(("127.0.0.1", brokers.ports[other]), is_kafka=False)) as wire:
+    assert append(brokers.direct[old], b"lost") != NONE, "a leader without followers has acknowledged a record"
+    with closing(Wire(("127.0.0.1", brokers.direct[other]), is_kafka=False)) as wire:
         wait_until(lambda: leader(wire) not in (old, -1))
-        assert append(brokers.ports[leader(wire)], b"kept") == NONE
+        assert append(brokers.direct[leader(wire)], b"kept") == NONE
     brokers.network.cut(())
     cluster.wait_until_whole()
     brokers.stop()
