@@ -249,7 +249,7 @@ class Transactions(Worker):
             if self._has_purged:
                 # librdkafka gives the sequences of records that an abort has purged to the next transaction ("ADVBASE advancing
                 # epoch base msgid" in its log), although brokers may have these records: they take the next ones for
-                # repeated, and those are lost. The next producer has another epoch.
+                # repeated, and those are lost, on Apache Kafka 4.4 as well. The next producer has another epoch.
                 self._producer, self._has_purged = None, False
             self.over.wait(0.01)
         self._ready()
