@@ -22,6 +22,8 @@ OPTIONS: Final = (
     "offsets.topic.num.partitions=5",
     "transaction.state.log.num.partitions=5",
     "share.coordinator.state.topic.num.partitions=5",
+    # A start after a kill checks the records since the last flush, which is at the last roll: long runs need small segments.
+    "log.segment.bytes=1048576",
 )
 
 

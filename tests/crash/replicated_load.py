@@ -9,6 +9,7 @@
 Each runs on a thread of its own until `end`. `check` raises AssertionError for what was lost, duplicated, reordered or torn.
 """
 
+import contextlib
 import random
 import threading
 import time
@@ -245,7 +246,8 @@ class Transactions(Worker):
                     self._commit(producer)
             except KafkaException:
                 self._producer = None  # unknown outcome: `init_transactions` of the next one decides it
-            producer.poll(0)
+            with contextlib.suppress(KafkaException):  # it raises a fatal error again
+                producer.poll(0)
             if self._has_purged:
                 # librdkafka gives the sequences of records that an abort has purged to the next transaction ("ADVBASE advancing
                 # epoch base msgid" in its log), although brokers may have these records: they take the next ones for
