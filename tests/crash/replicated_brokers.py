@@ -1,22 +1,16 @@
-"""Three brokers in processes of their own that replicate topics, over etcd or on one machine, and their faults."""
+"""Three brokers in processes of their own that replicate topics, over etcd or on one machine."""
 
-import contextlib
-import os
-import random
 import signal
-import socket
 import subprocess
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from typing import Final, Protocol
 
 from tests.etcd_server import EtcdServer, free_ports
 
-from .brokers import BrokerProcesses, wait_until
+from .brokers import BrokerProcesses
 from .conftest import command
+from .cut_connections import Network, Node, Source, process_of
 
 NODES: Final = (1, 2, 3)
 OPTIONS: Final = (
@@ -24,20 +18,31 @@ OPTIONS: Final = (
     "min.insync.replicas=2",
     "group.initial.rebalance.delay.ms=0",
     "broker.session.timeout.ms=3000",
+    "replica.lag.time.max.ms=3000",
     "offsets.topic.num.partitions=5",
     "transaction.state.log.num.partitions=5",
     "share.coordinator.state.topic.num.partitions=5",
+    # A start after a kill checks the records since the last flush, which is at the last roll: long runs need small segments.
+    "log.segment.bytes=1048576",
 )
-WITHIN_S: Final = 90.0
 
 
 class Brokers(Protocol):
-    """Brokers 1, 2 and 3 on fixed ports."""
+    """Brokers 1, 2 and 3 on fixed ports.
+
+    ports   ports for clients
+    direct  the same without proxies: they refuse connections while a broker does not run
+    """
 
     ports: dict[int, int]
+    direct: dict[int, int]
 
     def pid(self, node_id: int) -> int:
         """Return the process of a broker; 0 while it does not run."""
+        ...
+
+    def ended(self, node_id: int) -> None:
+        """Take notice of a broker whose process was killed."""
         ...
 
     def start(self, node_id: int) -> None:
@@ -57,24 +62,70 @@ class Brokers(Protocol):
         ...
 
 
-class EtcdBrokers:
-    """`ottla serve --cluster etcd://...`, three times; standard error goes to a file for each broker."""
+CLIENTS: Final = "clients"
+"""Node of all clients in paths of the network."""
 
-    def __init__(self, home: Path, url: str) -> None:
+
+def node_of(node_id: int) -> Node:
+    """Return the name of a broker in paths of the network."""
+    return f"broker {node_id}"
+
+
+def member_of(index: int) -> Node:
+    """Return the name of a member of etcd in paths of the network."""
+    return f"etcd {index}"
+
+
+class EtcdBrokers:
+    """`ottla serve --cluster etcd://...`, three times; standard error goes to a file for each broker.
+
+    All connections pass through `network`: the addresses that a broker advertises, for clients and for other brokers, are those
+    of proxies, and each broker has a proxy for each member of etcd.
+    """
+
+    def __init__(self, home: Path, etcd: Sequence[EtcdServer]) -> None:
         self._home = home
-        self._url = url
-        self.ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
+        self.network = Network()
+        ports = iter(free_ports(len(NODES) * (4 + len(etcd))))
+        self.ports, self.direct, self._peers, self._direct_peers = (
+            {node_id: next(ports) for node_id in NODES} for _ in range(4)
+        )
+        self._urls: dict[int, str] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        for node_id in NODES:
+            members = []
+            for index, member in enumerate(etcd):
+                port = next(ports)
+                self.network.listen(port, _always(node_of(node_id)), member_of(index), member.port)
+                members.append(f"127.0.0.1:{port}")
+            self._urls[node_id] = f"etcd://{','.join(members)}/test/kills"
         for node_id in NODES:
             self.start(node_id)
 
+    def _pids(self) -> dict[Node, int]:
+        return {node_of(node_id): process.pid for node_id, process in self._processes.items()}
+
     def start(self, node_id: int) -> None:
-        words = [word for option in (f"node.id={node_id}", *OPTIONS) for word in ("-o", option)]
-        place = ["--listen", f"127.0.0.1:{self.ports[node_id]}", "--data-dir", str(self.directory(node_id))]
+        options = (
+            f"node.id={node_id}",
+            f"listeners={_listeners(self.direct[node_id], self._direct_peers[node_id])}",
+            f"advertised.listeners={_listeners(self.ports[node_id], self._peers[node_id])}",
+            "listener.security.protocol.map=CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name=INTERNAL",
+            *OPTIONS,
+        )
+        words = [word for option in options for word in ("-o", option)]
+        place = ["--cluster", self._urls[node_id], "--data-dir", str(self.directory(node_id)), "--log-level", "warning"]
         with (self._home / f"broker{node_id}.log").open("ab") as log:
-            self._processes[node_id] = subprocess.Popen(
-                command("--cluster", self._url, "--log-level", "warning", *place, *words), stdout=log, stderr=log
-            )
+            self._processes[node_id] = subprocess.Popen(command(*place, *words), stdout=log, stderr=log)
+        own = node_of(node_id)
+        self.network.listen(self.ports[node_id], _always(CLIENTS), own, self.direct[node_id])
+        self.network.listen(self._peers[node_id], process_of(self._pids), own, self._direct_peers[node_id])
+
+    def ended(self, node_id: int) -> None:
+        self._processes[node_id].wait()
+        self.network.refuse(self.ports[node_id])
+        self.network.refuse(self._peers[node_id])
 
     def pid(self, node_id: int) -> int:
         process = self._processes[node_id]
@@ -93,6 +144,15 @@ class EtcdBrokers:
         for process in self._processes.values():
             process.kill()
             process.wait()
+        self.network.close()
+
+
+def _listeners(port: int, peer_port: int) -> str:
+    return f"CLIENT://127.0.0.1:{port},INTERNAL://127.0.0.1:{peer_port}"
+
+
+def _always(node: Node) -> Source:
+    return lambda client_port, port: node
 
 
 class SupervisedBrokers:
@@ -101,7 +161,10 @@ class SupervisedBrokers:
     def __init__(self, home: Path) -> None:
         words = [word for option in OPTIONS for word in ("-o", option)]
         self._processes = BrokerProcesses(home / "data", "--log-level", "warning", *words)
-        self.ports = self._processes.ports
+        self.ports = self.direct = self._processes.ports
+
+    def ended(self, node_id: int) -> None:
+        """Do nothing: the parent notices."""
 
     def start(self, node_id: int) -> None:
         """Do nothing: the parent starts it."""
@@ -118,116 +181,3 @@ class SupervisedBrokers:
     def close(self) -> None:
         if self._processes.process.poll() is None:
             self._processes.close()
-
-
-class ReplicatedCluster:
-    """Brokers, and the faults that they suffer.
-
-    kills   number of brokers killed so far
-    faults  names of all faults, in their order
-    """
-
-    def __init__(self, brokers: Brokers, dice: random.Random, etcd: list[EtcdServer]) -> None:
-        self.brokers = brokers
-        self.kills = 0
-        self.faults: list[str] = []
-        self._dice = dice
-        self._etcd = etcd
-        self.servers = ",".join(f"127.0.0.1:{port}" for port in brokers.ports.values())
-        self._admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        wait_until(lambda: self.live() == set(NODES), WITHIN_S)
-
-    def metadata(self) -> Any:
-        """Return the metadata of any broker, None while none answers."""
-        with contextlib.suppress(KafkaException):
-            return self._admin.list_topics(timeout=2)
-        return None
-
-    def live(self) -> set[int]:
-        """Return the brokers that are listed, and whose port accepts connections."""
-        found = self.metadata()
-        return set() if found is None else {node for node in found.brokers if self._accepts(node)}
-
-    def _accepts(self, node_id: int) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.brokers.ports[node_id]), 1).close()
-        except OSError:
-            return False
-        return True
-
-    def is_whole(self) -> bool:
-        """Return True if all brokers are live, and all replicas of all partitions in sync."""
-        found = self.metadata()
-        if found is None or set(found.brokers) != set(NODES):
-            return False
-        partitions = [row for topic in found.topics.values() for row in topic.partitions.values()]
-        return all(row.leader in NODES and len(row.isrs) == len(NODES) for row in partitions)
-
-    def wait_until_whole(self) -> float:
-        """Wait for `is_whole`, and return the seconds that it took."""
-        return wait_until(self.is_whole, WITHIN_S)
-
-    # -- faults --
-
-    def fail(self) -> None:
-        """Let a random fault happen, and end it: all brokers are started again, not necessarily in sync."""
-        kinds = [self._kill_one] * 6 + [self._kill_two] * 2 + [self._kill_controller] * 2 + [self._pause]
-        if self._etcd:
-            kinds += [self._kill_etcd_leader]
-        fault = self._dice.choice(kinds)
-        self.faults.append(fault.__name__.removeprefix("_"))
-        fault()
-        if self._dice.random() < 0.7:
-            self.wait_until_whole()
-
-    def _kill(self, *nodes: int) -> None:
-        killed = []
-        for node_id in nodes:
-            pid = self.brokers.pid(node_id)
-            if pid:
-                os.kill(pid, signal.SIGKILL)
-                self.kills += 1
-                killed.append((node_id, pid))
-        time.sleep(self._dice.choice((0.0, 0.3, 1.5)))
-        for node_id, pid in killed:
-            wait_until(lambda node_id=node_id, pid=pid: self.brokers.pid(node_id) != pid)  # type: ignore[misc]
-            self.brokers.start(node_id)
-        for node_id, _ in killed:
-            wait_until(lambda node_id=node_id: self._accepts(node_id), WITHIN_S)  # type: ignore[misc]
-
-    def _kill_one(self) -> None:
-        self._kill(self._dice.choice(NODES))
-
-    def _kill_two(self) -> None:
-        self._kill(*self._dice.sample(NODES, 2))
-
-    def _kill_controller(self) -> None:
-        found = self.metadata()
-        if found is not None and found.controller_id in NODES:
-            self._kill(found.controller_id)
-
-    def _pause(self) -> None:
-        """Stop a process for some seconds, sometimes longer than its session: it does not know that it was fenced."""
-        pid = self.brokers.pid(self._dice.choice(NODES))
-        if pid:
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(self._dice.choice((0.5, 2.0, 5.0)))
-            os.kill(pid, signal.SIGCONT)
-
-    def _kill_etcd_leader(self) -> None:
-        status = self._etcd[0].post("/v3/maintenance/status", {})
-        leader = next(
-            (
-                server
-                for server in self._etcd
-                if server.post("/v3/maintenance/status", {})["header"]["member_id"] == status["leader"]
-            ),
-            self._etcd[0],
-        )
-        leader.kill()
-        time.sleep(self._dice.choice((0.0, 1.0)))
-        leader.start()
-
-    def close(self) -> None:
-        """End all processes."""
-        self.brokers.close()

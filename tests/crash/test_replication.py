@@ -7,30 +7,38 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from ottla import Admin
 from ottla import TopicPartition as Place
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.batch import build
+from ottla.records.record import Record
+from tests.conformance.conftest import Wire
 from tests.etcd_server import running_cluster
 
 from .brokers import wait_until
-from .replicated_brokers import NODES, EtcdBrokers, ReplicatedCluster, SupervisedBrokers
-from .replicated_load import PARTITIONS, Group, Numbered, Shares, Transactions, create, read
+from .replicated_brokers import NODES, EtcdBrokers, SupervisedBrokers, member_of, node_of
+from .replicated_cluster import ReplicatedCluster
+from .replicated_load import PARTITIONS, Group, Numbered, OttlaNumbered, Shares, Transactions, create, read
 
 KILLS = 4
+ETCD = "etcd"
 
 
-@pytest.fixture(params=["etcd", "one machine"])
+@pytest.fixture(params=[ETCD, "one machine"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path, dice: random.Random) -> Iterator[ReplicatedCluster]:
     with ExitStack() as ending:
         brokers: EtcdBrokers | SupervisedBrokers
         members = []
-        if request.param == "etcd":
+        if request.param == ETCD:
             members = ending.enter_context(running_cluster(tmp_path / "etcd"))
-            brokers = EtcdBrokers(tmp_path, members[0].url(*members[1:]))
+            brokers = EtcdBrokers(tmp_path, members)
         else:
             brokers = SupervisedBrokers(tmp_path)
         ending.callback(brokers.close)
@@ -57,13 +65,15 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
 ) -> None:
     kills = KILLS * int(request.config.getoption("--soak"))
     servers = cluster.servers
-    create(servers, "orders", "ledger", "jobs")
+    create(servers, "orders", "payments", "ledger", "jobs")
     with Admin(bootstrap_servers=servers) as admin:
         assert not admin.alter_share_group_offsets("workers", {Place("jobs", n): 0 for n in range(PARTITIONS)}).errors
-    orders, jobs = Numbered(servers, "orders", 1000), Numbered(servers, "jobs", 200)
+    orders, payments = Numbered(servers, "orders", 1000), OttlaNumbered(servers, "payments", 500)
+    jobs = Numbered(servers, "jobs", 200)
     ledger = Transactions(servers, "ledger", dice.getrandbits(32))
-    group, shares = Group(servers, "orders"), Shares(servers, "jobs")
-    workers = (orders, jobs, ledger, group, shares)
+    protocol = dice.choice(("classic", "consumer"))
+    group, shares = Group(servers, "orders", protocol), Shares(servers, "jobs")
+    workers = (orders, payments, jobs, ledger, *group.members, shares)
     begun = time.monotonic()
     while cluster.kills < kills:
         time.sleep(dice.uniform(0.1, 1.0))
@@ -74,28 +84,74 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
         for worker in workers:
             assert worker.is_alive(), worker.failure
     cluster.wait_until_whole()
-    for worker in (orders, jobs, ledger):
+    for worker in (orders, payments, jobs, ledger):
         worker.end()
     rows = read(servers, "orders")
     sys.stdout.write("".join(f"share consumer: {event}\n" for event in shares.events))
     wait_until(lambda: len(shares.delivered) >= jobs.count and shares.is_idle.is_set(), 120)
     wait_until(lambda: sum(map(len, group.seen)) >= orders.count, 60)
+    wait_until(group.has_one_owner_each, 60)
     group.end()
     shares.end()
     orders.check(rows)
     group.check(rows)
+    payments.check(read(servers, "payments"))
     jobs_rows = read(servers, "jobs")
     jobs.check(jobs_rows)
     shares.check(jobs_rows)
     ledger.check(read(servers, "ledger", committed=True))
     wait_until(cluster.is_whole, 30)
     cluster.brokers.stop()
-    assert_equal_replicas(cluster, "orders", "ledger", "jobs")
+    assert_equal_replicas(cluster, "orders", "payments", "ledger", "jobs")
     outcomes = {outcome: ledger.outcomes.count(outcome) for outcome in ("committed", "aborted", "unknown")}
     sys.stdout.write(
         f"{cluster.kills} kills in {time.monotonic() - begun:.0f} s "
         f"({', '.join(f'{name} {cluster.faults.count(name)}' for name in sorted(set(cluster.faults)))}); "
-        f"{orders.count + jobs.count} records, {outcomes} transactions, {group.commits} offsets committed, "
+        f"{orders.count + payments.count + jobs.count} records, {outcomes} transactions, {group.commits} offsets committed "
+        f"by a {protocol} group, "
         f"{len(shares.accepted)} records of the share group accepted; longest time between two acknowledgements "
-        f"{orders.longest_s:.1f} s\n"
+        f"{orders.longest_s:.1f} and {payments.longest_s:.1f} s\n"
     )
+
+
+def leader(wire: Wire) -> int:
+    """Return the leader of orders-0 in the metadata of one broker."""
+    (topic,) = wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics
+    return int(topic.partitions[0].leader_id)
+
+
+def append(port: int, value: bytes) -> int:
+    """Produce a record to orders-0 with acks=all, and return the error code of the response."""
+    rows = [PartitionProduceData(index=0, records=build([Record(0, 0, None, value)]))]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=rows)]
+    )
+    with closing(Wire(("127.0.0.1", port), is_kafka=False)) as wire:
+        return int(wire.send(request, 9).responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("cluster", [ETCD], indirect=True)
+def test_a_broker_that_is_cut_off_is_replaced(cluster: ReplicatedCluster) -> None:
+    brokers = cluster.brokers
+    assert isinstance(brokers, EtcdBrokers)
+    create(cluster.servers, "orders")
+    nodes = frozenset(map(node_of, NODES))
+    between = {(one, other) for one in nodes for other in nodes - {one}}
+    wait_until(lambda: between <= brokers.network.used())  # the client of each connection is known
+
+    with closing(Wire(("127.0.0.1", brokers.direct[1]), is_kafka=False)) as wire:
+        old = leader(wire)
+    assert append(brokers.direct[old], b"kept") == NONE
+    own, other = node_of(old), old % len(NODES) + 1
+    peers = {*nodes - {own}, *map(member_of, range(3))}
+    brokers.network.cut({(own, peer) for peer in peers} | {(peer, own) for peer in peers})
+    assert append(brokers.direct[old], b"lost") != NONE, "a leader without followers has acknowledged a record"
+    with closing(Wire(("127.0.0.1", brokers.direct[other]), is_kafka=False)) as wire:
+        wait_until(lambda: leader(wire) not in (old, -1))
+        assert append(brokers.direct[leader(wire)], b"kept") == NONE
+    brokers.network.cut(())
+    cluster.wait_until_whole()
+    brokers.stop()
+    first, *others = (logs(cluster, node_id, "orders", 0) for node_id in NODES)
+    assert others == [first, first]
+    assert (first.count(b"kept"), first.count(b"lost")) == (2, 0)
