@@ -433,9 +433,7 @@ def elected_by_controller(elections: Iterable[Election]) -> list[Violation]:
             (one.topic_id,),
         )
         for one in elections
-        if not one.is_new
-        and one.writer >= 0
-        and one.writer not in (one.controller, one.before)
+        if not one.is_new and one.writer >= 0 and one.writer not in (one.controller, one.before)
     ]
 
 
