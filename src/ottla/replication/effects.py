@@ -118,6 +118,8 @@ class LogEffects:
         if not fetching.is_current(effect):
             return
         position = position_of(partition.log)
+        if isinstance(effect, Append):
+            effect.partition.is_in_sync = position.offset >= effect.high_watermark
         if has_failed:
             fetching.pause(effect.partition, self._clock.now_ms(), position)
         else:

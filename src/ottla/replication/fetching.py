@@ -14,6 +14,8 @@ Truncation is safe for two reasons. A row of a response counts only if the parti
 those of the request. And only a leader says where logs diverge, by the epoch of the last fetched record (KIP-595); the high
 watermark of a follower lags, and does not decide.
 
+Throttled partitions (KIP-73) are held back like after an error while more than their rate is used, unless they are in sync.
+
 While a request waits at the leader, partitions that become ready are fetched by a second request outside of the session
 (`request_aside`), on another connection, because the leader serves one request of a connection at a time. They join the
 session with its next request.
@@ -33,6 +35,7 @@ from ottla.protocol.errors import (
     OFFSET_OUT_OF_RANGE,
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.replication.throttle import ReplicationThrottle
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -109,6 +112,7 @@ class FollowedPartition:
         "_named",
         "_phase",
         "index",
+        "is_in_sync",
         "leader_epoch",
         "position",
         "topic",
@@ -121,6 +125,8 @@ class FollowedPartition:
         self.index = index
         self.leader_epoch = leader_epoch
         self.position = Position(0, -1, 0)
+        self.is_in_sync = False
+        """True if the log had everything up to the leader's high watermark at the last response."""
         self._phase = _BUSY
         self._named: _Asked | None = None
         """Values in the leader's session; None if the session does not have the partition."""
@@ -207,9 +213,13 @@ class Fetching:
 
     node_id       replica id
     broker_epoch  broker epoch of this broker
+    throttle      throttle of the partitions that this broker follows
     """
 
-    def __init__(self, node_id: int, broker_epoch: int, limits: FetchLimits) -> None:
+    def __init__(
+        self, node_id: int, broker_epoch: int, limits: FetchLimits, throttle: ReplicationThrottle | None = None
+    ) -> None:
+        self._throttle = throttle
         self._replica = ReplicaState(replica_id=node_id, replica_epoch=broker_epoch)
         self._limits = limits
         self._partitions: dict[Key, FollowedPartition] = {}
@@ -301,8 +311,11 @@ class Fetching:
             partition._named = _REFUSED
         wait = _backoff_ms(partition._failures, self._limits.backoff_ms)
         partition._failures += 1
+        self._wait_until(partition, now_ms + wait)
+
+    def _wait_until(self, partition: FollowedPartition, due_ms: int) -> None:
         self._suspend(partition, _PAUSED)
-        partition._due_ms = now_ms + wait
+        partition._due_ms = due_ms
         self._pause_count += 1  # equal times must not compare partitions
         heapq.heappush(self._pauses, (partition._due_ms, self._pause_count, partition))
 
@@ -317,6 +330,20 @@ class Fetching:
             self._busy[partition] = None
         else:
             self._busy.pop(partition, None)
+
+    def _hold_throttled(self, now_ms: int) -> None:
+        """Take the throttled partitions that are out of sync out of the requests, while more than their rate is used."""
+        throttle = self._throttle
+        wait_ms = 0 if throttle is None else throttle.wait_ms(now_ms)
+        if throttle is None or not wait_ms:
+            return
+        held = [
+            partition
+            for partition in self._ready
+            if not partition.is_in_sync and throttle.names(partition.topic, partition.index)
+        ]
+        for partition in held:
+            self._wait_until(partition, now_ms + wait_ms)
 
     def _make_ready(self, partition: FollowedPartition) -> None:
         partition._phase = _READY
@@ -347,6 +374,7 @@ class Fetching:
     def request(self, now_ms: int) -> FetchRequest | None:
         """Return the next request of the session; None if none is due, or one is running."""
         self._end_pauses(now_ms)
+        self._hold_throttled(now_ms)
         if self._sent is not None or not self._ready or now_ms < self._starts_ms():
             return None
         self._clear_aside()
@@ -379,6 +407,7 @@ class Fetching:
         any.
         """
         self._end_pauses(now_ms)
+        self._hold_throttled(now_ms)
         if self._sent is None or self._aside is not None or self._aside_failed or not self._news:
             return None
         self._members_aside = members = list(islice(self._news, _NAMED_AT_ONCE))
@@ -510,6 +539,7 @@ class Fetching:
             diverging = row.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:  # among positions None stands for the default
                 return Diverge(partition, epoch, diverging.epoch, diverging.end_offset)
+            self._count(partition, row.records, now_ms)
             return Append(partition, epoch, row.records, row.high_watermark, row.log_start_offset)
         if code == OFFSET_OUT_OF_RANGE:
             self._suspend(partition, _BUSY)
@@ -519,6 +549,13 @@ class Fetching:
         else:
             self._pause(partition, now_ms)
         return None
+
+    def _count(self, partition: FollowedPartition, records: Any, now_ms: int) -> None:
+        """Count the records of a row for the throttle."""
+        throttle = self._throttle
+        if records and throttle is not None and throttle.names(partition.topic, partition.index):
+            size = records[1] - records[0] if isinstance(records, tuple) else len(records)
+            throttle.record(size, now_ms)
 
     def looked_up(self, effect: LookUp, offset: int | None, now_ms: int) -> Effect | None:
         """Handle the leader's offset, None for an error, and return the next effect. Only for a current effect."""
