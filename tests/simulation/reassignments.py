@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.client.errors import KafkaError
 from ottla.client.topics import TopicPartition
-from ottla.log.directory import DELETE, STRAY
+from ottla.log.directory import STRAY
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, PartitionImage
 from ottla.metadata.reassignment import is_reassigned, original_of
 from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION
@@ -81,10 +81,9 @@ def logs_of_replicas(brokers: Iterable[SimulatedBroker], image: Image) -> list[V
         for topic in image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 name = f"{topic.name}-{index}"
+                if any(other.startswith(f"{name}.") and other.endswith(STRAY) for other in names):
+                    violations.append(Violation("logs of replicas", f"{broker.name} keeps a stray {name}", (name,)))
                 if (name in names) != (broker.node_id in partition.replicas):
                     text = f"{broker.name} {'has' if name in names else 'lacks'} a log of {name}, {partition.replicas}"
                     violations.append(Violation("logs of replicas", text, (broker.name, name)))
-        kept = [name for name in names if name.endswith(STRAY) and not name.endswith(DELETE)]
-        if kept:
-            violations.append(Violation("logs of replicas", f"{broker.name} keeps {sorted(kept)}", (broker.name,)))
     return violations
