@@ -18,7 +18,7 @@ from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.reassignment import is_reassigned, target_of
 from ottla.metadata.store import Change
 from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Begin
+from ottla.replication.followed import Begin
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas

@@ -15,12 +15,12 @@ from ottla.log.log import Log, StorageError
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.errors import CorruptRecords
-from ottla.replication.fetching import (
+from ottla.replication.fetching import Fetching
+from ottla.replication.followed import (
     Append,
     Begin,
     Diverge,
     Effect,
-    Fetching,
     FollowedPartition,
     Key,
     LookUp,

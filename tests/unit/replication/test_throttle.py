@@ -3,7 +3,8 @@
 import pytest
 
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from ottla.replication.fetching import Append, Fetching, FetchLimits, Position
+from ottla.replication.fetching import Fetching, FetchLimits
+from ottla.replication.followed import Append, Position
 from ottla.replication.throttle import FOLLOWER, UNLIMITED, ReplicationThrottle
 from ottla.security.quotas import Window
 

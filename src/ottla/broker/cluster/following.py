@@ -26,7 +26,8 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Begin, Effect, Fetching, FetchLimits, FollowedPartition, Key, LookUp
+from ottla.replication.fetching import Fetching, FetchLimits
+from ottla.replication.followed import Begin, Effect, FollowedPartition, Key, LookUp
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import ReplicationThrottle
