@@ -32,8 +32,10 @@ def test_a_cluster_as_the_docs_say(tmp_path: Path, etcd: EtcdServer) -> None:
     ports: dict[str, int] = {}
     processes: list[Process] = []
     serve = [words for words in commands() if words[0] == "serve"]
-    others = [words for words in commands() if words[0] == "topics"]
-    assert (len(serve), len(others)) == (3, 3)
+    others = [words for words in commands() if words[0] in ("topics", "reassign-partitions")]
+    assert (len(serve), len(others)) == (3, 6)
+    for content, name in re.findall(r"^    echo '(.*)' > (\S+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        (tmp_path / name).write_text(content, encoding="utf-8")
     try:
         for words in serve:
             options = dict(zip(words[1::2], words[2::2], strict=True))
@@ -43,7 +45,12 @@ def test_a_cluster_as_the_docs_say(tmp_path: Path, etcd: EtcdServer) -> None:
         for words in others:
             replaced = [f"127.0.0.1:{ports[word]}" if word in ports else word for word in words]
             done = subprocess.run(
-                [sys.executable, "-m", "ottla", *replaced], capture_output=True, text=True, timeout=60, check=False
+                [sys.executable, "-m", "ottla", *replaced],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
             )
             assert done.returncode == 0, done.stderr
             if "--describe" in words:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.cluster import controller
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
@@ -12,12 +13,15 @@ from ottla.broker.handlers import fetch
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
-from ottla.metadata.image import TopicImage
+from ottla.metadata.elections import restricted
+from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.metadata.reassignment import is_reassigned, target_of
 from ottla.metadata.store import Change
 from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Begin
+from ottla.replication.followed import Begin
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
 
 from .brokers import SimulatedBroker
 from .planting import Patch, Planted, every, later, restart, serving, settings
@@ -221,6 +225,49 @@ def _keep_moved_coordinators(patch: Patch) -> None:
     patch.setattr(Coordination, "_lead", lead)
 
 
+def _complete_early(patch: Patch) -> None:
+    """A reassignment is completed as soon as one of the new replicas is in the ISR."""
+
+    def completed(partition: PartitionImage, acceptable: Any, rules: Any) -> PartitionImage | None:
+        target = target_of(partition)
+        if not is_reassigned(partition) or not set(target) & set(partition.isr):
+            return None
+        state = restricted(partition, target, acceptable, rules)
+        return None if state.leader == NO_LEADER else state._replace(adding=(), removing=())
+
+    patch.setattr(controller, "completed", completed)
+
+
+def _remove_logs_early(patch: Patch) -> None:
+    """A replica removes its log when a reassignment begins that will remove it."""
+    original = Replicas._release
+
+    def release(self: Replicas, topic: TopicImage, indexes: Any) -> Any:
+        partitions = tuple(
+            partition._replace(replicas=target_of(partition)) if is_reassigned(partition) else partition
+            for partition in topic.partitions
+        )
+        return original(self, topic._replace(partitions=partitions), indexes)
+
+    patch.setattr(Replicas, "_release", release)
+
+
+def _keep_logs(patch: Patch) -> None:
+    """A replica that was removed keeps its log."""
+
+    def release(self: Replicas, topic: TopicImage, indexes: Any) -> Any:
+        del self, topic, indexes
+        yield from ()
+        return 0
+
+    patch.setattr(Replicas, "_release", release)
+
+
+def _never_complete(patch: Patch) -> None:
+    """The controller looks at the ISR, and not at reassignments."""
+    patch.setattr(controller, "completed", lambda *_: None)
+
+
 REPLICATION_BUGS: Final[dict[str, Planted]] = {
     "acknowledged before the high watermark": Planted(
         "nothing lost",
@@ -284,5 +331,33 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         settings("producer", "classic", replicas=3),
         _keep_moved_coordinators,
         every(_move_away_and_back, (4000, 6000)),
+    ),
+    "reassignment completed early": Planted(
+        "reassigned in sync",
+        1,
+        settings("producer", "reassign", replicas=3),
+        _complete_early,
+        every(restart(50, 300), (3000, 5000)),
+    ),
+    "log removed before the replica": Planted(
+        "nothing lost",
+        1,
+        settings("producer", "reassign", replicas=3),
+        _remove_logs_early,
+        every(restart(50, 300), (3000, 5000)),
+    ),
+    "log of a removed replica kept": Planted(
+        "logs of replicas",
+        1,
+        settings("producer", "reassign", replicas=3),
+        _keep_logs,
+        every(restart(50, 300), (5000, 7000)),
+    ),
+    "reassignment that does not end": Planted(
+        "reassignments end",
+        1,
+        settings("producer", "reassign", replicas=3),
+        _never_complete,
+        every(restart(50, 300), (5000, 7000)),
     ),
 }

@@ -12,12 +12,14 @@ from typing import Final, NamedTuple
 
 from ottla.metadata.deltas import advanced
 from ottla.metadata.image import EMPTY, NO_LEADER, Image, PartitionImage, TopicImage
+from ottla.metadata.reassignment import is_reassigned
 from ottla.replication.partition import Partition
 
 from .brokers import DIRECTORY, SimulatedBroker
 from .checks import Leadership, Violation
 from .disks import HostStore
 from .metadata import Revision
+from .reassignments import completed_early
 from .world import SECOND_US, World
 
 _HEADER: Final = struct.Struct(">qiibIhi")
@@ -152,6 +154,11 @@ class Replication:
             self._grown(topic, index, old, new)
         if old is not None and set(old.isr) - set(new.isr):
             self._world.count("ISR: shrunk")
+        if old is not None and is_reassigned(old) and not is_reassigned(new):
+            self._world.count("reassignments ended")
+        if old is not None and completed_early(old, new):
+            text = f"{topic.name}-{index}: from {old} to {new}"
+            self._violated("reassigned in sync", text, f"{topic.name}-{index}")
         self._lead(topic, index, new)
         if old is not None and new.leader_epoch != old.leader_epoch:
             kind = _kind(old, new, before)

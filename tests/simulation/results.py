@@ -33,7 +33,7 @@ class Settings:
 
     minutes: float = 3.0
     brokers: int = 3
-    clients: int = 15
+    clients: int = 16
     parallel: int = 3
     replicas: int = 3
     clusters: int = 1

@@ -49,6 +49,7 @@ from .history import History, Outcome, PartitionKey
 from .hosts import Host
 from .metadata import StoreHost, elections
 from .network import Network
+from .reassignments import Reassigner, logs_of_replicas, reassignments_end
 from .replication import Replication, at_rest
 from .results import Result, Settings
 from .world import SECOND_US, World
@@ -101,6 +102,7 @@ _ROLES: Final[tuple[tuple[tuple[str, Create], ...], ...]] = (
         ("share-2", ShareMember),
         ("config", Configurator),
         ("config-2", Configurator),
+        ("reassign", Reassigner),
     ),
 )
 """Groups of clients that need each other: the members of one share a cluster."""
@@ -390,9 +392,12 @@ class Simulation:
             def violated(check: str, text: str) -> None:
                 self.violations.append(Violation(check, text, (text.split(":")[0],)))
 
+            image = loaded(store.snapshot())
+            self.violations += reassignments_end(image)
             if len(brokers) == sum(broker.store is store for broker in self.brokers):
-                logs = at_rest(brokers, loaded(store.snapshot()), violated)
+                logs = at_rest(brokers, image, violated)
                 self.violations += checks.replicas_equal(logs)
+                self.violations += logs_of_replicas(brokers, image)
 
     def _check_cluster(self, cluster: Cluster, *, is_damaged: bool, is_hanging: bool) -> None:
         history, name = self.history, cluster.name

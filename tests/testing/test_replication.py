@@ -67,6 +67,8 @@ def values_at(cluster: KafkaCluster, topic: str, index: int) -> list[bytes | Non
 
 def until_replicas_agree(cluster: KafkaCluster, topic: str, index: int, expected: list[bytes | None]) -> None:
     for broker in cluster.running:
+        if broker.node_id not in placed(cluster, topic, index).replicas:
+            continue
         until(lambda broker=broker: [row.value for row in broker.records(topic, partition=index)] == expected)  # type: ignore[misc]
 
 

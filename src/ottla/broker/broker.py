@@ -26,6 +26,7 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
 from ottla.protocol.context import RequestContext
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttle import ReplicationThrottles
 
 if TYPE_CHECKING:
     from ottla.broker.coordination.coordinators import Coordination
@@ -44,6 +45,7 @@ class Broker:
     moves         moves of partitions between log directories
     listeners     where the broker listens, and the addresses that clients learn
     throttling    quotas and their usage; None while there are no quotas
+    replication_throttles  limits of what is sent and fetched for replicas that move
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
     slices        long work on the event loop, in slices
@@ -64,6 +66,7 @@ class Broker:
         sessions: FetchSessions,
         resolve: Callable[[str], str | None],
         peers: OtherBrokers,
+        replication_throttles: ReplicationThrottles,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -78,6 +81,7 @@ class Broker:
         self.sessions = sessions
         self.resolve = resolve
         self.peers = peers
+        self.replication_throttles = replication_throttles
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config)
         self.producer_ids = ProducerIds(metadata.producer_id_block)

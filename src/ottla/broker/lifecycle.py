@@ -5,7 +5,7 @@ line that names the remedy.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,6 +47,8 @@ from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol.answer import Answer, Steps, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttle import ReplicationThrottles
+from ottla.security.quotas import Window
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
@@ -278,6 +280,7 @@ class BrokerServer:
             sessions,
             environment.resolve,
             self._connect(metadata) if single is None else NoOtherBrokers(),
+            self._new_throttles(metadata),
         )
         self.pipeline = Pipeline(self.broker, environment.now_ns)
         request_bytes, idle_ms = (
@@ -294,6 +297,19 @@ class BrokerServer:
         self._peers = Peers(self._config.node_id, lambda: metadata.image, self._environment)
         metadata.subscribe(self._peers.apply)
         return self._peers
+
+    def _new_throttles(self, metadata: Metadata) -> ReplicationThrottles:
+        config = self._config
+        window = Window(
+            config.integer("replication.quota.window.num"),
+            config.integer("replication.quota.window.size.seconds") * 1000,
+        )
+
+        def configs(topic: str) -> Mapping[str, str]:
+            known = metadata.image.topics.get(topic)
+            return {} if known is None else known.configs
+
+        return ReplicationThrottles(config.node_id, configs, window)
 
     def _load_partitions(self) -> None:
         """Open the partitions of this broker, and apply all later changes of the metadata."""
@@ -323,6 +339,7 @@ class BrokerServer:
             lambda: broker.config,
             self._checkpoints.write,
             self._flusher.run,
+            broker.replication_throttles.follower,
         )
 
     def _listen(self) -> None:
@@ -421,6 +438,9 @@ class BrokerServer:
             for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(broker.node_id))
         )
         self._limits.change(*_limits_of(broker.config))
+        throttles = broker.replication_throttles
+        throttles.leader.limit = broker.config.integer("leader.replication.throttled.rate")
+        throttles.follower.limit = broker.config.integer("follower.replication.throttled.rate")
         self.sockets.update_accepting()
 
     def _apply_quotas(self) -> None:

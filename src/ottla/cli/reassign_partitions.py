@@ -5,8 +5,10 @@ A plan is a JSON file:
     {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}
 """
 
+import sys
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,14 +16,15 @@ from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_opt
 from ottla.cli.json_files import check_unique, read_rows, topic_partition_of
 from ottla.cli.properties import one_action
 from ottla.cli.reassignment import ReplicaPlacement, assignment_json, proposal
-from ottla.cli.replication_throttles import ThrottleAdmin, clear_throttles, set_throttles
+from ottla.cli.replication_throttles import ThrottleAdmin, clear_throttles, set_throttles, throttled_moves
 from ottla.cli.table import echo_json
 from ottla.client.admin.log_dirs import LogDirs, TopicPartitionReplica
 from ottla.client.admin.replicas import ReplicaRequests
 from ottla.client.admin.topics import TopicDescription, Topics
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, REPLICA_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION
 
+_POLL_S: Final = 0.1
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 
@@ -108,8 +111,8 @@ def _list(cluster: AdminConnection[_ReassignmentAdmin], options: dict[str, Any])
     click.echo("Current partition reassignments:")
     for partition in sorted(reassignments):
         reassignment = reassignments[partition]
-        coming = f" Adding replicas: {_nodes(reassignment.adding)}." if reassignment.adding else ""
-        going = f" Removing replicas: {_nodes(reassignment.removing)}." if reassignment.removing else ""
+        coming = f" adding: {_nodes(reassignment.adding)}." if reassignment.adding else ""
+        going = f" removing: {_nodes(reassignment.removing)}." if reassignment.removing else ""
         click.echo(f"{partition}: replicas: {_nodes(reassignment.replicas)}.{coming}{going}")
 
 
@@ -180,22 +183,27 @@ def _check_brokers(cluster: AdminConnection[_ReassignmentAdmin], nodes: Sequence
 def _execute(
     cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
 ) -> None:
-    if not options["additional"] and cluster.ask(cluster.admin.list_partition_reassignments()):
+    ongoing = cluster.ask(cluster.admin.list_partition_reassignments())
+    if ongoing and not options["additional"]:
         raise CommandFailed("another reassignment is in progress: wait for it, cancel it, or add --additional")
     _check_brokers(cluster, [node for move in moves for node in move.replicas])
     current = _current(cluster, [move.partition for move in moves])
     if not options["as_json"]:
         click.echo(f"Current partition replica assignment\n\n{assignment_json(current, text=True)}\n")
         click.echo("Save this to use as the --reassignment-json-file option during rollback")
-    for line in set_throttles(cluster, current, moves, options["throttle"], options["replica_alter_log_dirs_throttle"]):
+    throttled = throttled_moves(current, moves, ongoing)
+    for line in set_throttles(cluster, *throttled, options["throttle"], options["replica_alter_log_dirs_throttle"]):
         if not options["as_json"]:
             click.echo(line)
     replicas_by_partition = {move.partition: move.replicas for move in moves}
     change = not options["disallow_replication_factor_change"]
-    cluster.ask(
+    results = cluster.ask(
         cluster.admin.alter_partition_reassignments(replicas_by_partition, allow_replication_factor_change=change)
-    ).check()
-    moved = _move_directories(cluster, moves)
+    )
+    if len(results.errors) > 1:
+        raise CommandFailed("\n".join(str(error) for _, error in sorted(results.errors.items())))
+    results.check()
+    moved = _move_directories(cluster, moves, options["timeout"])
     if options["as_json"]:
         echo_json(
             {
@@ -226,19 +234,43 @@ def _directories(moves: Sequence[ReplicaPlacement]) -> dict[TopicPartitionReplic
 
 
 def _move_directories(
-    cluster: AdminConnection[_ReassignmentAdmin], moves: Sequence[ReplicaPlacement]
+    cluster: AdminConnection[_ReassignmentAdmin], moves: Sequence[ReplicaPlacement], timeout_ms: int
 ) -> dict[TopicPartitionReplica, str]:
+    """Move replicas to the log directories of a plan. Brokers create new replicas only after the reassignment has begun: wait
+    for them. Raises CommandFailed after a timeout.
+    """
     targets = _directories(moves)
-    if targets:
-        cluster.ask(cluster.admin.alter_replica_log_dirs(targets)).check()
+    left = targets
+    deadline = time.monotonic() + timeout_ms / 1000
+    while left:
+        results = cluster.ask(cluster.admin.alter_replica_log_dirs(left))
+        for error in results.errors.values():
+            if error.code != REPLICA_NOT_AVAILABLE:
+                raise error
+        left = {replica: path for replica, path in left.items() if replica in results.errors}
+        if left and time.monotonic() >= deadline:
+            raise CommandFailed(
+                f"{len(left)} of {len(targets)} replicas were not created within {timeout_ms} ms: their log directories "
+                "were not set; repeat the command with --additional"
+            )
+        _show_progress(f"{len(targets) - len(left)} of {len(targets)} replicas created" if left else "")
+        if left:
+            time.sleep(_POLL_S)
     return targets
+
+
+def _show_progress(text: str) -> None:
+    """Show progress in place of the one before, on a terminal only; an empty text removes it."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{text}", err=True, nl=False)
 
 
 def _verify(
     cluster: AdminConnection[_ReassignmentAdmin], moves: list[ReplicaPlacement], options: dict[str, Any]
 ) -> None:
     """Print the state of a plan, and remove its throttles if it is complete. Raises CommandFailed for a failed plan."""
-    under_way = cluster.ask(cluster.admin.list_partition_reassignments([move.partition for move in moves]))
+    # Also those of other plans: they need their throttles.
+    under_way = cluster.ask(cluster.admin.list_partition_reassignments())
     results = cluster.ask(cluster.admin.describe_topics({move.partition.topic for move in moves}))
     parts = {
         TopicPartition(topic.name, part.partition): part.replicas

@@ -1,12 +1,14 @@
 """Replication throttles while replicas move (KIP-73): configs of brokers and topics, set and removed with a plan."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ottla.cli.cluster_access import AdminConnection
 from ottla.cli.reassignment import ReplicaPlacement
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
+from ottla.client.admin.replicas import Reassignment
+from ottla.client.topics import TopicPartition
 
 _BETWEEN_BROKERS: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _BETWEEN_DIRECTORIES: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -16,6 +18,32 @@ _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 class ThrottleAdmin(Configs, ClusterRequests):
     """Subset of the admin client for throttles."""
+
+
+def throttled_moves(
+    current: Iterable[ReplicaPlacement],
+    moves: Iterable[ReplicaPlacement],
+    ongoing: Mapping[TopicPartition, Reassignment],
+) -> tuple[list[ReplicaPlacement], list[ReplicaPlacement]]:
+    """Return sources and targets of the moves to throttle: those of a plan, and other reassignments in progress.
+
+    A replica that a reassignment in progress is adding is no source.
+    """
+    sources = {
+        move.partition: tuple(
+            node
+            for node in move.replicas
+            if move.partition not in ongoing or node not in ongoing[move.partition].adding
+        )
+        for move in current
+    }
+    targets = list(moves)
+    for partition, reassignment in sorted(ongoing.items()):
+        if partition not in sources:
+            sources[partition] = tuple(node for node in reassignment.replicas if node not in reassignment.adding)
+            kept = tuple(node for node in reassignment.replicas if node not in reassignment.removing)
+            targets.append(ReplicaPlacement(partition, kept, ("any",) * len(kept)))
+    return [ReplicaPlacement(partition, nodes, ()) for partition, nodes in sources.items()], targets
 
 
 def set_throttles(

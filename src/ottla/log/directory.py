@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
@@ -35,6 +36,7 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 STRAY: Final = "-stray"
 DELETE: Final = "-delete"
 FUTURE: Final = "-future"
+_NOTHING: Final[Mapping[tuple[str, int], bytes]] = MappingProxyType({})
 _MOST_OF_A_NAME: Final = 214
 """Maximum characters of a partition's name in the name of a renamed directory, as file names are limited to 255."""
 _FLUSHED_ONE_BY_ONE: Final = 50
@@ -72,7 +74,7 @@ class Inventory(NamedTuple):
 
     certain    partitions whose partition.metadata has the topic's id
     uncertain  partitions with missing or damaged partition.metadata; they may belong to an earlier topic of the same name
-    leftovers  directories of unfinished deletions and moves
+    leftovers  directories of unfinished deletions and moves, and of partitions that were assigned to other brokers
     """
 
     certain: list[tuple[str, int]]
@@ -442,11 +444,15 @@ class LogDirectory:
         """Return the total bytes of the volume, and the bytes free for this process. Raises OSError."""
         return self._store.room(self.path)
 
-    def take_inventory(self, known: Mapping[tuple[str, int], bytes]) -> Inventory:
+    def take_inventory(
+        self, known: Mapping[tuple[str, int], bytes], elsewhere: Mapping[tuple[str, int], bytes] = _NOTHING
+    ) -> Inventory:
         """Find the partitions of `known` (topic ids by topic name and partition) in this directory. The directory of another
-        topic id, or of an unknown partition, is renamed to -stray and kept, as in Kafka. Raises OSError.
+        topic id, or of an unknown partition, is renamed to -stray and kept, as in Kafka; that of a partition in `elsewhere` is
+        discarded, if it certainly has its topic id. Raises OSError.
         """
         keys = {f"{topic}-{partition}": (topic, partition) for topic, partition in known}
+        others = {f"{topic}-{partition}": topic_id for (topic, partition), topic_id in elsewhere.items()}
         inventory = Inventory([], [], [])
         for name in self._store.names(self.path):
             directory = self.path / name
@@ -456,6 +462,12 @@ class LogDirectory:
                 continue
             elif name in keys:
                 self._classify(name, keys[name], known[keys[name]], inventory)
+            elif name in others and self._names(directory, others[name]):
+                _logger.info("%s was reassigned to other brokers: it is removed", directory)
+                renamed = self.path / self._unique(name, DELETE)
+                self._store.rename(directory, renamed)
+                self._present.discard(name)
+                inventory.leftovers.append(renamed)
             elif self._is_partition(name):
                 self.set_aside(name, "is no partition of this cluster")
         here = {*inventory.certain, *inventory.uncertain}
@@ -494,6 +506,13 @@ class LogDirectory:
             if is_disk_failure(cause):
                 raise
             _logger.warning("cannot read %s: %s", directory, cause.strerror)
+            return False
+
+    def _names(self, directory: Path, topic_id: bytes) -> bool:
+        """Return True if the partition.metadata in a directory certainly has this topic id."""
+        try:
+            return owner_of(self._store, directory, topic_id) is Owner.NAMED
+        except OSError:
             return False
 
     def _classify(self, name: str, key: tuple[str, int], topic_id: bytes, inventory: Inventory) -> None:

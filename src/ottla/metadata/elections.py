@@ -5,6 +5,7 @@
     unclean     any replica may lead, even if records are lost (KIP-460)
     without     a broker was fenced, or a log directory failed: the replica leaves the ISR
     restarted   a broker has started again: it never leads in its old leader epoch, and after an unclean stop it leaves the ISR
+    restricted  replicas leave the assignment
 
 A replica is acceptable as leader if its broker is live, does not stop, and its log directory is online. With eligible leader
 replicas (KIP-966) a replica that leaves the ISR while it is below min.insync.replicas is remembered in the ELR: it has
@@ -95,6 +96,24 @@ def restarted(
     if node in members.isr:
         return _changed(partition, members, node, partition.leader_epoch + 1)
     return result
+
+
+def restricted(
+    partition: PartitionImage, replicas: tuple[int, ...], acceptable: Acceptable, rules: ElectionRules
+) -> PartitionImage:
+    """Restrict the assignment to some of its replicas, in this order, and elect another leader if the leader is not among them.
+
+    A new leader epoch begins if a replica leaves: its fetches count no more (KIP-320).
+    """
+    isr = tuple(node for node in partition.isr if node in replicas)
+    last_known = partition.last_known_leader if partition.last_known_leader in replicas else NO_LEADER
+    kept = partition.with_replicas(replicas)._replace(
+        isr=isr, elr=tuple(node for node in partition.elr if node in replicas), last_known_leader=last_known
+    )
+    members = _reduced(kept, isr, (), rules)
+    state = _elected(kept, members, acceptable, rules, allows_unclean=rules.allows_unclean) or kept
+    begins_epoch = state.leader != partition.leader or len(replicas) < len(partition.replicas)
+    return state._replace(leader_epoch=partition.leader_epoch + begins_epoch, epoch=partition.epoch + 1)
 
 
 def _reduced(

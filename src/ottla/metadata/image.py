@@ -39,8 +39,8 @@ class PartitionImage(NamedTuple):
     directories      directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica that was never
                      moved; empty when no replica was
     epoch            partition epoch: increases with every change of the state
-    adding           replicas that a reassignment adds (KIP-455)
-    removing         replicas that a reassignment removes
+    adding           replicas that a reassignment adds, or has added (KIP-455); cancelling it removes them
+    removing         replicas that a reassignment removes; one that was replaced by another may have added them
     elr              eligible leader replicas: they left the ISR while it was below min.insync.replicas (KIP-966)
     last_known_leader  leader, or last member of the ISR, before the ISR became empty; NO_LEADER while there is a leader
     min_isr          min.insync.replicas that ISR and ELR were computed with; 0: never set
@@ -77,6 +77,14 @@ class PartitionImage(NamedTuple):
     def directory_of(self, node_id: int) -> bytes:
         """Return the directory id that the replica on `node_id` is assigned to, or UNASSIGNED."""
         return self.directories[self.replicas.index(node_id)] if self.directories else UNASSIGNED
+
+    def with_replicas(self, replicas: tuple[int, ...]) -> "PartitionImage":
+        """Return this partition with other assigned replicas, each in the log directory that it is in; ISR and ELR stay."""
+        directories = tuple(
+            self.directory_of(node) if node in self.replicas else UNASSIGNED for node in replicas if self.directories
+        )
+        offline = tuple(node for node in self.offline if node in replicas)
+        return self._replace(replicas=replicas, directories=directories, offline=offline)
 
     def assigned(self, node_id: int, directory_id: bytes) -> "PartitionImage":
         """Return this partition with the replica on `node_id` assigned to another log directory."""

@@ -58,11 +58,10 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
     if not replicas:
         text = "The manual partition assignment includes an empty replica list."
         raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-    if len(set(replicas)) != len(replicas):
-        double = next(node for node in sorted(replicas) if list(replicas).count(node) > 1)
-        text = f"The manual partition assignment includes the broker {double} more than once."
-        raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-    for node in sorted(replicas):
+    for number, node in enumerate(ordered := sorted(replicas)):
+        if number and node == ordered[number - 1]:
+            text = f"The manual partition assignment includes the broker {node} more than once."
+            raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
         if node not in brokers:
             text = f"The manual partition assignment includes broker {node}, but no such broker is registered."
             raise Refused(INVALID_REPLICA_ASSIGNMENT, text)

@@ -15,12 +15,12 @@ from ottla.log.log import Log, StorageError
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.errors import CorruptRecords
-from ottla.replication.fetching import (
+from ottla.replication.fetching import Fetching
+from ottla.replication.followed import (
     Append,
     Begin,
     Diverge,
     Effect,
-    Fetching,
     FollowedPartition,
     Key,
     LookUp,
@@ -118,6 +118,8 @@ class LogEffects:
         if not fetching.is_current(effect):
             return
         position = position_of(partition.log)
+        if isinstance(effect, Append):
+            effect.partition.is_in_sync = position.offset >= effect.high_watermark
         if has_failed:
             fetching.pause(effect.partition, self._clock.now_ms(), position)
         else:

@@ -14,6 +14,8 @@ Truncation is safe for two reasons. A row of a response counts only if the parti
 those of the request. And only a leader says where logs diverge, by the epoch of the last fetched record (KIP-595); the high
 watermark of a follower lags, and does not decide.
 
+Throttled partitions (KIP-73) are held back like after an error while more than their rate is used, unless they are in sync.
+
 While a request waits at the leader, partitions that become ready are fetched by a second request outside of the session
 (`request_aside`), on another connection, because the leader serves one request of a connection at a time. They join the
 session with its next request.
@@ -33,9 +35,28 @@ from ottla.protocol.errors import (
     OFFSET_OUT_OF_RANGE,
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from ottla.replication.followed import (
+    BUSY,
+    EARLIEST,
+    LATEST,
+    PAUSED,
+    READY,
+    REFUSED,
+    STOPPED,
+    Append,
+    Asked,
+    Begin,
+    Diverge,
+    Effect,
+    FollowedPartition,
+    Key,
+    LookUp,
+    Position,
+    Restart,
+    Truncate,
+)
+from ottla.replication.throttle import ReplicationThrottle
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 _LEAST_BACKOFF_MS: Final = 20
 _HOLD_MS: Final = 20
 """Time for which a request waits for flushes after a response, so that their partitions need not leave the session."""
@@ -52,14 +73,6 @@ _MAX_EPOCH: Final = 0x7FFFFFFF
 _SESSION_CODES: Final = frozenset(
     (FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR)
 )
-
-_BUSY: Final = 0
-_READY: Final = 1
-_PAUSED: Final = 2
-_STOPPED: Final = 3
-
-Key = tuple[bytes, int]
-"""Topic id and index of a partition."""
 
 
 class FetchLimits(NamedTuple):
@@ -79,137 +92,18 @@ class FetchLimits(NamedTuple):
     backoff_ms: int = 1000
 
 
-class Position(NamedTuple):
-    """State of a follower's log: log end offset, epoch of the last record (-1 for none), log start offset."""
-
-    offset: int
-    epoch: int
-    start_offset: int
-
-
-class _Asked(NamedTuple):
-    """Values of a partition in a request."""
-
-    leader_epoch: int
-    position: Position
-
-
-_REFUSED: Final = _Asked(-1, Position(-1, -1, -1))
-"""Values of a partition for which the leader returned an error: it is named again, as its position was not recorded."""
-
-
-class FollowedPartition:
-    """Partition that is fetched from its leader."""
-
-    __slots__ = (
-        "_aside",
-        "_due_ms",
-        "_failures",
-        "_has_lost_offset",
-        "_named",
-        "_phase",
-        "index",
-        "leader_epoch",
-        "position",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.leader_epoch = leader_epoch
-        self.position = Position(0, -1, 0)
-        self._phase = _BUSY
-        self._named: _Asked | None = None
-        """Values in the leader's session; None if the session does not have the partition."""
-        self._aside: _Asked | None = None
-        """Values in the running request outside of the session."""
-        self._failures = 0
-        self._due_ms = 0
-        self._has_lost_offset = False
-        """True if the last row was OFFSET_OUT_OF_RANGE although the offset was in the range of the leader's log."""
-
-    def __repr__(self) -> str:
-        return f"{self.topic}-{self.index}"
-
-    @property
-    def key(self) -> Key:
-        """Return topic id and index."""
-        return self.topic_id, self.index
-
-    def _asked(self) -> _Asked:
-        return _Asked(self.leader_epoch, self.position)
-
-
-class Begin(NamedTuple):
-    """Report the position of the partition's log, with `resume`."""
-
-    partition: FollowedPartition
-    epoch: int
-
-
-class Append(NamedTuple):
-    """Append batches of leader epochs up to `epoch`, then take over the leader's high watermark and log start offset.
-
-    records  as in the row of the response; None for a row without records
-    """
-
-    partition: FollowedPartition
-    epoch: int
-    records: Any
-    high_watermark: int
-    start_offset: int
-
-
-class Diverge(NamedTuple):
-    """Truncate the log, which diverges from the leader's: there `last_epoch`, the largest up to the own one, ends at
-    `end_offset`.
-    """
-
-    partition: FollowedPartition
-    epoch: int
-    last_epoch: int
-    end_offset: int
-
-
-class Truncate(NamedTuple):
-    """Truncate the log to `offset`, the end of the leader's log."""
-
-    partition: FollowedPartition
-    epoch: int
-    offset: int
-
-
-class Restart(NamedTuple):
-    """Remove all records, and begin the log again at `offset`, where the leader's log starts."""
-
-    partition: FollowedPartition
-    epoch: int
-    offset: int
-
-
-class LookUp(NamedTuple):
-    """Request the leader's offset of `timestamp`, LATEST (its log end) or EARLIEST (its log start)."""
-
-    partition: FollowedPartition
-    epoch: int
-    timestamp: int
-
-
-Effect = Begin | Append | Diverge | Truncate | Restart | LookUp
-"""An effect is void if `Fetching.is_current` returns False for it: the partition was unfollowed, or has a newer epoch."""
-
-
 class Fetching:
     """Fetches from one broker. Time is an argument, in ms.
 
     node_id       replica id
     broker_epoch  broker epoch of this broker
+    throttle      throttle of the partitions that this broker follows
     """
 
-    def __init__(self, node_id: int, broker_epoch: int, limits: FetchLimits) -> None:
+    def __init__(
+        self, node_id: int, broker_epoch: int, limits: FetchLimits, throttle: ReplicationThrottle | None = None
+    ) -> None:
+        self._throttle = throttle
         self._replica = ReplicaState(replica_id=node_id, replica_epoch=broker_epoch)
         self._limits = limits
         self._partitions: dict[Key, FollowedPartition] = {}
@@ -257,14 +151,14 @@ class Fetching:
             self._leave(partition)
         partition._failures = 0
         partition._has_lost_offset = False
-        self._suspend(partition, _BUSY)
+        self._suspend(partition, BUSY)
         return Begin(partition, leader_epoch)
 
     def unfollow(self, topic_id: bytes, index: int) -> None:
         """Stop following a partition; rows and effects of it are void from now on. No effect for one that is not followed."""
         partition = self._partitions.pop((topic_id, index), None)
         if partition is not None:
-            self._suspend(partition, _STOPPED)
+            self._suspend(partition, STOPPED)
 
     def is_current(self, effect: Effect) -> bool:
         """Return True if an effect, or its result, is still valid."""
@@ -276,7 +170,7 @@ class Fetching:
 
         The leader takes the fetch offset for an acknowledgement. Where flush.messages demands a flush, it comes first.
         """
-        if partition._phase != _BUSY:
+        if partition._phase != BUSY:
             return
         partition.position = position
         partition._failures = 0
@@ -298,11 +192,14 @@ class Fetching:
 
     def _pause(self, partition: FollowedPartition, now_ms: int) -> None:
         if partition._named is not None:
-            partition._named = _REFUSED
+            partition._named = REFUSED
         wait = _backoff_ms(partition._failures, self._limits.backoff_ms)
         partition._failures += 1
-        self._suspend(partition, _PAUSED)
-        partition._due_ms = now_ms + wait
+        self._wait_until(partition, now_ms + wait)
+
+    def _wait_until(self, partition: FollowedPartition, due_ms: int) -> None:
+        self._suspend(partition, PAUSED)
+        partition._due_ms = due_ms
         self._pause_count += 1  # equal times must not compare partitions
         heapq.heappush(self._pauses, (partition._due_ms, self._pause_count, partition))
 
@@ -313,13 +210,27 @@ class Fetching:
         self._news.pop(partition, None)
         if partition._named is not None:
             self._leaving[partition.key] = None
-        if phase == _BUSY:
+        if phase == BUSY:
             self._busy[partition] = None
         else:
             self._busy.pop(partition, None)
 
+    def _hold_throttled(self, now_ms: int) -> None:
+        """Take the throttled partitions that are out of sync out of the requests, while more than their rate is used."""
+        throttle = self._throttle
+        wait_ms = 0 if throttle is None else throttle.wait_ms(now_ms)
+        if throttle is None or not wait_ms:
+            return
+        held = [
+            partition
+            for partition in self._ready
+            if not partition.is_in_sync and throttle.names(partition.topic, partition.index)
+        ]
+        for partition in held:
+            self._wait_until(partition, now_ms + wait_ms)
+
     def _make_ready(self, partition: FollowedPartition) -> None:
-        partition._phase = _READY
+        partition._phase = READY
         self._busy.pop(partition, None)
         self._ready[partition] = None
         if partition._named is not None:
@@ -347,6 +258,7 @@ class Fetching:
     def request(self, now_ms: int) -> FetchRequest | None:
         """Return the next request of the session; None if none is due, or one is running."""
         self._end_pauses(now_ms)
+        self._hold_throttled(now_ms)
         if self._sent is not None or not self._ready or now_ms < self._starts_ms():
             return None
         self._clear_aside()
@@ -379,6 +291,7 @@ class Fetching:
         any.
         """
         self._end_pauses(now_ms)
+        self._hold_throttled(now_ms)
         if self._sent is None or self._aside is not None or self._aside_failed or not self._news:
             return None
         self._members_aside = members = list(islice(self._news, _NAMED_AT_ONCE))
@@ -482,7 +395,7 @@ class Fetching:
         return effects
 
     def _judge_all(
-        self, response: Any, aside: dict[Key, _Asked | None] | None, now_ms: int, effects: list[Effect]
+        self, response: Any, aside: dict[Key, Asked | None] | None, now_ms: int, effects: list[Effect]
     ) -> None:
         for topic in response.responses:
             for row in topic.partitions:
@@ -491,13 +404,13 @@ class Fetching:
                     continue
                 asked = partition._named if aside is None else aside.get(partition.key)
                 # A partition that is not ready was in the response already, or has left since the request.
-                if partition._phase == _READY and self._counts(partition, asked):
+                if partition._phase == READY and self._counts(partition, asked):
                     effect = self._judge(partition, row, now_ms)
                     if effect is not None:
                         effects.append(effect)
 
     @staticmethod
-    def _counts(partition: FollowedPartition, asked: _Asked | None) -> bool:
+    def _counts(partition: FollowedPartition, asked: Asked | None) -> bool:
         """Return True if offset and epoch are still those of the request."""
         return asked == partition._asked()
 
@@ -506,19 +419,27 @@ class Fetching:
         code, epoch = row.error_code, partition.leader_epoch
         if code == NONE:
             partition._has_lost_offset = False
-            self._suspend(partition, _BUSY)
+            self._suspend(partition, BUSY)
             diverging = row.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:  # among positions None stands for the default
                 return Diverge(partition, epoch, diverging.epoch, diverging.end_offset)
+            self._count(partition, row.records, now_ms)
             return Append(partition, epoch, row.records, row.high_watermark, row.log_start_offset)
         if code == OFFSET_OUT_OF_RANGE:
-            self._suspend(partition, _BUSY)
+            self._suspend(partition, BUSY)
             return LookUp(partition, epoch, LATEST)
         if code == FENCED_LEADER_EPOCH:
-            self._suspend(partition, _STOPPED)
+            self._suspend(partition, STOPPED)
         else:
             self._pause(partition, now_ms)
         return None
+
+    def _count(self, partition: FollowedPartition, records: Any, now_ms: int) -> None:
+        """Count the records of a row for the throttle."""
+        throttle = self._throttle
+        if records and throttle is not None and throttle.names(partition.topic, partition.index):
+            size = records[1] - records[0] if isinstance(records, tuple) else len(records)
+            throttle.record(size, now_ms)
 
     def looked_up(self, effect: LookUp, offset: int | None, now_ms: int) -> Effect | None:
         """Handle the leader's offset, None for an error, and return the next effect. Only for a current effect."""
@@ -589,7 +510,7 @@ def _backoff_ms(failures: int, most_ms: int) -> int:
 
 def _is_paused(partition: FollowedPartition, due_ms: int) -> bool:
     """Return True if a partition still waits for this end of a back-off."""
-    return partition._phase == _PAUSED and partition._due_ms == due_ms
+    return partition._phase == PAUSED and partition._due_ms == due_ms
 
 
 def _forgotten(keys: Iterable[Key]) -> list[ForgottenTopic]:

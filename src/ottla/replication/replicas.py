@@ -1,7 +1,7 @@
 """Partitions of this broker: opened when the metadata assigns them, discarded when it no longer does."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -108,9 +108,9 @@ class Replicas:
             directory.failed.append(self._take_offline)
 
     def load(self, image: Image) -> None:
-        """Open all partitions in the directories, and discard those of deleted topics. Directories are matched by topic id,
-        then by the name. Partitions that may be in a directory that failed are offline, rather than
-        created again in another one.
+        """Open all partitions in the directories, and discard those of deleted topics, and those that were assigned to other
+        brokers since the last stop. Directories are matched by topic id, then by the name. Partitions that may be in a
+        directory that failed are offline, rather than created again in another one.
         """
         known = {
             (topic.name, index): topic.id
@@ -118,11 +118,17 @@ class Replicas:
             for index, partition in enumerate(topic.partitions)
             if self._node_id in partition.replicas
         }
+        elsewhere = {
+            (topic.name, index): topic.id
+            for topic in image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if self._in_cluster and self._node_id not in partition.replicas
+        }
         certain: dict[tuple[str, int], list[LogDirectory]] = {}
         uncertain: dict[tuple[str, int], list[LogDirectory]] = {}
         for directory in self.directories:
             try:
-                inventory = directory.take_inventory(known)
+                inventory = directory.take_inventory(known, elsewhere)
             except OSError as cause:
                 directory.fail(cause)
                 if directory.offline is None:
@@ -212,10 +218,15 @@ class Replicas:
         """Apply a change of the metadata, in steps."""
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
         self._image = delta.image
+        released = 0
         for topic in delta.deleted:
             yield from self._close(topic)
-        if delta.deleted:
-            # Before a topic of the same name can be created: its logs must not begin with records of the old topic.
+        for topic in delta.changed:
+            released += yield from self._release(topic, range(len(topic.partitions)))
+        for name, indexes in delta.moved.items():
+            released += yield from self._release(delta.image.topics[name], indexes)
+        if delta.deleted or released:
+            # Before a partition can be created again: its log must not begin with the offsets of the old one.
             written = self._checkpoint()
             if isinstance(written, Pending):
                 yield written
@@ -415,6 +426,32 @@ class Replicas:
                     self._discard_from(directory, key)
             if index in partitions:
                 partitions[index].fail(UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _release(self, topic: TopicImage, indexes: Iterable[int]) -> Generator[None, None, int]:
+        """Discard the partitions of a topic that a reassignment has taken from this broker, in steps; return their number.
+
+        The image says that other brokers have all that is committed. If it assigns a partition here again later, this replica
+        is not in the ISR, and begins with an empty log.
+        """
+        released = 0
+        for index in indexes:
+            key, placed = (topic.name, index), topic.partitions[index]
+            if self._node_id in placed.replicas or not (key in self._homes or key in self._failed):
+                continue
+            released += 1
+            if released % _PARTITIONS_A_STEP == 0:
+                yield None
+            self._failed.discard(key)
+            self._postponed.pop(key, None)
+            home = self._homes.pop(key, None)
+            partition = self._by_name.get(topic.name, {}).pop(index, None)
+            if home is not None and home.offline is None:
+                self._discard_from(home, key)
+            if partition is not None:
+                _logger.info("%s-%d has been reassigned to %s: its log here is removed", *key, list(placed.replicas))
+                partition.follow(placed.leader, placed.leader_epoch)
+                partition.fail(NOT_LEADER_OR_FOLLOWER)
+        return released
 
     def _discard_from(self, home: LogDirectory, key: tuple[str, int]) -> None:
         """Discard a partition's directory; if that fails, the next start sees that it is not the current one."""

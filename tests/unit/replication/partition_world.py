@@ -28,7 +28,8 @@ from ottla.protocol.messages.fetch import (
 from ottla.records.batch import build, scan
 from ottla.records.record import Record
 from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import LATEST, Effect, Fetching, FetchLimits, FollowedPartition, LookUp
+from ottla.replication.fetching import Fetching, FetchLimits
+from ottla.replication.followed import LATEST, Effect, FollowedPartition, LookUp
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 

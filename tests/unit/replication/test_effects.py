@@ -16,7 +16,8 @@ from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse,
 from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Fetching, FetchLimits, LookUp
+from ottla.replication.fetching import Fetching, FetchLimits
+from ottla.replication.followed import LookUp
 from ottla.replication.partition import Partition
 
 ID = b"t" * 16

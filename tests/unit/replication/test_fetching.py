@@ -12,15 +12,14 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from ottla.replication.fetching import (
+from ottla.replication.fetching import Fetching, FetchLimits
+from ottla.replication.followed import (
     EARLIEST,
     LATEST,
     Append,
     Begin,
     Diverge,
     Effect,
-    Fetching,
-    FetchLimits,
     FollowedPartition,
     LookUp,
     Position,

@@ -1,8 +1,9 @@
 """The controller: one broker of the cluster, which reacts to brokers that come and go.
 
-Any broker plans and writes what its clients request; the controller only elects leaders, and removes fenced brokers from the
-ISRs. It is the broker whose lease /controller hangs on. When it becomes controller it looks at all partitions; afterwards an
-index leads from a broker to its partitions, so that a change costs only the partitions that it affects.
+Any broker plans and writes what its clients request; the controller only elects leaders, removes fenced brokers from the ISRs,
+and completes reassignments when the new replicas are in the ISR. It is the broker whose lease /controller hangs on. When it
+becomes controller it looks at all partitions; afterwards an index leads from a broker to its partitions, so that a change costs
+only the partitions that it affects.
 
 Elections are written in changes of many partitions. A change compares every partition and topic it is planned on, the
 controller's own key, and the registrations and signs of life of the new leaders: an old controller, or one with an old image,
@@ -20,6 +21,7 @@ from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules, online, preferred, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.reassignment import completed, is_reassigned
 from ottla.metadata.store import Change, ChangeOutcome
 from ottla.protocol.answer import Steps, after
 
@@ -287,6 +289,7 @@ class Controller:
                 state = without(state, node, acceptable, rules) or state
         elect = preferred if balances else online
         state = elect(state, acceptable, rules) or state
+        state = completed(state, acceptable, rules) or state
         return None if state == before else state._replace(epoch=before.epoch + 1)
 
     def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
@@ -310,12 +313,15 @@ class Controller:
             if outcome.error is None:
                 self._write()
             elif self._index is not None:
-                _logger.warning("cannot write elections of %d partitions: %s", len(planned), outcome.error)
+                _logger.warning("cannot write the next states of %d partitions: %s", len(planned), outcome.error)
                 self._timer = self._timers.call_later(_RETRY_MS, self._write)
 
         after(self._metadata.submit(change), written)
 
     def _log(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
+        for topic, index, state in planned:
+            if is_reassigned(topic.partitions[index]) and not is_reassigned(state):
+                _logger.info("%s-%d has been reassigned to %s", topic.name, index, list(state.replicas))
         elected = sum(state.leader != topic.partitions[index].leader for topic, index, state in planned)
         without_leader = sum(state.leader == NO_LEADER for _, _, state in planned)
         _logger.info(

@@ -26,9 +26,11 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Begin, Effect, Fetching, FetchLimits, FollowedPartition, Key, LookUp
+from ottla.replication.fetching import Fetching, FetchLimits
+from ottla.replication.followed import Begin, Effect, FollowedPartition, Key, LookUp
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttle import ReplicationThrottle
 
 _SESSION: Final = ""
 _ASIDE: Final = "-aside"
@@ -95,6 +97,7 @@ class Following:
     config      returns the current configs
     checkpoint  writes the checkpoints of all log directories
     run_flush   runs a flush, then calls back with its error, None after a success
+    throttle    throttle of the partitions that this broker follows
     """
 
     def __init__(
@@ -108,7 +111,9 @@ class Following:
         config: Callable[[], BrokerConfig],
         checkpoint: Callable[[], Answer[None]],
         run_flush: Callable[[Flush, Callable[[OSError | None], None]], None],
+        throttle: ReplicationThrottle,
     ) -> None:
+        self._throttle = throttle
         self._node_id = node_id
         self._replicas = replicas
         self._peers = peers
@@ -244,7 +249,7 @@ class Following:
     def _fetcher(self, leader_id: int, number: int) -> _Fetcher:
         fetcher = self._fetchers.get((leader_id, number))
         if fetcher is None:
-            fetching = Fetching(self._node_id, self._broker_epoch, self._config.limits)
+            fetching = Fetching(self._node_id, self._broker_epoch, self._config.limits, self._throttle)
             fetcher = self._fetchers[leader_id, number] = _Fetcher(leader_id, number, fetching)
             fetcher.is_live = leader_id in self._image.brokers
             self._by_fetching[fetching] = fetcher

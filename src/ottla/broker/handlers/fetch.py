@@ -12,6 +12,8 @@ Behaviour
     epoch of the last record         another one here: no records, but where both logs diverge (KIP-595)
     a follower of the cluster        reads up to the log end; its fetch offset is its acknowledgement of everything before; a
                                      moved high watermark does not end its wait
+    a throttled follower             out of sync: gets no records while more than leader.replication.throttled.rate is
+                                     sent to such followers (KIP-73)
     a consumer at a follower         is served up to the follower's high watermark, from version 11 on; a leader with
                                      replica.selector.class names a replica in the consumer's rack (KIP-392)
     read committed                   up to the last stable offset, with a list of aborted transactions
@@ -70,6 +72,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.records.compression import newer_than_fetch
 from ottla.records.legacy import NotForOldClients
+from ottla.replication.throttle import UNLIMITED
 
 if TYPE_CHECKING:
     from ottla.environment.files import Region
@@ -361,7 +364,7 @@ class _FetchAttempt:
                 return _diverged(requested.index, log, diverging)
             if self._reader.rack:
                 preferred = preferred_replica(partition, requested.fetch_offset, self._reader.rack, self._broker)
-            if preferred >= 0:
+            if preferred >= 0 or self._is_throttled(partition):
                 region, aborted = None, None
             else:
                 region = log.read(requested.fetch_offset, max_bytes, self._limit(log), whole_first=whole_first)
@@ -381,6 +384,27 @@ class _FetchAttempt:
             preferred_read_replica=preferred,
             records=region,
         )
+
+    def _is_throttled(self, partition: "Partition") -> bool:
+        """Return True if a follower must wait for the records of a partition."""
+        if not self._reader.is_follower:
+            return False
+        throttle, leadership = self._broker.replication_throttles.leader, partition.leadership
+        is_out_of_sync = leadership is not None and self._reader.replica_id not in leadership.state.isr
+        return (
+            is_out_of_sync
+            and throttle.names(partition.topic, partition.index)
+            and throttle.wait_ms(self._broker.clock.now_ms()) > 0
+        )
+
+    def _count(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> None:
+        """Count the records that are sent to a follower for the throttle."""
+        throttle = self._broker.replication_throttles.leader
+        for requested, data in answers:
+            if data.records:
+                partition = self._partition(requested)
+                if not isinstance(partition, int) and throttle.names(partition.topic, partition.index):
+                    throttle.record(len(data.records), self._broker.clock.now_ms())
 
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
         """Convert the batches of a response to message sets, in steps between other requests."""
@@ -434,6 +458,8 @@ class _FetchAttempt:
 
     def _response(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> FetchResponse:
         session = self._session
+        if self._reader.is_follower and self._broker.replication_throttles.leader.limit != UNLIMITED:
+            self._count(answers)
         topics: list[FetchableTopicResponse] = []
         last: FetchableTopicResponse | None = None
         moved = []

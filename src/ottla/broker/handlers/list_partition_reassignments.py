@@ -1,17 +1,49 @@
-"""ListPartitionReassignments: partitions that move to other brokers (KIP-455). With one broker the list is empty."""
+"""ListPartitionReassignments: partitions that are being moved to other brokers (KIP-455).
+
+Behaviour
+    topics null               all reassignments in progress
+    partition without one     is left out, as is an unknown topic or partition
+"""
+
+from collections.abc import Iterable
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.metadata.image import TopicImage
+from ottla.metadata.reassignment import is_reassigned, still_adding
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
 @handles(ListPartitionReassignmentsRequest)
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest,  # noqa: ARG001  whatever is asked for, nothing moves
-    broker: Broker,  # noqa: ARG001
+    request: ListPartitionReassignmentsRequest, broker: Broker
 ) -> Answer[ListPartitionReassignmentsResponse]:
-    return ListPartitionReassignmentsResponse(error_message=None)
+    topics = broker.image.topics
+    if request.topics is None:
+        listed = [_ongoing(topic, range(len(topic.partitions))) for topic in topics.values()]
+    else:
+        listed = [_ongoing(topics[row.name], row.partition_indexes) for row in request.topics if row.name in topics]
+    return ListPartitionReassignmentsResponse(
+        error_message=None, topics=[topic for topic in listed if topic.partitions]
+    )
+
+
+def _ongoing(topic: TopicImage, indexes: Iterable[int]) -> OngoingTopicReassignment:
+    """Return the reassignments in progress of some partitions of a topic."""
+    partitions = [
+        OngoingPartitionReassignment(
+            partition_index=index,
+            replicas=list(partition.replicas),
+            adding_replicas=list(still_adding(partition)),
+            removing_replicas=list(partition.removing),
+        )
+        for index in indexes
+        if 0 <= index < len(topic.partitions) and is_reassigned(partition := topic.partitions[index])
+    ]
+    return OngoingTopicReassignment(name=topic.name, partitions=partitions)
