@@ -18,7 +18,7 @@ from typing import Final
 
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
-from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
 
 from . import checks
 from .applications import (
@@ -73,7 +73,11 @@ _REPLICATION_FACTORS: Final = (
 _OF_TRANSACTIONS: Final = frozenset((TRANSACTION_STATE_TOPIC, OFFSETS_TOPIC, LEDGER, DERIVED))
 """Topics which take part in transactions: when one of them loses records, a transaction may stay open for ever, and a producer
 may get an epoch again that was used before. Apache Kafka leaves both to the operator, too."""
-_TRANSACTIONAL: Final = frozenset(("transactions", "transformer"))
+_SHARE_STATE: Final = frozenset((SHARE_STATE_TOPIC, OFFSETS_TOPIC))
+"""Topics with the state of share groups: without it the partitions of a group cannot be read until an operator initializes
+them again, as in Apache Kafka."""
+_DEPENDS_ON: Final = {"transactions": _OF_TRANSACTIONS, "transformer": _OF_TRANSACTIONS, "share": _SHARE_STATE}
+"""Topics by the roles of clients that may stall after a loss in them."""
 _COUNTED: Final = {
     " is truncated from ": "truncations",
     ", is replaced from ": "logs replaced",
@@ -359,10 +363,11 @@ class Simulation:
             history.topics, {cluster.name: self._topics_of(cluster) for cluster in self.clusters}
         )
         hanging = self._hanging(lossy)
+        lost = {cluster.name: {one.topic for one in lossy if one.cluster == cluster.name} for cluster in self.clusters}
         names = [
             client.name
             for client in self.clients
-            if client.role not in _TRANSACTIONAL or client.cluster.name not in hanging
+            if not lost[client.cluster.name] & _DEPENDS_ON.get(client.role, frozenset())
         ]
         self.violations += checks.stalls_bounded(names, history.steps, self.faults.last_end_us, _STALL_US)
         for cluster in self.clusters:
