@@ -331,26 +331,23 @@ class Log:
         # The set as a whole may take the memory of one record; max.decompressed.message.bytes bounds each of its messages, and
         # `append` checks that.
         rebuilding = legacy.rebuild(frame, start, end, config.max_message_bytes, config.largest_record)
-        outcome: list[AppendResult] = []
+        outcome: list[legacy.Rebuilt] = []
 
         def steps() -> Iterator[None]:
-            rebuilt = yield from rebuilding
+            outcome.append((yield from rebuilding))
+
+        def append() -> AppendResult:
+            (rebuilt,) = outcome
             if rebuilt.error_code != NONE or not rebuilt.batch:
-                outcome.append(AppendResult(-1, -1, rebuilt.error_code))
-                return
-            appended = self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
-            unfinished = appended.unfinished
-            if unfinished is not None:
-                yield from unfinished.steps
-                appended = unfinished.append()
-            outcome.append(appended)
+                return AppendResult(-1, -1, rebuilt.error_code)
+            return self.append(rebuilt.batch, 0, len(rebuilt.batch), leader_epoch, now_ms)
 
         remaining = steps()
         if next(remaining, self) is not self:
             appended = AppendResult(-1)
-            appended.unfinished = Unfinished(remaining, outcome.pop)
+            appended.unfinished = Unfinished(remaining, append)
             return appended
-        return outcome.pop()
+        return append()
 
     def append_records(
         self,

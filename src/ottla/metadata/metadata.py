@@ -182,7 +182,8 @@ class Metadata:
             self._next_producer_id = int(entry.value)
 
     def _act_on(self, delta: Delta) -> Steps:
-        for listener in tuple(self._listeners):  # in the order of subscription, one after the other
+        # In the order of subscription, one after the other; the list may grow meanwhile.
+        for listener in self._listeners:
             steps = listener(delta)
             if steps is not None:
                 yield from steps
@@ -383,7 +384,7 @@ class Metadata:
 
     def change_partitions(self, states: Sequence[tuple[TopicImage, int, PartitionImage]]) -> Answer[ChangeResult]:
         """Replace the states of several partitions; the result is the first error."""
-        largest = min(self._store.largest_change, len(states) or 1)
+        largest = max(1, min(self._store.largest_change // 2, len(states)))  # each is compared with its topic, too
         changes = [self.partition_changes(states[first : first + largest]) for first in range(0, len(states), largest)]
         return self._commit_all(changes) if changes else CHANGED
 

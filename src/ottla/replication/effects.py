@@ -46,6 +46,7 @@ class LogEffects:
     flush       runs a flush, then calls back with its error, None after a success
     look_up     requests an offset of the leader
     resumed     called when a partition may be fetched again, or is not followed any more
+    failed      called when a partition is not followed any more because its log could not be written
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class LogEffects:
         flush: Callable[[Flush, Callable[[OSError | None], None]], None],
         look_up: Callable[[Fetching, LookUp], None],
         resumed: Callable[[Fetching], None],
+        failed: Callable[[FollowedPartition], None],
     ) -> None:
         self._clock = clock
         self._find = find
@@ -63,6 +65,7 @@ class LogEffects:
         self._flush = flush
         self._look_up = look_up
         self._resumed = resumed
+        self._failed = failed
         self._damaged: set[Key] = set()
         """Partitions whose leader sends damaged batches, which was logged."""
 
@@ -86,6 +89,8 @@ class LogEffects:
         if partition is None:
             fetching.unfollow(*followed.key)
             return
+        if not _is_current(fetching, effect, partition):
+            return
         log = partition.log
         has_failed = False
         try:
@@ -96,26 +101,27 @@ class LogEffects:
                 return
             else:
                 if isinstance(effect, Begin) and partition.damaged_at >= 0:
-                    yield from self._cut(fetching, effect, log, log.damage_cut(partition.damaged_at))
+                    yield from self._cut(fetching, effect, partition, log.damage_cut(partition.damaged_at))
                     partition.damaged_at = -1
-                yield from self._change(fetching, effect, log)
+                yield from self._change(fetching, effect, partition)
         except CorruptRecords as cause:
             if followed.key not in self._damaged:
                 self._damaged.add(followed.key)
                 _logger.error("%s; the batch is fetched again", cause)
             has_failed = True
-        except StorageError as cause:
-            _logger.error("%s-%d is not followed any more: %s", partition.topic, partition.index, cause)
+        except (StorageError, OSError) as cause:
+            _logger.error("%s-%d cannot be written: %s", partition.topic, partition.index, cause)
             if fetching.is_current(effect):
                 fetching.unfollow(*followed.key)
+                self._failed(followed)
             return
-        if fetching.is_current(effect):
+        if _is_current(fetching, effect, partition):
             # A log that was moved to another directory meanwhile has not taken part in the last change.
             has_failed = has_failed or partition.log is not log
             partition.when_settled(lambda: self._settled(fetching, effect, partition, has_failed=has_failed))
 
     def _settled(self, fetching: Fetching, effect: Effect, partition: Partition, *, has_failed: bool) -> None:
-        if not fetching.is_current(effect):
+        if not _is_current(fetching, effect, partition):
             return
         position = position_of(partition.log)
         if isinstance(effect, Append):
@@ -133,7 +139,9 @@ class LogEffects:
         start, end = effect.records or (0, 0)
         position = start
         log = partition.log
-        yield from self._drop_older(fetching, effect, log, frame)
+        yield from self._drop_older(fetching, effect, partition, frame)
+        if not _is_current(fetching, effect, partition) or partition.log is not log:
+            return True
         begun_ms = self._clock.now_ms()
         while True:
             stop = min(end, position + _PIECE_BYTES)
@@ -156,24 +164,28 @@ class LogEffects:
             if self._clock.now_ms() - begun_ms >= _STEP_MS:
                 yield None
                 begun_ms = self._clock.now_ms()
-                if not fetching.is_current(effect) or partition.log is not log:
+                if not _is_current(fetching, effect, partition) or partition.log is not log:
                     return True
         self._damaged.discard(effect.partition.key)
         return position > start or start >= end
 
-    def _drop_older(self, fetching: Fetching, effect: Append, log: Log, frame: bytes) -> Steps:
+    def _drop_older(self, fetching: Fetching, effect: Append, partition: Partition, frame: bytes) -> Steps:
         """Begin a log again at the leader's log start, if that is in the middle of the first batch, and all records here are
         older: DeleteRecords has deleted them. The batch would overlap them.
         """
         start, end = effect.records or (0, 0)
+        log = partition.log
         if effect.start_offset < log.end_offset or log.start_offset == log.end_offset or end - start < HEADER_SIZE:
             return
         first = read_header(frame, start)
         if first.base_offset < log.end_offset <= effect.start_offset < first.next_offset:
-            yield from self._cut(fetching, effect, log, log.restart(effect.start_offset))
+            yield from self._cut(fetching, effect, partition, log.restart(effect.start_offset))
 
-    def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, log: Log) -> Steps:
+    def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, partition: Partition) -> Steps:
         """Begin to follow a log, or make it a prefix of the leader's."""
+        if not _is_current(fetching, effect, partition):
+            return
+        log = partition.log
         if isinstance(effect, Begin):
             # Without epochs a leader could not find out whether the logs diverge.
             offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
@@ -185,21 +197,22 @@ class LogEffects:
             offset = effect.offset
         if isinstance(effect, Restart) or offset < log.start_offset:
             _logger.warning("%s, which begins at %d, is replaced from %d on", log.name, log.start_offset, offset)
-            yield from self._cut(fetching, effect, log, log.restart(offset))
+            yield from self._cut(fetching, effect, partition, log.restart(offset))
         else:
             if offset < log.end_offset:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
-            yield from self._cut(fetching, effect, log, log.truncation(offset))
+            yield from self._cut(fetching, effect, partition, log.truncation(offset))
 
     def _cut(
-        self, fetching: Fetching, effect: Effect, log: Log, steps: Generator[Flush | None, None, object]
+        self, fetching: Fetching, effect: Effect, partition: Partition, steps: Generator[Flush | None, None, object]
     ) -> Generator[Pending[Any] | None]:
         """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log."""
+        log = partition.log
         truncations = log.truncations
         for flush in steps:
             if flush is None:
                 yield None
-                if not fetching.is_current(effect):  # nothing was changed yet
+                if not _is_current(fetching, effect, partition):  # nothing was changed yet
                     return
                 continue
             # The log has changed: whatever became of the effect, it can be written again only after the last step.
@@ -224,6 +237,13 @@ class LogEffects:
 
         self._flush(flush, end)
         return ended
+
+
+def _is_current(fetching: Fetching, effect: Effect, partition: Partition) -> bool:
+    """Return True if an effect is still valid. A partition has its new leader before it is not followed any more: this broker
+    may lead it, and clients may have written to it.
+    """
+    return fetching.is_current(effect) and partition.leader_epoch == effect.epoch
 
 
 def position_of(log: Log) -> Position:

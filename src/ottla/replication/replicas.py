@@ -306,13 +306,16 @@ class Replicas:
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
-        opened = 0
+        opened = seen = 0
         for index in range(len(topic.partitions)) if indexes is None else indexes:
             placed = topic.partitions[index]
             if self._node_id not in placed.replicas:
                 continue
             held = partitions.get(index)
             if held is not None:
+                seen += 1
+                if seen % _LED_A_STEP == 0:
+                    yield None
                 held.log.config = config
                 held.follow(placed.leader, placed.leader_epoch)
                 if placed.leader == self._node_id:

@@ -1,7 +1,7 @@
 """Effects of fetches on a follower's log."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.replication.effects import LogEffects
 from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import LookUp
+from ottla.replication.followed import FollowedPartition, LookUp, Truncate
 from ottla.replication.partition import Partition
 
 ID = b"t" * 16
@@ -37,6 +37,7 @@ class Follower:
         self.checkpoints = self.cuts = 0
         self.steps = 0
         self.look_ups: list[LookUp] = []
+        self.stopped: list[FollowedPartition] = []
         self.flushes = 0
         config = LogConfig(flush_messages=flush_messages)
         self.log = Log(MemoryStore(), Path("/data/t-0"), config, high_watermark=0)
@@ -49,6 +50,7 @@ class Follower:
             self._cut,
             lambda machine, effect: self.look_ups.append(effect),
             lambda machine: None,
+            self.stopped.append,
         )
         begun = self.machine.follow("t", ID, 0, epoch)
         assert begun is not None
@@ -179,11 +181,63 @@ def test_a_batch_larger_than_a_piece_is_appended() -> None:
 def test_a_log_begins_within_the_first_batch_of_the_leader() -> None:
     follower = Follower()
     follower.log.restart_at(11)
+    assert follower.partition is not None
+    follower.partition.follow(1, 7)
     begun = follower.machine.follow("t", ID, 0, 7)
     follower._run([begun], b"")
     follower.receive(batch(10, 5), start=12, high_watermark=15)
     assert (follower.log.start_offset, follower.log.end_offset, follower.log.high_watermark) == (12, 15, 15)
     assert (follower.checkpoints, follower.cuts) == (0, 0)
+
+
+def _followed(follower: Follower) -> FollowedPartition:
+    followed = follower.machine.find(ID, 0)
+    assert followed is not None
+    return followed
+
+
+def test_a_log_that_this_broker_leads_by_now_is_not_changed() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 12))
+    assert follower.partition is not None
+    follower.partition.follow(2, 6)  # elected: the fetcher learns of it in a later step
+    follower._run([Truncate(_followed(follower), 5, 3)], b"")
+    follower.receive(batch(12))
+    assert (follower.log.end_offset, follower.cuts) == (12, 0)
+
+
+def test_a_truncation_ends_when_this_broker_becomes_leader() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 12))
+    partition = follower.partition
+    assert partition is not None
+
+    def truncation() -> Generator[Flush | None]:
+        yield None  # a step of a longer one
+        yield from follower.log.truncation(3)
+
+    steps = follower.effects._cut(follower.machine, Truncate(_followed(follower), 5, 3), partition, truncation())
+    assert next(steps) is None
+    partition.follow(2, 6)
+    assert list(steps) == []
+    assert follower.log.end_offset == 12
+
+
+def test_a_failed_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower()
+    follower.receive(batch(0))
+
+    def failing(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "append_fetched", failing)
+        follower.receive(batch(1))
+    assert [followed.key for followed in follower.stopped] == [(ID, 0)]
+    assert follower.machine.find(ID, 0) is None
+    begun = follower.machine.follow("t", ID, 0, 5)
+    follower._run([begun], b"")
+    assert _followed(follower).position.offset == 1
 
 
 def test_a_log_that_the_leader_has_deleted_is_replaced() -> None:

@@ -69,6 +69,7 @@ class _Peer:
         self.give_up: Callable[[], None] | None = None
         self.refusals = 0
         self.was_connected = False
+        self.connected_ms = 0
         self.is_closed = False
 
     def close(self) -> None:
@@ -190,6 +191,7 @@ class QuickFencing:
             return
         if stream is not None:
             peer.stream, peer.refusals, peer.was_connected = stream, 0, True
+            peer.connected_ms = self._clock.now_ms()
         elif REFUSED in reason and peer.was_connected:
             peer.refusals += 1
             if peer.refusals >= _ATTEMPTS:
@@ -207,7 +209,10 @@ class QuickFencing:
         stream, peer.stream = peer.stream, None
         if stream is not None:
             stream.close()
-        if not peer.is_closed:
+        # A process that has ended refuses the next connection. One that closes connections has no room for them.
+        if self._clock.now_ms() - peer.connected_ms < _ATTEMPT_EVERY_MS:
+            self._later(peer, _RECONNECT_MS)
+        elif not peer.is_closed:
             self._connect(peer)
 
     def _later(self, peer: _Peer, delay_ms: int) -> None:

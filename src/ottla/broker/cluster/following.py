@@ -6,6 +6,7 @@ keeps its leader. `Fetching` decides, `LogEffects` changes the logs; this file s
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.peers import Peers
@@ -35,6 +36,8 @@ from ottla.replication.throttle import ReplicationThrottle
 _SESSION: Final = ""
 _ASIDE: Final = "-aside"
 _TAKEN_UP_A_STEP: Final = 200
+_FAILED_RETRY_MS: Final = 1_000
+"""Pause before a partition is followed again whose log could not be written, such as after a lack of file descriptors."""
 """Number of partitions that are examined in one step of a few milliseconds."""
 
 
@@ -122,7 +125,7 @@ class Following:
         self._slices = slices
         self._read_config = config
         self._config = FollowerConfig(1, 0, FetchLimits())
-        self._effects = LogEffects(clock, self._find, checkpoint, run_flush, self._look_up, self._resumed)
+        self._effects = LogEffects(clock, self._find, checkpoint, run_flush, self._look_up, self._resumed, self._failed)
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_fetching: dict[Fetching, _Fetcher] = {}
         self._places: dict[Key, _Fetcher] = {}
@@ -179,11 +182,20 @@ class Following:
             self._drop((known.id, index))
 
     def _damaged(self, partition: Partition) -> None:
-        """Begin to follow a partition again, which cuts the damage."""
-        topic = self._image.topics_by_id.get(partition.topic_id)
-        if topic is not None and partition.leader_id != self._node_id:
-            self._drop((topic.id, partition.index))
-            self._slices.run(self._take_up((topic,), (partition.index,)), _nothing)
+        """Begin to follow a partition again, which cuts the damage, if it is not in the ISR."""
+        if partition.leader_id != self._node_id:
+            self._follow_again(partition.topic_id, partition.index)
+
+    def _failed(self, followed: FollowedPartition) -> None:
+        """Follow a partition again later whose log could not be written; not if its directory is offline then."""
+        again = partial(self._follow_again, followed.topic_id, followed.index)
+        self._timers.call_later(_FAILED_RETRY_MS, again)
+
+    def _follow_again(self, topic_id: bytes, index: int) -> None:
+        topic = self._image.topics_by_id.get(topic_id)
+        if self._is_running and topic is not None and index < len(topic.partitions):
+            self._drop((topic_id, index))
+            self._slices.run(self._take_up((topic,), (index,)), _nothing)
 
     def _take_up(self, topics: Iterable[TopicImage], indexes: Iterable[int] | None = None) -> Steps:
         """Follow the partitions of topics, or stop following, as the image says."""
@@ -232,7 +244,12 @@ class Following:
     def _is_followed(self, topic: TopicImage, index: int, placed: PartitionImage) -> bool:
         if self._node_id not in placed.replicas or placed.leader in (NO_LEADER, self._node_id):
             return False
-        return self._replicas.find(topic.name, index) is not None
+        partition = self._replicas.find(topic.name, index)
+        if partition is None:
+            return False
+        # To follow a damaged log is to cut it. As a member of the ISR or ELR it might be elected then, without what was cut:
+        # it leaves them first.
+        return partition.damaged_at < 0 or self._node_id not in (*placed.isr, *placed.elr)
 
     def _drop(self, key: Key) -> None:
         fetcher = self._places.pop(key, None)

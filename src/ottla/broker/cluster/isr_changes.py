@@ -21,6 +21,7 @@ from ottla.replication.partition import Partition
 _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 30
 """Each is compared with its topic, and etcd takes 128 comparisons."""
+_PARTITIONS_A_STEP: Final = 500
 _FIRST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 2_000
 
@@ -69,7 +70,12 @@ class IsrChanges:
             self._write_in(_LONGEST_RETRY_MS)  # fenced: every change would be refused
             return
         planned: list[_Planned] = []
+        examined = 0
         while self._due and len(planned) < _PARTITIONS_A_CHANGE:
+            examined += 1
+            if examined > _PARTITIONS_A_STEP and not planned:
+                self._write_in(0)
+                return
             partition = next(iter(self._due))
             del self._due[partition]
             change = self._plan(partition)

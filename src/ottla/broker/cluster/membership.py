@@ -324,15 +324,11 @@ class Membership:
 
     async def _hand_over(self) -> None:
         """Request a controlled shutdown, and wait until this broker leads nothing and has left the ISRs."""
-        image = self._metadata.image
         if not self._has_successors() or not self._leads_or_is_in_sync():
             return
         key = keys.live_key(self._node_id)
         created = {key: self._metadata.created_of(key)}
-        controller = image.controller
-        if controller is not None and controller.lease == self.lease:
-            # Another broker must become controller first: the elections are its work.
-            await self._submit(Change(created={keys.CONTROLLER: controller.epoch}, delete=[keys.CONTROLLER]))
+        await self._resign()
         sign = Liveness(self._incarnation.id, self.lease, 0, is_stopping=True)
         outcome = await self._submit(Change(created=created, put={key: sign.encoded()}, lease=self.lease))
         deadline_ms = self._clock.now_ms() + _HAND_OVER_MS
@@ -343,6 +339,13 @@ class Membership:
                 _logger.warning("node %d stops although it still leads partitions", self._node_id)
                 return
             await self._scheduler.sleep(_HAND_OVER_CHECK_MS)
+            await self._resign()  # it may have stood for election when the stop began
+
+    async def _resign(self) -> None:
+        """Let another broker become controller: the elections are its work."""
+        controller = self._metadata.image.controller
+        if controller is not None and controller.lease == self.lease:
+            await self._submit(Change(created={keys.CONTROLLER: controller.epoch}, delete=[keys.CONTROLLER]))
 
     def _has_successors(self) -> bool:
         """Return True while another broker is live and does not stop."""

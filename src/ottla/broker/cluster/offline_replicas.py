@@ -4,12 +4,13 @@ The broker that loses a log directory writes it itself, for each partition in it
 offline, and another member of the ISR is elected if it led. The entry is removed when the partition has a log here again, after
 a restart. A partition without a leader is left to the controller.
 
-A leader that cannot read its log although the disk works leaves the ISR, if another member can lead: as a follower it cuts the
-damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.)
+A member of the ISR that cannot read its log although the disk works leaves the ISR, if another member leads or can lead: as a
+follower outside of it it cuts the damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.)
 """
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ottla.environment import Cancellable, Timers
@@ -26,6 +27,8 @@ _PARTITIONS_A_CHANGE: Final = 40
 """Each is compared with its topic, and etcd takes 128 comparisons."""
 _RETRY_MS: Final = 200
 _FENCED_RETRY_MS: Final = 2_000
+_DAMAGED_RETRY_MS: Final = 2_000
+"""Interval at which a damaged replica looks whether the partition can do without it."""
 
 
 class OfflineReplicas:
@@ -88,6 +91,7 @@ class OfflineReplicas:
             self._write_in(_FENCED_RETRY_MS)  # fenced: every change would be refused
             return
         planned: list[tuple[TopicImage, int, PartitionImage]] = []
+        waiting: list[tuple[str, int]] = []
         image = self._metadata.image
         while self._due and len(planned) < _PARTITIONS_A_CHANGE:
             name, index = next(iter(self._due))
@@ -99,22 +103,32 @@ class OfflineReplicas:
             state = None
             if self._node_id in before.replicas and self._is_wrong(name, index, before):
                 state = self._next_state(topic, before)
-            elif before.leader == self._node_id and self._is_damaged(name, index):
+            elif self._node_id in before.isr and self._is_damaged(name, index):
                 state = self._given_up(topic, before)
+                if state is None:
+                    waiting.append((name, index))
             if state is not None:
                 planned.append((topic, index, state))
+        if waiting:
+            self._timers.call_later(_DAMAGED_RETRY_MS, partial(self._look_at_again, waiting))
         if planned:
             self._submit(planned)
+
+    def _look_at_again(self, waiting: list[tuple[str, int]]) -> None:
+        for name, index in waiting:
+            self._look_at(name, index)
 
     def _is_damaged(self, topic: str, index: int) -> bool:
         partition = self._replicas.find(topic, index)
         return partition is not None and partition.damaged_at >= 0
 
     def _given_up(self, topic: TopicImage, before: PartitionImage) -> PartitionImage | None:
-        """Return the state of a partition that another member of its ISR leads; None without such a member."""
+        """Return the state of a partition without this broker in its ISR, led by another member; None without such a member."""
         image, rules = self._metadata.image, self._rules(topic)
 
         def acceptable(other: int) -> bool:
+            if before.leader != self._node_id:
+                return other == before.leader
             is_other = other != self._node_id and other not in before.offline
             return is_other and other in image.brokers and not image.live[other].is_stopping
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged
 from ottla.environment import Clock
 from ottla.log.log import AppendResult, StorageError
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, NOT_ENOUGH_REPLICAS
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.replication.partition import Partition
 
@@ -14,11 +14,12 @@ _logger = logging.getLogger("ottla.broker")
 
 
 class PartitionLog:
-    """Implementation of `CoordinatorLog` on the log of a partition."""
+    """Implementation of `CoordinatorLog` on the log of a partition, in its leader epoch at the creation."""
 
     def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition
         self._clock = clock
+        self._epoch = partition.leader_epoch
         self._watcher: Callable[[], None] | None = None
 
     def watch(self, committed: Callable[[], None]) -> None:
@@ -52,6 +53,9 @@ class PartitionLog:
         )
 
     def _appended(self, append: Callable[[], AppendResult]) -> CoordinatorAppend:
+        if self._partition.leader_epoch != self._epoch:
+            # Another broker leads by now, and coordinators learn of it in a later step.
+            return CoordinatorAppend(NOT_LEADER_OR_FOLLOWER)
         if self._partition.lacks_replicas:  # as for a producer with acks=all
             return CoordinatorAppend(NOT_ENOUGH_REPLICAS)
         try:

@@ -279,14 +279,20 @@ class _Appends:
     def _finish(self) -> Iterator[None]:
         for partition, leader_epoch, unfinished, answer in self._unfinished:
             try:
-                yield from unfinished.steps
-                leader = self._broker.replicas.leader(partition.topic, partition.index)
-                if isinstance(leader, int):
-                    answer.error_code, answer.base_offset = leader, -1
-                elif leader is not partition or partition.leader_epoch != leader_epoch:  # the batch bears the old epoch
-                    answer.error_code, answer.base_offset = NOT_LEADER_OR_FOLLOWER, -1
-                else:
-                    self._fill_in(answer, partition, unfinished.append())
+                remaining: Unfinished | None = unfinished
+                while remaining is not None:  # twice for a message set: it is rebuilt, then the batch is checked
+                    yield from remaining.steps
+                    leader = self._broker.replicas.leader(partition.topic, partition.index)
+                    if isinstance(leader, int):
+                        answer.error_code, answer.base_offset = leader, -1
+                        break
+                    if leader is not partition or partition.leader_epoch != leader_epoch:  # the batch has the old epoch
+                        answer.error_code, answer.base_offset = NOT_LEADER_OR_FOLLOWER, -1
+                        break
+                    appended = remaining.append()
+                    remaining = appended.unfinished
+                    if remaining is None:
+                        self._fill_in(answer, partition, appended)
             except StorageError as error:
                 _logger.error("%s", error)
                 answer.error_code, answer.base_offset = KAFKA_STORAGE_ERROR, -1
