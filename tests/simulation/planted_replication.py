@@ -161,10 +161,11 @@ def _truncate_to_high_watermark(patch: Patch) -> None:
     """A follower truncates to its high watermark, and its leader does not compare epochs."""
     change = LogEffects._change
 
-    def changed(self: LogEffects, fetching: Any, effect: Any, log: Log) -> Any:
+    def changed(self: LogEffects, fetching: Any, effect: Any, partition: Partition) -> Any:
         if not isinstance(effect, Begin):
-            return change(self, fetching, effect, log)
-        return self._cut(fetching, effect, log, log.truncation(max(log.high_watermark, log.start_offset)))
+            return change(self, fetching, effect, partition)
+        log = partition.log
+        return self._cut(fetching, effect, partition, log.truncation(max(log.high_watermark, log.start_offset)))
 
     patch.setattr(LogEffects, "_change", changed)
     patch.setattr(fetch, "_divergence", lambda *_: None)

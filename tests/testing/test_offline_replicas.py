@@ -64,3 +64,29 @@ def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster
 def logs(cluster: KafkaCluster) -> dict[int, Log]:
     replicas = {node: broker.broker.replicas.find("t", 0) for node, broker in cluster.brokers.items()}
     return {node: partition.log for node, partition in replicas.items() if partition is not None}
+
+
+def test_a_log_that_has_lost_its_end_does_not_keep_its_high_watermark(
+    kafka_cluster: Callable[..., KafkaCluster],
+) -> None:
+    """Otherwise records appended next would be committed after another crash, before any follower has them."""
+    cluster = kafka_cluster(3, {"default.replication.factor": 3})
+    cluster.create_topic("t")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(20):
+            producer.produce("t", b"%d" % number, partition=0)
+            producer.flush()
+    leader = cluster.leader_of("t", 0)
+    follower = next(node for node in (1, 2, 3) if node != leader)
+    until(lambda: logs(cluster)[follower].high_watermark == 20)
+    directory = logs(cluster)[follower].directory
+    cluster[follower]._call(cluster[follower].broker.replicas.directories[0].checkpoint)
+    cluster.kill(follower)
+    checkpoint = directory.parent / "replication-offset-checkpoint"
+    assert "t 0 20" in checkpoint.read_text().splitlines()
+    cluster.kill(leader)  # nothing can be fetched again
+    (segment,) = directory.glob("*.log")
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size // 2)
+    cluster.restart(follower)
+    assert "t 0 10" in checkpoint.read_text().splitlines()

@@ -315,6 +315,10 @@ class BrokerServer:
         """Open the partitions of this broker, and apply all later changes of the metadata."""
         metadata, replicas = self.broker.metadata, self.broker.replicas
         replicas.load(metadata.image)
+        if any(directory.ends_below_checkpoint for directory in self._storage.directories):
+            # Before anything is appended: after another crash, records that are not committed would be below the old
+            # high watermarks.
+            self._checkpoints.write()
         metadata.subscribe(replicas.apply)
         if self._store is not None:
             self._following = following = self._new_following()

@@ -149,6 +149,8 @@ class LogDirectory:
         """Read the marker, names and checkpoints of the last stop. Raises OSError."""
         marker = self._store.read_text(self.path / CLEAN_SHUTDOWN)
         self.stopped_cleanly = marker is not None
+        self.ends_below_checkpoint = False
+        """True if a log was opened that ends below its checkpointed high watermark."""
         self.broker_epoch = _broker_epoch(marker)
         self._present = set(self._store.names(self.path))
         """Names of all files and directories in this directory at the start."""
@@ -309,6 +311,8 @@ class LogDirectory:
             jitter=self._jitter,
             failed=self.fail,
         )
+        if high_watermark is not None and log.end_offset < high_watermark:
+            self.ends_below_checkpoint = True
         if high_watermark is not None and log.end_offset < high_watermark and not log.was_cut:
             _logger.log(
                 logging.WARNING if in_cluster else logging.ERROR,
