@@ -52,6 +52,13 @@ def change_until_made(broker: Broker, key: str) -> int:
     raise AssertionError("the change was never made")
 
 
+def change_after_election(broker: Broker, **change: Any) -> None:
+    """Make a change that may be repeated. It is unknown while the members elect another leader, if a paused one was it."""
+    deadline = time.monotonic() + 30
+    while broker.outcome(**change).error is not None:
+        assert time.monotonic() < deadline
+
+
 def test_a_killed_endpoint_is_replaced(cluster: list[EtcdServer]) -> None:
     one, two, three = cluster
     with opened(one.url(two, three)) as stores:
@@ -99,10 +106,7 @@ def test_a_watch_that_hangs_is_noticed_by_the_revision_of_other_answers(cluster:
         try:
             other = Broker(stores)
             other.store = stores.connect(url.replace(f"127.0.0.1:{one.port},", ""))
-            # Unknown while the members elect another leader, if the paused one was it.
-            deadline = time.monotonic() + 30
-            while other.outcome(put={"/foreign": b""}).error is not None:
-                assert time.monotonic() < deadline
+            change_after_election(other, put={"/foreign": b""})
             assert broker.wait(broker.store.renew(lease)) == (lease, None)  # at another endpoint, after 2 s
             stores.until(lambda: broker.replica.value("/foreign") == b"", 20_000)
         finally:
@@ -195,7 +199,7 @@ def test_a_watch_that_hung_behind_a_compaction_reloads(cluster: list[EtcdServer]
         other.store = stores.connect(url.replace(f"127.0.0.1:{one.port},", ""))
         one.pause()
         for number in range(5):
-            other.change(put={f"/{number}": b""}, delete=["/a"])
+            change_after_election(other, put={f"/{number}": b""}, delete=["/a"])
         compact(two)
         one.kill()
         stores.until(lambda: broker.replica.reloads == 1)
