@@ -86,7 +86,7 @@ def consume(servers: str, megabytes: int) -> dict[str, float]:
     begun, cpu = time.perf_counter(), time.process_time()
     count = 0
     while count < megabytes * 1000:
-        count += len(consumer.consume(10_000, 1))
+        count += len(consumer.consume(min(10_000, megabytes * 1000 - count), 1))
     seconds = time.perf_counter() - begun
     consumer.close()
     return {
