@@ -76,7 +76,12 @@ may get an epoch again that was used before. Apache Kafka leaves both to the ope
 _SHARE_STATE: Final = frozenset((SHARE_STATE_TOPIC, OFFSETS_TOPIC))
 """Topics with the state of share groups: without it the partitions of a group cannot be read until an operator initializes
 them again, as in Apache Kafka."""
-_DEPENDS_ON: Final = {"transactions": _OF_TRANSACTIONS, "transformer": _OF_TRANSACTIONS, "share": _SHARE_STATE}
+_DEPENDS_ON: Final = {
+    "transactions": _OF_TRANSACTIONS,
+    "transformer": _OF_TRANSACTIONS,
+    "share": _SHARE_STATE,
+    "share-2": _SHARE_STATE,
+}
 """Topics by the roles of clients that may stall after a loss in them."""
 _COUNTED: Final = {
     " is truncated from ": "truncations",

@@ -97,6 +97,7 @@ class Metadata:
         """True if a change of the current turn was refused because its plan is based on an old image."""
         self._deliveries: deque[tuple[int, Sequence[Entry], bool]] = deque()
         self._is_publishing = False
+        self._is_looping = False
         self._waits: list[_Wait] = []
         self.plans = TopicPlans(lambda: self.image, random, default_partitions, default_replicas)
         self._revisions = {entry.key: entry.revision for entry in snapshot.entries}
@@ -142,7 +143,19 @@ class Metadata:
         self._on_failure(reason)
 
     def _publish(self) -> None:
-        """Apply the next delivery, after the listeners have acted on the one before."""
+        """Apply the deliveries, each after the listeners have acted on the one before.
+
+        Listeners that act at once come back here from within the loop, which goes on then: thousands of deliveries may wait.
+        """
+        if self._is_looping:
+            return
+        self._is_looping = True
+        try:
+            self._publish_all()
+        finally:
+            self._is_looping = False
+
+    def _publish_all(self) -> None:
         while self._deliveries and not self._is_publishing:
             revision, entries, is_whole = self._deliveries.popleft()
             if is_whole:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
 from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
@@ -13,6 +14,7 @@ from ottla.metadata.store import Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
 from ottla.metadata.topic_plans import RequestedTopic, check_name
+from ottla.protocol.answer import Steps
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -188,3 +190,24 @@ def test_a_topic_comes_back_from_its_bytes() -> None:
 
 def entries_of(topic: TopicImage) -> list[Entry]:
     return [Entry(key, value, 1, 1) for key, value in stored(topic).items()]
+
+
+def test_thousands_of_deliveries_wait_for_a_slow_listener(store: SqliteStore) -> None:
+    metadata = started_on(store)
+    held: list[Callable[[], None]] = []
+
+    def run(steps: Steps, done: Callable[[], None]) -> None:
+        for _ in steps:
+            pass
+        if held:
+            done()
+        else:
+            held.append(done)
+
+    metadata._run_steps = run
+    for number in range(5000):
+        entry = Entry(keys.config_key(32, "g"), b'{"consumer.session.timeout.ms":"45000"}', number + 10, 10)
+        metadata.changed(number + 10, [entry])
+    assert metadata.applied < 10
+    held[0]()
+    assert metadata.applied == 5009

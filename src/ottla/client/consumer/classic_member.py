@@ -178,7 +178,8 @@ class ClassicMembership:
 
     async def _stop_until_polled(self) -> None:
         """Leave the group after max.poll.interval.ms without a poll, and rejoin with the next poll."""
-        await self._send_leave()
+        with contextlib.suppress(KafkaError):  # its session times out instead
+            await self._send_leave()
         self._forget()
         before = self._last_poll
         await self._drop_all()
