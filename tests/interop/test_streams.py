@@ -128,16 +128,21 @@ def running(command: list[str], errors: Path) -> Iterator[Application]:
         application.close()
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_a_word_count_stopped_in_the_middle_is_exact(
-    cluster: Cluster, topic: str, group: str, guarantee: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.fixture
+def command(request: pytest.FixtureRequest) -> list[str]:
+    """Command of the application."""
     if not request.config.getoption("--interop"):
         pytest.skip("runs with --interop: it takes half a minute")
     try:
-        command = STREAMS.prepare()
+        return STREAMS.prepare()
     except Unavailable as missing:
         pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_word_count_stopped_in_the_middle_is_exact(
+    cluster: Cluster, topic: str, group: str, guarantee: str, tmp_path: Path, command: list[str]
+) -> None:
     output, state, errors = f"{topic}-counts", tmp_path / "state", tmp_path / "errors"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (topic, output)]).values():
@@ -171,15 +176,9 @@ def test_a_word_count_stopped_in_the_middle_is_exact(
 
 
 def test_a_word_count_is_exact_while_brokers_die(
-    kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path, request: pytest.FixtureRequest
+    kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path, command: list[str]
 ) -> None:
     """Every broker is killed once: coordinators, leaders of changelogs and the controller are among them."""
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs with --interop: it takes half a minute")
-    try:
-        command = STREAMS.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     cluster = kafka_cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 2})
     for name in ("lines", "lines-counts"):
         cluster.create_topic(name, PARTITIONS)

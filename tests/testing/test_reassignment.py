@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla import Admin, Consumer, Producer, TopicPartition
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.coordinators.partitions import partition_of
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.metadata.reassignment import is_reassigned
@@ -38,6 +38,13 @@ def until_placed(cluster: KafkaCluster, topic: str, *replicas: tuple[int, ...]) 
         )
 
     until(is_placed)
+
+
+def create_orders_on(cluster: KafkaCluster, *nodes: int) -> None:
+    """Create topic "orders" with one partition, whose replicas these brokers have."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("orders", replica_assignment=(nodes,))]).check()
+    until_placed(cluster, "orders", nodes)
 
 
 def has_log(cluster: KafkaCluster, node_id: int, partition: str) -> bool:
@@ -76,9 +83,7 @@ def test_partitions_move_under_load(cluster: KafkaCluster) -> None:
 
 
 def test_the_leader_is_killed_in_the_middle(cluster: KafkaCluster) -> None:
-    cluster.create_topic("orders", 1)
-    reassign(cluster, "orders", (1, 2))
-    until_placed(cluster, "orders", (1, 2))
+    create_orders_on(cluster, 1, 2)
     until(lambda: cluster.leader_of("orders", 0) in (1, 2))
     with load(cluster, "orders", 1) as sent:
         sent.more()
@@ -101,9 +106,7 @@ def test_the_leader_is_killed_in_the_middle(cluster: KafkaCluster) -> None:
 
 
 def test_the_new_replica_is_killed_in_the_middle(cluster: KafkaCluster) -> None:
-    cluster.create_topic("orders", 1)
-    reassign(cluster, "orders", (1, 2))
-    until_placed(cluster, "orders", (1, 2))
+    create_orders_on(cluster, 1, 2)
     with load(cluster, "orders", 1) as sent:
         leader = cluster.leader_of("orders", 0)
         cluster.disconnect(leader, 4)
@@ -123,9 +126,7 @@ def test_the_new_replica_is_killed_in_the_middle(cluster: KafkaCluster) -> None:
 def test_the_controller_is_killed_in_the_middle(cluster: KafkaCluster) -> None:
     controller = cluster.image.controller_id
     first, second, third = in_order(cluster)
-    cluster.create_topic("orders", 1)
-    reassign(cluster, "orders", (first, second))
-    until_placed(cluster, "orders", (first, second))
+    create_orders_on(cluster, first, second)
     with load(cluster, "orders", 1) as sent:
         leader = cluster.leader_of("orders", 0)
         cluster.disconnect(leader, third)
@@ -140,9 +141,7 @@ def test_the_controller_is_killed_in_the_middle(cluster: KafkaCluster) -> None:
 
 
 def test_a_reassignment_is_cancelled_under_load(cluster: KafkaCluster) -> None:
-    cluster.create_topic("orders", 1)
-    reassign(cluster, "orders", (1, 2))
-    until_placed(cluster, "orders", (1, 2))
+    create_orders_on(cluster, 1, 2)
     with load(cluster, "orders", 1) as sent:
         cluster.kill(4)
         reassign(cluster, "orders", (3, 4))
@@ -156,9 +155,7 @@ def test_a_reassignment_is_cancelled_under_load(cluster: KafkaCluster) -> None:
 
 
 def test_a_cancelled_reassignment_gives_the_leadership_back(cluster: KafkaCluster) -> None:
-    cluster.create_topic("orders", 1)
-    reassign(cluster, "orders", (1, 2))
-    until_placed(cluster, "orders", (1, 2))
+    create_orders_on(cluster, 1, 2)
     cluster.kill(4)
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         producer.produce("orders", value=b"before")

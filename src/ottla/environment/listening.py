@@ -19,6 +19,7 @@ from ottla.environment.files import Region
 _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 _SHORT_REGION: Final = 16_384
 """Length up to which reading a region and sending it with its neighbours costs less than `sendfile`."""
+_MOST_READ: Final = 262_144
 _ACCEPTS_A_TURN: Final = 64
 _BACKLOG: Final = 1024
 
@@ -155,12 +156,17 @@ class ServedSocket:
 
 
 def _joined(pieces: Sequence[Any]) -> Sequence[Any]:
-    """Read short regions, and join them with the bytes beside them. Raises OSError if a file is too short or not readable."""
+    """Read short regions, and join them with the bytes beside them. Raises OSError if a file is too short or not readable.
+
+    At most _MOST_READ bytes are read: a response of thousands of short regions takes no memory and no time before its turn.
+    """
     result: list[Any] = []
     run: list[Any] = []
+    left = _MOST_READ
     for piece in pieces:
         if type(piece) is Region:
-            if piece.length > _SHORT_REGION:
+            left -= piece.length
+            if piece.length > _SHORT_REGION or left < 0:
                 if run:
                     result.append(run[0] if len(run) == 1 else b"".join(run))
                     run = []

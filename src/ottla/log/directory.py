@@ -149,8 +149,7 @@ class LogDirectory:
         """Read the marker, names and checkpoints of the last stop. Raises OSError."""
         marker = self._store.read_text(self.path / CLEAN_SHUTDOWN)
         self.stopped_cleanly = marker is not None
-        self.ends_below_checkpoint = False
-        """True if a log was opened that ends below its checkpointed high watermark."""
+        self.ends_below_checkpoint = False  # set by a log that ends below its checkpointed high watermark
         self.broker_epoch = _broker_epoch(marker)
         self._present = set(self._store.names(self.path))
         """Names of all files and directories in this directory at the start."""
@@ -313,15 +312,15 @@ class LogDirectory:
         )
         if high_watermark is not None and log.end_offset < high_watermark:
             self.ends_below_checkpoint = True
-        if high_watermark is not None and log.end_offset < high_watermark and not log.was_cut:
-            _logger.log(
-                logging.WARNING if in_cluster else logging.ERROR,
-                "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or the "
-                "broker went down",
-                directory,
-                log.end_offset,
-                high_watermark,
-            )
+            if not log.was_cut:
+                _logger.log(
+                    logging.WARNING if in_cluster else logging.ERROR,
+                    "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or "
+                    "the broker went down",
+                    directory,
+                    log.end_offset,
+                    high_watermark,
+                )
         log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
         return log
 

@@ -31,7 +31,7 @@ _PARTITIONS_A_STEP: Final = 16
 _TOPICS_A_STEP: Final = 50
 _MANY_PARTITIONS: Final = 500
 _LED_A_STEP: Final = 500
-"""Number of led partitions that are examined in one step of a few milliseconds."""
+"""Number of open partitions that are examined or updated in one step of a few milliseconds."""
 
 
 class PartitionView(NamedTuple):
@@ -101,7 +101,7 @@ class Replicas:
         """Called with the topic of partitions that were opened late."""
         self.opened_many: Callable[[], object] = _nothing
         """Called whenever _MANY_PARTITIONS more have been opened."""
-        self._opened_since = 0
+        self._opened_since = self._updated = 0
         self.damaged: list[Callable[[Partition], None]] = []
         """Called with each partition whose log could not be read, although its disk works."""
         for directory in directories:
@@ -306,15 +306,15 @@ class Replicas:
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
-        opened = seen = 0
+        opened = 0
         for index in range(len(topic.partitions)) if indexes is None else indexes:
             placed = topic.partitions[index]
             if self._node_id not in placed.replicas:
                 continue
             held = partitions.get(index)
             if held is not None:
-                seen += 1
-                if seen % _LED_A_STEP == 0:
+                self._updated += 1
+                if self._updated % _LED_A_STEP == 0:
                     yield None
                 held.log.config = config
                 held.follow(placed.leader, placed.leader_epoch)

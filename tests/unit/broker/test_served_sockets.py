@@ -71,6 +71,21 @@ def test_bytes_and_regions_arrive_in_order(file: LogFile, dice_seed: int) -> Non
     file.close()
 
 
+def test_many_short_regions_are_not_read_at_once(file: LogFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, read = file.read(0, 1_000_000), Region.read
+    lengths: list[int] = []
+
+    def counted(region: Region) -> bytes:
+        lengths.append(region.length)
+        return read(region)
+
+    monkeypatch.setattr(Region, "read", counted)
+    pieces = [Region(file, position, 10_000) for position in range(0, 1_000_000, 10_000)]
+    assert asyncio.run(sent(pieces)) == (content, "written")
+    assert 200_000 <= sum(lengths) <= 262_144
+    file.close()
+
+
 @pytest.mark.parametrize("length", [1_000, 100_000])
 def test_a_region_that_is_shorter_than_stated_loses_the_connection(file: LogFile, length: int) -> None:
     arrived, ended = asyncio.run(sent([b"head", Region(file, 999_999, length), b"tail"]))

@@ -22,6 +22,7 @@ _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 30
 """Each is compared with its topic, and etcd takes 128 comparisons."""
 _PARTITIONS_A_STEP: Final = 500
+"""Number of partitions that are examined in one step of a few milliseconds."""
 _FIRST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 2_000
 
@@ -71,11 +72,8 @@ class IsrChanges:
             return
         planned: list[_Planned] = []
         examined = 0
-        while self._due and len(planned) < _PARTITIONS_A_CHANGE:
+        while self._due and len(planned) < _PARTITIONS_A_CHANGE and examined < _PARTITIONS_A_STEP:
             examined += 1
-            if examined > _PARTITIONS_A_STEP and not planned:
-                self._write_in(0)
-                return
             partition = next(iter(self._due))
             del self._due[partition]
             change = self._plan(partition)
@@ -83,6 +81,8 @@ class IsrChanges:
                 planned.append(change)
         if planned:
             self._submit(planned)
+        elif self._due:
+            self._write_in(0)
 
     def _plan(self, partition: Partition) -> _Planned | None:
         leadership = partition.leadership
