@@ -39,6 +39,8 @@ from ottla.security.scram import ScramCredential
 
 _logger = logging.getLogger("ottla.metadata")
 PRODUCER_ID_BLOCK: Final = 1000
+_DELIVERIES_A_STEP: Final = 50
+"""Number of deliveries that are applied in one turn of the loop, if they waited."""
 _TIMEOUT_MS: Final = 30_000
 """Maximum time for the watch to deliver a change, and for a plan to be made again."""
 _OUTDATED: Final = ChangeResult(REQUEST_TIMED_OUT, "The metadata was changed by other brokers at the same time.")
@@ -143,7 +145,7 @@ class Metadata:
         self._on_failure(reason)
 
     def _publish(self) -> None:
-        """Apply the deliveries, each after the listeners have acted on the one before.
+        """Apply the deliveries, each after the listeners have acted on the one before; some of them in each turn of the loop.
 
         Listeners that act at once come back here from within the loop, which goes on then: thousands of deliveries may wait.
         """
@@ -151,12 +153,16 @@ class Metadata:
             return
         self._is_looping = True
         try:
-            self._publish_all()
+            self._publish_some()
         finally:
             self._is_looping = False
+        if self._deliveries and not self._is_publishing:
+            self._run_steps(iter((None,)), self._publish)
 
-    def _publish_all(self) -> None:
-        while self._deliveries and not self._is_publishing:
+    def _publish_some(self) -> None:
+        for _ in range(_DELIVERIES_A_STEP):
+            if not self._deliveries or self._is_publishing:
+                return
             revision, entries, is_whole = self._deliveries.popleft()
             if is_whole:
                 entries = self._differences(revision, entries)

@@ -296,7 +296,9 @@ class Controller:
                 state = without(state, node, acceptable, rules) or state
         elect = preferred if balances else online
         state = elect(state, acceptable, rules) or state
-        state = completed(state, acceptable, rules) or state
+        if set(state.isr) <= set(before.isr):
+            # After an unclean election the reassignment is completed by the next change, as in Kafka.
+            state = completed(state, acceptable, rules) or state
         return None if state == before else state._replace(epoch=before.epoch + 1)
 
     def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
