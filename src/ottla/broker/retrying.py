@@ -1,7 +1,6 @@
 """Retries of requests that fail temporarily, while a coordinator is loading or moves to another broker."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final, TypeVar
 
 from ottla.protocol.answer import Answer, Pending
@@ -32,16 +31,29 @@ def repeat_while(
     if not isinstance(answer, Pending) and (attempts <= 1 or not is_temporary(answer)):
         return answer
     whole: Pending[R] = Pending()
-    again = partial(repeat_while, is_temporary, request, later, attempts=attempts - 1, pause_ms=pause_ms)
+    remaining = attempts
 
     def check(response: R) -> None:
-        if attempts <= 1 or not is_temporary(response):
+        nonlocal remaining
+        remaining -= 1
+        if remaining <= 0 or not is_temporary(response):
             whole.complete(response)
         else:
-            later(pause_ms, lambda: whole.follow(again()))
+            later(pause_ms, repeat)
 
-    if isinstance(answer, Pending):
-        answer.listen(check, whole.abandon)
-    else:
-        check(answer)
+    def repeat() -> None:
+        try:
+            wait_for(request())
+        except BaseException:
+            whole.abandon()
+            raise
+
+    def wait_for(answer: Answer[R]) -> None:
+        # All attempts complete one answer: a chain of answers for each attempt would exceed the stack after a thousand.
+        if isinstance(answer, Pending):
+            answer.listen(check, whole.abandon)
+        else:
+            check(answer)
+
+    wait_for(answer)
     return whole

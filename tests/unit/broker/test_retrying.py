@@ -151,3 +151,38 @@ def test_a_closed_alarm_does_not_ring(world: World) -> None:
     alarm.set(20)
     world.advance(100)
     assert rings == []
+
+
+def test_thousands_of_attempts_complete_one_answer(world: World) -> None:
+    pending: list[Pending[int]] = []
+
+    def request() -> Answer[int]:
+        pending.append(Pending())
+        return pending[-1]
+
+    answers: list[int] = []
+    answer = repeat_while(lambda response: response < 3_000, request, world.call_later, pause_ms=10)
+    assert isinstance(answer, Pending)
+    answer.listen(answers.append)
+    for number in range(1, 3_001):
+        pending[-1].complete(number)
+        world.advance(10)
+    assert (answers, len(pending)) == ([3_000], 3_000)
+
+
+def test_a_repeated_request_that_raises_abandons_the_answer(world: World) -> None:
+    calls: list[int] = []
+
+    def request() -> Answer[int]:
+        calls.append(world.now)
+        if len(calls) == 2:
+            raise ArithmeticError("a bug")
+        return 0
+
+    abandoned: list[bool] = []
+    answer = repeat_while(lambda response: True, request, world.call_later)
+    assert isinstance(answer, Pending)
+    answer.listen(lambda response: None, lambda: abandoned.append(True))
+    with pytest.raises(ArithmeticError):
+        world.advance(100)
+    assert abandoned == [True]
