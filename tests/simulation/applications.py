@@ -14,11 +14,11 @@ from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
-from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
-from ottla.protocol.errors import GROUP_ID_NOT_FOUND, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.client.topics import LATEST, TopicPartition
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, TOPIC_ALREADY_EXISTS
 
 from .clients import Application, ClientProcess, Polling
-from .history import Acknowledged, Commit, Finished, Identity, Outcome, Read, Received, Transaction
+from .history import Acknowledged, Commit, Finished, Identity, Outcome, Received, Transaction
 
 PLAIN: Final = "plain"
 LEDGER: Final = "ledger"
@@ -29,7 +29,7 @@ TOPICS: Final[Mapping[str, int]] = {PLAIN: 3, LEDGER: 2, DERIVED: 2, HASTY: 2}
 _UNCLEAN: Final = {"unclean.leader.election.enable": "true"}
 SHARE_GROUP: Final = "sharing"
 TRANSFORM_GROUP: Final = "transforming"
-_GROUPS: Final = (TRANSFORM_GROUP, "group-classic", "group-consumer")
+GROUPS: Final = (TRANSFORM_GROUP, "group-classic", "group-consumer")
 DERIVED_PREFIX: Final = "derived:"
 _COMMIT_ATTEMPTS: Final = 8
 _SOONEST_RETRY_US: Final = 80_000
@@ -523,66 +523,3 @@ class SetUp(Application):
                 break
         self._core.close()
         self._ready()
-
-
-class Auditor(Application):
-    """Reads every partition of the workload from its beginning, committed records only.
-
-    requires_stable  whether to wait for open transactions that commit offsets
-    """
-
-    def __init__(self, process: ClientProcess, *, requires_stable: bool = True) -> None:
-        super().__init__(process)
-        self._requires_stable = requires_stable
-        self._core = process.core(isolation_level="read_committed", auto_offset_reset="none")
-        self._consumer = ConsumerCore(self._core)
-
-    @property
-    def main(self) -> Core:
-        return self._core
-
-    async def run(self) -> None:
-        process, consumer = self.process, self._consumer
-        partitions = [TopicPartition(name, number) for name, count in TOPICS.items() for number in range(count)]
-        ends: dict[TopicPartition, int] | None = None
-        while ends is None:
-            try:
-                ends = {part: found.offset for part, found in (await self._ends(partitions)).items()}
-            except KafkaError as error:
-                process.note_error("ends", error)
-                if error.code == UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
-        await self._read_commits()
-        consumer.assign(partitions)
-        consumer.seek_to([], EARLIEST)
-        polling = Polling(consumer)
-        while any(offset < ends[part] for part, offset in (await self._positions(partitions)).items()):
-            try:
-                for record in await polling.records(500, 500):
-                    key = process.key(record.origin.topic, record.origin.partition)
-                    process.history.reads.append(Read(key, record.offset, (record.value or b"").decode()))
-            except KafkaError as error:
-                process.note_error("read", error)
-        self._core.close()
-
-    async def _read_commits(self) -> None:
-        """Record the committed offsets of all groups."""
-        process, admin, done = self.process, AdminCore(self._core), False
-        while not done:
-            try:
-                groups = await admin.list_consumer_group_offsets(
-                    _GROUPS, require_stable=self._requires_stable, timeout=10
-                )
-                for group in _GROUPS:
-                    for partition, committed in groups[group].items():
-                        process.history.final_commits[group, process.key(*partition)] = committed.offset
-                done = True
-            except KafkaError as error:
-                process.note_error("committed offsets", error)
-                await self._core.scheduler.sleep(200)
-
-    async def _ends(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, FoundOffset]:
-        return await self._consumer.offsets_at(dict.fromkeys(partitions, LATEST))
-
-    async def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return {part: await self._consumer.position(part, 10_000) for part in partitions}

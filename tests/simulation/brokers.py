@@ -8,6 +8,7 @@ from typing import Final
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
+from ottla.log.directory import CLEAN_SHUTDOWN
 from ottla.protocol.answer import after
 
 from .checks import Start
@@ -153,7 +154,10 @@ class SimulatedBroker:
         """End a process that cannot go on, and start another one later."""
         self.host.world.tell(self.name, f"fails: {reason}")
         self.host.world.count("broker failures")
+        had_served = self.starts[-1].serving_us >= 0
         self._end()
+        if not had_served and self.disk.store.read_text(DIRECTORY / CLEAN_SHUTDOWN) is not None:
+            self._has_stopped = self.was_stopped  # it failed before it opened a log
         self.restart_after(_RETRY_US)
 
     def restart_after(self, delay_us: int) -> None:

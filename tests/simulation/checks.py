@@ -4,7 +4,7 @@ Each check takes plain data and returns the violations that it finds; `tests/sim
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -118,6 +118,17 @@ def nothing_lost(
             )
             violations.append(Violation("nothing lost", text, (record.value, str(record.partition)), record.at_us))
     return violations
+
+
+def transactions_end(open_transactions: Mapping[PartitionKey, int], hanging: Container[str]) -> list[Violation]:
+    """At rest no transaction is open, except in clusters where one may have lost its coordinator's records (`hanging`)."""
+    return [
+        Violation(
+            "transactions end", f"a transaction is open at {partition} from offset {offset} on", (str(partition),)
+        )
+        for partition, offset in open_transactions.items()
+        if partition.cluster not in hanging
+    ]
 
 
 def nothing_duplicated(reads: Sequence[Read]) -> list[Violation]:

@@ -122,6 +122,10 @@ class ClientProcess:
         self.world.count("client errors")
         self.tell(f"{doing}: {type(error).__name__}: {error}")
 
+    def unexpected(self, doing: str, error: KafkaError) -> None:
+        """Report an error that no fault explains."""
+        self.life.host.failed(f"{doing}: {type(error).__name__}: {error}")
+
 
 class Application:
     """Code of an application; a new object for each process."""

@@ -115,6 +115,8 @@ class History:
     final_commits  (group, partition) -> committed offset at the end of the run
     ownership   (group, member) -> partitions that it owns at the end of the run
     configs     (cluster, topic, config) -> values that it may have: the last one acknowledged, and those of unknown outcome
+    blocked     records in the final reading that an open transaction holds back
+    open_transactions  partition -> last stable offset at the end of the run, if a transaction is still open there
     topics      (cluster, topic) of admin clients -> True if it must exist at the end, False if not, None if unknown
     """
 
@@ -129,6 +131,8 @@ class History:
         self.share_received: list[Received] = []
         self.finished: list[Finished] = []
         self.reads: list[Read] = []
+        self.blocked: list[Read] = []
+        self.open_transactions: dict[PartitionKey, int] = {}
         self.steps: list[Step] = []
         self.ownership: dict[tuple[str, str], Sequence[PartitionKey]] = {}
         self.subscribed: dict[str, Sequence[PartitionKey]] = {}

@@ -4,11 +4,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, RequestTimedOut
 from ottla.client.topics import TopicPartition
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, PartitionImage
 from ottla.metadata.reassignment import is_reassigned, original_of
-from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import (
+    INVALID_REPLICA_ASSIGNMENT,
+    NO_REASSIGNMENT_IN_PROGRESS,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 from .applications import HASTY, TOPICS, AdminApplication
 from .brokers import DIRECTORY, SimulatedBroker
@@ -19,6 +24,8 @@ _PLACES: Final = (
     *(TopicPartition(name, index) for name in (OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC) for index in range(2)),
     TopicPartition(SHARE_STATE_TOPIC, 0),
 )
+_ERRORS: Final = (UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT)
+_ERRORS_OF_CANCELLING: Final = (*_ERRORS, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT)
 _CANCELLED: Final = 0.15
 _SEVERAL: Final = 0.3
 _WEIGHTS: Final = (2, 6, 3, 1)
@@ -38,8 +45,10 @@ class Reassigner(AdminApplication):
             try:
                 results = await self._admin.alter_partition_reassignments(moves, timeout=10)
                 for place, error in results.errors.items():
-                    if error.code not in (NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION):
-                        process.note_error(f"reassign {place}", error)
+                    if not isinstance(error, RequestTimedOut) and error.code not in (
+                        _ERRORS_OF_CANCELLING if moves[place] is None else _ERRORS
+                    ):
+                        process.unexpected(f"reassign {place} to {moves[place]}", error)
                 for _ in results.successes:
                     process.world.count("reassignments requested")
                 await self._admin.list_partition_reassignments(timeout=10)
@@ -61,11 +70,17 @@ class Reassigner(AdminApplication):
         return chance.sample(nodes, count)
 
 
-def completed_early(old: PartitionImage, new: PartitionImage) -> bool:
-    """Return True if a reassignment was completed before all new replicas were in sync; a cancellation does not need them."""
-    if not is_reassigned(old) or is_reassigned(new) or set(new.replicas) <= set(original_of(old)):
+def completed_early(old: PartitionImage, new: PartitionImage, *, allows_unclean: bool) -> bool:
+    """Return True if replicas were removed before all of the others were in sync.
+
+    The original replicas need only one that is in sync: they have been assigned all the time. An unclean election needs none.
+    """
+    if set(old.replicas) <= set(new.replicas):
         return False
-    return not set(new.replicas) <= set(old.isr) or not set(new.replicas) <= set(new.isr)
+    in_sync = [node for node in new.replicas if node in old.isr]
+    if is_reassigned(old) and set(new.replicas) == set(original_of(old)):
+        return not in_sync and not allows_unclean
+    return len(in_sync) < len(new.replicas) or not set(new.replicas) <= set(new.isr)
 
 
 def reassignments_end(image: Image) -> list[Violation]:

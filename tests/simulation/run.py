@@ -29,7 +29,6 @@ from .applications import (
     PLAIN,
     TRANSFORM_GROUP,
     Administrator,
-    Auditor,
     Configurator,
     GroupMember,
     HastyProducer,
@@ -39,6 +38,7 @@ from .applications import (
     TransactionWriter,
     Transformer,
 )
+from .auditor import Auditor
 from .brokers import SimulatedBroker
 from .checks import Leadership, LoadedCoordinator, Violation
 from .clients import Application, ClientProcess, Cluster, SimulatedClient
@@ -344,8 +344,10 @@ class Simulation:
         )
         lossy = self._lossy()
         hanging = self._hanging(lossy)
-        acknowledged = [one for one in history.acknowledged if one.at_us > lossy.get(one.partition, -1)]
-        self.violations += checks.nothing_lost(acknowledged, reads, uncommitted)
+        # Clients may go on while the final reading is made.
+        acknowledged = [one for one in history.acknowledged if lossy.get(one.partition, -1) < one.at_us <= self.end_us]
+        self.violations += checks.nothing_lost(acknowledged, [*reads, *history.blocked], uncommitted)
+        self.violations += checks.transactions_end(history.open_transactions, hanging)
         # Producers with acks=1 are not idempotent.
         self.violations += checks.nothing_duplicated(
             [
@@ -395,7 +397,9 @@ class Simulation:
         for store, replication in zip(self.stores, self.replication, strict=True):
             names = {topic.id.hex(): topic.name for topic in loaded(store.snapshot()).topics.values()}
             for loss in replication.losses:
-                partition = PartitionKey(store.cluster, names.get(loss.topic_id, ""), loss.partition)
+                if loss.topic_id not in names:
+                    continue  # a topic that was deleted
+                partition = PartitionKey(store.cluster, names[loss.topic_id], loss.partition)
                 lossy[partition] = max(lossy.get(partition, -1), loss.until_us)
         return lossy
 
