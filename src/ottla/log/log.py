@@ -176,6 +176,10 @@ class Log:
         self._changed = self._was_scanned or (not clean and not self._is_new)
         self._compaction: Pass | None = None
         self._closed = False
+        if not clean and self.end_offset - self.recovery_point >= config.flush_messages:
+            # A process that was killed has left records in the page cache. A leader makes them readable at once: a power
+            # failure must not take them then.
+            self.flush()
 
     def _load(
         self, recovery_point: int, log_start_offset: int, high_watermark: int, *, clean: bool, may_refill: bool

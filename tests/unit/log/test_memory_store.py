@@ -90,3 +90,15 @@ def test_a_new_data_directory_survives_a_power_loss() -> None:
     store = MemoryStore()
     LogDirectory(store, HOME).release()
     assert all(store.power_loss(random.Random(seed)).is_directory(HOME) for seed in range(10))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_log_with_flush_messages_is_flushed_when_it_is_opened_after_a_kill(seed: int) -> None:
+    store = MemoryStore()
+    config = LogConfig(flush_messages=1)
+    killed = LogDirectory(store, HOME)
+    killed.open_partition("t", 0, ID, config).append_records([(b"k", b"v")], 0, 1)
+    killed.release()
+    LogDirectory(store, HOME).open_partition("t", 0, ID, config)
+    after = LogDirectory(store.power_loss(random.Random(seed)), HOME)
+    assert after.open_partition("t", 0, ID, config).end_offset == 1
