@@ -93,7 +93,7 @@ def varied(settings: Settings, seed: int) -> Settings:
         clients=settings.clients if draw.random() < 0.5 or clusters > 1 else draw.randint(4, 9),
         parallel=draw.choice((2, 3, 4, 6)),
         store="etcd" if draw.random() < 0.25 else settings.store,
-        gap_s=draw.choice((settings.gap_s, 2.0, 1.0)),
+        gap_s=draw.choice((settings.gap_s, settings.gap_s / 2, settings.gap_s / 5)),
     )
 
 

@@ -365,7 +365,10 @@ class ShareMember(Application):
     async def run(self) -> None:
         process = self.process
         self._consumer.subscribe([PLAIN])
+        previous_us = begun_us = process.now_us
         while True:
+            # A paused client gets late what it was sent before. A fetch is sent during a poll, or the one before.
+            previous_us, begun_us = begun_us, process.now_us
             try:
                 for record in await self._consumer.poll(1_000):
                     origin = record.origin
@@ -374,7 +377,7 @@ class ShareMember(Application):
                     process.world.count("share deliveries")
                     process.history.share_received.append(
                         Received(
-                            SHARE_GROUP, process.name, key, record.offset, value, process.now_us, origin.delivery_count
+                            SHARE_GROUP, process.name, key, record.offset, value, previous_us, origin.delivery_count
                         )
                     )
                     kind = process.chance.choices(

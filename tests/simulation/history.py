@@ -73,7 +73,11 @@ class Commit(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Record that a member of a group got; `deliveries` is the delivery count of a share group, else 0."""
+    """Record that a member of a group got.
+
+    at_us       time at which the member got it; of a share group: no later than the time at which it was requested
+    deliveries  delivery count of a share group, else 0
+    """
 
     group: str
     member: str
