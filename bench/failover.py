@@ -1,0 +1,232 @@
+"""Failover of three replicas beside Apache Kafka with three nodes, in turn: from kill -9 of a leader to the next ack.
+
+    python bench/failover.py [--rounds 5] [--partitions 3000] [--skip-kafka]
+
+Ottla runs over one etcd, Apache Kafka in combined mode; every topic has three replicas and min.insync.replicas=2, and the
+killed broker leads a third of --partitions besides the one under load. A producer sends a record each 2 ms (acks=all,
+idempotent). The victim is the controller, the coordinator of a group, or neither. Each figure is the median of the rounds.
+
+    <role>, <client>   ms from the kill to the first acknowledgement of a record that was sent after it
+    fenced             of that: ms until the controller logs that the broker is fenced (Ottla)
+    elected            of that: ms until the controller logs the last of the elections (Ottla)
+"""
+
+import argparse
+import datetime
+import itertools
+import os
+import re
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from brokers import kafka_is_there, record, surroundings
+from cluster import NODES, KafkaCluster, OttlaCluster, admin, etcd, until, wait_for_all
+from ottla import Consumer, ElectionType, NewTopic, Producer
+from replication import VALUE, create, in_sync
+
+Cluster = OttlaCluster | KafkaCluster
+SETTLED_S = 0.05
+"""Acknowledgements of this time after the kill were on their way before it."""
+
+
+def servers(cluster: Cluster) -> str:
+    return ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+
+
+class Librdkafka:
+    """Producer of librdkafka, with its fastest settings for a lost leader."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        waits = {"retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.ms": 10}
+        configs = {"enable.idempotence": True, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20}
+        self._producer = LibrdkafkaProducer({"bootstrap.servers": servers(cluster), "log_level": 0, **configs, **waits})
+        self._topic = topic
+        self.acknowledged: list[float] = []
+        """Times of sending of acknowledged records."""
+
+    def _delivered(self, error: object, _: Message, sent: float) -> None:
+        if error is None:
+            self.acknowledged.append(sent)
+
+    def send(self) -> None:
+        sent = time.perf_counter()
+        self._producer.produce(
+            self._topic, VALUE, partition=0, on_delivery=lambda error, message: self._delivered(error, message, sent)
+        )
+        self._producer.poll(0.002)
+
+    def end(self) -> None:
+        self._producer.flush(30)
+
+
+class OttlaClient:
+    """Producer of Ottla's client, with its defaults."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._producer = Producer(bootstrap_servers=servers(cluster), linger_ms=0)
+        self._topic = topic
+        self.acknowledged: list[float] = []
+        """Times of sending of acknowledged records."""
+
+    def send(self) -> None:
+        sent = time.perf_counter()
+
+        def delivered(future: Any) -> None:
+            if future.exception() is None:
+                self.acknowledged.append(sent)
+
+        self._producer.send(self._topic, VALUE, partition=0).add_done_callback(delivered)
+        time.sleep(0.002)  # the pace of the load
+
+    def end(self) -> None:
+        self._producer.close()
+
+
+CLIENTS: dict[str, Callable[[Cluster, str], Librdkafka | OttlaClient]] = {
+    "Ottla's client": OttlaClient,
+    "librdkafka": Librdkafka,
+}
+
+
+def victims(cluster: Cluster) -> dict[str, int]:
+    """Return a broker for each role."""
+    with admin(cluster, 1) as requests:
+        controller = requests.describe_cluster().controller or 1
+        for number in itertools.count():
+            group = f"bench-{number}"
+            with Consumer(bootstrap_servers=servers(cluster), group_id=group) as member:
+                member.subscribe(["failover"])
+                member.poll(1)
+            coordinator = requests.describe_classic_groups([group])[group].coordinator[0]
+            if coordinator != controller:
+                break
+    neither = next(node for node in NODES if node not in (controller, coordinator))
+    return {"controller": controller, "coordinator": coordinator, "neither": neither}
+
+
+def failover_ms(cluster: Cluster, victim: int, topic: str, client: str) -> tuple[float, float]:
+    """Kill the leader of a topic under load; return the ms until a later record is acknowledged, and the time of the kill."""
+    others = [node for node in NODES if node != victim]
+    with admin(cluster, others[0]) as requests:
+        assignment = ((victim, *others),)
+        new = NewTopic(topic, replica_assignment=assignment, config={"min.insync.replicas": "2"})
+        requests.create_topics([new]).check()
+    until(lambda: in_sync(cluster, topic, others[0])[0] != ())
+    sender = CLIENTS[client](cluster, topic)
+    end = time.perf_counter() + 1
+    while time.perf_counter() < end:
+        sender.send()
+    os.kill(cluster.pids[victim], signal.SIGKILL)
+    killed, moment = time.perf_counter(), time.time()
+    while not sender.acknowledged or sender.acknowledged[-1] < killed + SETTLED_S:
+        sender.send()
+    elapsed = (time.perf_counter() - killed) * 1000
+    sender.end()
+    return elapsed, moment
+
+
+def logged_ms(home: Path, victim: int, killed: float) -> dict[str, float]:
+    """Return the times of the controller's log lines about a dead broker, in ms since it was killed."""
+    times: dict[str, float] = {}
+    for node in NODES:
+        for line in (home / f"{node}.log").read_text().splitlines():
+            found = re.match(r"(\S+ \S+?),(\d+) INFO (.*)", line)
+            if found is None:
+                continue
+            second = datetime.datetime.fromisoformat(found[1]).replace(tzinfo=datetime.UTC).timestamp()
+            after = (second + int(found[2]) / 1000 - killed) * 1000
+            if 0 <= after < 20_000 and f"broker {victim} is fenced" in found[3]:
+                times["fenced"] = after
+            elif after >= times.get("fenced", 20_000) and re.search(r"[1-9]\d* leaders elected", found[3]):
+                times["elected"] = after
+    return times
+
+
+def measure(cluster: Cluster, partitions: int, home: Path | None) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    create(cluster, "failover", 1)
+    create(cluster, "many", partitions)
+    parts: dict[str, list[float]] = {}
+    numbers = itertools.count()
+    for client in CLIENTS:
+        for role in ("controller", "coordinator", "neither"):
+            victim = victims(cluster)[role]
+            time.sleep(1)  # the failover is another event than the groups that have just ended
+            elapsed, killed = failover_ms(cluster, victim, f"failover-{next(numbers)}", client)
+            figures[f"{role}, {client}"] = elapsed
+            time.sleep(1)  # its return is another event than the elections
+            for part, after in ({} if home is None else logged_ms(home, victim, killed)).items():
+                parts.setdefault(part, []).append(after)
+            cluster.start(victim)
+            other = next(node for node in NODES if node != victim)
+            until(lambda other=other: min(map(len, in_sync(cluster, "many", other))) == 3)  # type: ignore[misc]
+            with admin(cluster, other) as requests:
+                requests.elect_leaders(ElectionType.PREFERRED)
+    return figures | {part: statistics.median(times) for part, times in parts.items()}
+
+
+def of_ottla(home: Path, partitions: int) -> dict[str, float]:
+    with etcd(home) as (url, _):
+        cluster = OttlaCluster(home, url)
+        try:
+            for node in NODES:
+                cluster.start(node)
+            wait_for_all(cluster)
+            return measure(cluster, partitions, home)
+        finally:
+            cluster.end()
+
+
+def of_kafka(home: Path, partitions: int) -> dict[str, float]:
+    cluster = KafkaCluster(home)
+    try:
+        cluster.start_all()
+        wait_for_all(cluster)
+        return measure(cluster, partitions, None)
+    finally:
+        cluster.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--partitions", type=int, default=3000)
+    parser.add_argument("--skip-kafka", action="store_true")
+    options = parser.parse_args()
+    sides: dict[str, Callable[[Path, int], dict[str, float]]] = {"ottla": of_ottla}
+    missing = "--skip-kafka" if options.skip_kafka else kafka_is_there()
+    if missing is None:
+        sides["kafka"] = of_kafka
+    else:
+        print(f"without Apache Kafka: {missing}", file=sys.stderr)
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    for _ in range(options.rounds):
+        for name, run in sides.items():
+            home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+            try:
+                runs[name].append(run(home, options.partitions))
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
+    medians = {
+        name: {figure: round(statistics.median(run[figure] for run in results)) for figure in results[0]}
+        for name, results in runs.items()
+    }
+    rows = list(dict.fromkeys(figure for figures in medians.values() for figure in figures))
+    print(f"{'ms':28}" + "".join(f"{name:>12}" for name in medians))
+    for figure in rows:
+        print(f"{figure:28}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
+    record({"failover": medians, "rounds": options.rounds, "partitions": options.partitions, **surroundings()})
+
+
+if __name__ == "__main__":
+    main()
