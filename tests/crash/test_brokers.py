@@ -207,7 +207,7 @@ def test_refused_directories_and_ports(start: Start, tmp_path: Path) -> None:
     )
 
 
-def test_the_directory_of_a_single_broker_is_refused(tmp_path: Path) -> None:
+def test_the_metadata_of_a_single_broker_without_its_data_is_refused(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     process = subprocess.Popen(
         command("--listen", "127.0.0.1:0", "--data-dir", data), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -216,9 +216,8 @@ def test_the_directory_of_a_single_broker_is_refused(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.terminate()
-    text = f"ottla: {data} has the data of a single broker: start it with `ottla serve` without --brokers, or give another "
-    assert run("--listen", "127.0.0.1:0", "--data-dir", data, "--brokers", "2") == (1, text + "--data-dir\n")
     (tmp_path / "data" / "meta.properties").unlink()
+    text = f"ottla: {data} has the data of a single broker: start it with `ottla serve` without --brokers, or give another "
     assert run("--listen", "127.0.0.1:0", "--data-dir", data, "--brokers", "2") == (1, text + "--data-dir\n")
 
 

@@ -19,11 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from ottla.broker.conversion import CannotConvert, convert
 from ottla.broker.lifecycle import CannotStart
 from ottla.broker.process import CHANGED, LISTENING, completed, stop_signals
 from ottla.environment.channel import Channel
 from ottla.environment.disk import lock_directory
 from ottla.environment.process import process_environment
+from ottla.log.directory import UnusableDirectory
 from ottla.metadata import keys
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
@@ -52,15 +54,20 @@ class BrokerProcess:
         self.has_listened = False
 
 
-async def supervise(directory: Path, brokers: Sequence[BrokerProcess], log: BinaryIO) -> None:
-    """Run the brokers until SIGTERM, SIGINT or SIGHUP; `directory` has their metadata. Raises CannotStart."""
+async def supervise(directory: Path, log_dirs: Sequence[Path], brokers: Sequence[BrokerProcess], log: BinaryIO) -> None:
+    """Run the brokers until SIGTERM, SIGINT or SIGHUP. Raises CannotStart.
+
+    directory  directory of their metadata
+    log_dirs   directories with one directory for each broker, or with the data of a single broker, which is converted
+    """
     lock = _lock(directory)
     try:
         environment = process_environment(asyncio.get_running_loop())
         worker = environment.workers.start("ottla-metadata")
         try:
+            convert(environment.files, log_dirs, directory, brokers[0].node_id)
             store = SharedSqliteStore(directory / METADATA_FILE, worker, environment.timers)
-        except (OSError, DamagedStore) as cause:
+        except (CannotConvert, UnusableDirectory, OSError, DamagedStore) as cause:
             raise CannotStart(str(cause)) from None
         try:
             # The lock proves that no broker is running: signs of life and the controller are those of ended processes.

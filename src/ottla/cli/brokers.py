@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.coordination.internal_topics import replication_factors
-from ottla.broker.lifecycle import CannotStart
 
 if TYPE_CHECKING:
     from ottla.broker.supervisor import BrokerProcess
@@ -43,16 +41,10 @@ def broker_processes(
     arguments  arguments of `ottla` that all brokers have
     metrics    address of the first broker's metrics
 
-    Raises CannotStart for log directories of a single broker, UsageError for ports that cannot be used.
+    Raises UsageError for ports that cannot be used.
     """
     from ottla.broker.supervisor import BrokerProcess  # a single broker starts without it
 
-    for directory in config.log_dirs:
-        if (Path(directory) / "meta.properties").exists():
-            raise CannotStart(
-                f"{directory} has the data of a single broker: start it with `ottla serve` without --brokers, or give another "
-                "--data-dir"
-            )
     addresses: set[tuple[str, int]] = set()
     processes = []
     for index, port in enumerate(ports):

@@ -102,7 +102,8 @@ def serve(
             common = ["--log-level", log_level, *(("--config", file) if file else ())]
             common += [word for flag in flags for word in ("-o", flag)]
             processes = broker_processes(config, brokers, common, address)
-            asyncio.run(supervise(Path(config.metadata_log_dir), processes, sys.stderr.buffer))
+            log_dirs = list(map(Path, config.log_dirs))
+            asyncio.run(supervise(Path(config.metadata_log_dir), log_dirs, processes, sys.stderr.buffer))
     except (InvalidConfig, CannotStart) as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)

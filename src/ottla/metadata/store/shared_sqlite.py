@@ -225,6 +225,22 @@ class _SharedFile(SqliteFile):
         self._db.close()
 
 
+class _AdoptedFile(_SharedFile):
+    """File of a single broker, which becomes that of several ones."""
+
+    def _check_kind(self) -> None:
+        if self._application() not in (0, _APPLICATION):
+            raise DamagedStore(f"{self._path} is not a metadata store: its application_id is {self._application()}")
+
+
+def share_file(path: Path) -> None:
+    """Turn the file of a single broker into one that several brokers share; a shared one is unchanged.
+
+    Raises DamagedStore, OSError.
+    """
+    _AdoptedFile(path).close()
+
+
 class SharedSqliteStore:
     """Implementation of `MetadataStore` in one SQLite file that several processes of this machine share.
 
