@@ -114,6 +114,7 @@ class History:
     sent        value -> time at which it was given to a producer
     final_commits  (group, partition) -> committed offset at the end of the run
     ownership   (group, member) -> partitions that it owns at the end of the run
+    errors      time, client and text of each error that an application has seen
     configs     (cluster, topic, config) -> values that it may have: the last one acknowledged, and those of unknown outcome
     topics      (cluster, topic) of admin clients -> True if it must exist at the end, False if not, None if unknown
     """
@@ -130,6 +131,7 @@ class History:
         self.finished: list[Finished] = []
         self.reads: list[Read] = []
         self.steps: list[Step] = []
+        self.errors: list[tuple[int, str, str]] = []
         self.ownership: dict[tuple[str, str], Sequence[PartitionKey]] = {}
         self.subscribed: dict[str, Sequence[PartitionKey]] = {}
         self.topics: dict[tuple[str, str], bool | None] = {}

@@ -277,8 +277,7 @@ class Controller:
                 return
 
     def _acceptable(self, node: int) -> bool:
-        image = self._metadata.image
-        return node in image.brokers and not image.live[node].is_stopping
+        return self._metadata.image.is_active(node)
 
     def _planned(self, topic: TopicImage, index: int, *, balances: bool) -> PartitionImage | None:
         """Return the next state of a partition, None if it needs no change."""
@@ -292,7 +291,7 @@ class Controller:
 
         state = before
         for node in before.isr:
-            if node not in image.brokers or image.live[node].is_stopping:
+            if not image.is_active(node):
                 state = without(state, node, acceptable, rules) or state
         elect = preferred if balances else online
         state = elect(state, acceptable, rules) or state
