@@ -2,7 +2,7 @@
 
     python -m tests.crash.rolling_python_load SERVERS
 
-They work until the standard input ends, and are checked then.
+It prints a line when all of them work. They go on until the standard input ends, and are checked then.
 """
 
 import asyncio
@@ -124,6 +124,9 @@ def main() -> None:
         "kafka-python": KafkaPythonReader(servers, "kafka-python"),
         "aiokafka": AiokafkaReader(servers, "aiokafka"),
     }
+    load.wait_until_working()
+    sys.stdout.write("working\n")
+    sys.stdout.flush()
     while not select.select([sys.stdin], [], [], 0.1)[0]:
         if failures := load.failures():
             raise SystemExit(f"clients have failed: {failures}")

@@ -86,9 +86,12 @@ class RollingCluster:
 
     def is_whole(self, admin: Admin) -> bool:
         """Return True if all replicas of all partitions are in sync."""
-        described = admin.describe_topics(admin.list_topics())
-        topics = [described[name] for name in admin.list_topics()]
-        return all(len(partition.isr) == len(NODES) for topic in topics for partition in topic.partitions)
+        names = list(admin.list_topics())
+        described = admin.describe_topics(names)
+        topics = [] if described.errors else [described[name] for name in names]
+        return bool(topics) and all(
+            len(partition.isr) == len(NODES) for topic in topics for partition in topic.partitions
+        )
 
     def close(self) -> None:
         """End all processes."""
@@ -148,6 +151,7 @@ def test_no_client_notices_a_rolling_restart(cluster: RollingCluster) -> None:
         "librdkafka": LibrdkafkaReader(servers, "librdkafka"),
         "jobs": ShareReader(servers, "jobs"),
     }
+    load.wait_until_working()
     restart_all(cluster, load.failures, ROUNDS)
     load.check()
     assert_handed_over(cluster, ROUNDS)
@@ -160,7 +164,10 @@ def test_no_python_client_notices_a_rolling_restart(cluster: RollingCluster) -> 
     create(cluster.servers, "kafka-python", "aiokafka")
     # In a process of its own: kafka-python leaves sockets open, and warnings are errors here.
     module = [sys.executable, "-m", "tests.crash.rolling_python_load", cluster.servers]
-    with subprocess.Popen(module, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as clients:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(module, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as clients:
+        assert clients.stdout is not None
+        assert clients.stdout.readline() == "working\n"
         restart_all(cluster, lambda: [] if clients.poll() is None else ["the clients have ended"], ROUNDS)
         _, errors = clients.communicate("", timeout=60)
     assert clients.returncode == 0, errors

@@ -73,7 +73,7 @@ class LivenessWriter:
 
 
 class AppliedRevisions:
-    """Publishes the revision that this broker has applied, while the shutdown of another one waits for it."""
+    """Publishes that this broker has applied a revision which the shutdown of another one waits for."""
 
     def __init__(self, node_id: int, metadata: Metadata, scheduler: Scheduler, writer: LivenessWriter) -> None:
         self._node_id = node_id
@@ -97,10 +97,12 @@ class AppliedRevisions:
 
     async def _publish(self) -> None:
         try:
+            revision = self._awaited()
             # The listeners have not all acted on the image that shows the shutdown.
-            is_applied = await awaited(self._metadata.when_applied(self._awaited()))
-            if is_applied and self._awaited():
-                self._writer.write(applied=self._metadata.applied)
+            is_applied = await awaited(self._metadata.when_applied(revision))
+            if revision and is_applied:
+                # Not a newer one: deltas that come before this one is written would be reasons for more changes.
+                self._writer.write(applied=revision)
         finally:
             self._is_publishing = False
 
