@@ -189,6 +189,9 @@ class ControlledShutdown:
         self._resign()
         self._writer.write(is_stopping=True)
         while (state := self._state()) is not None:
+            if not self._has_successors():
+                _logger.info("node %d has no other broker left that could take over: %s", self._node_id, state)
+                return
             reason = self._reason_to_give_up()
             if reason is not None:
                 text = "node %d stops without completing its controlled shutdown: %s; %s"
@@ -223,8 +226,6 @@ class ControlledShutdown:
         return f"nodes {', '.join(map(str, sorted(behind)))} have not applied revision {self._awaited} of the metadata"
 
     def _reason_to_give_up(self) -> str | None:
-        if not self._has_successors():
-            return "no other broker is left that could take over"
         if not self._is_live():
             return "it was fenced, or its session has ended"
         if self._elapsed_ms() >= LIMIT_MS:
