@@ -86,6 +86,7 @@ class Result:
             + (f" --roles {','.join(one.roles)}" if one.roles else "")
             + (f" --store {one.store}" if one.store != "memory" else "")
             + (f" --gap {one.gap_s:g}" if one.gap_s != Settings().gap_s else "")
+            + (" --only-stops" if one.only_stops else "")
         )
 
     def explain(self) -> str:
