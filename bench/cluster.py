@@ -66,6 +66,16 @@ class OttlaCluster:
         self._processes.append(process)
         self.pids[node] = process.pid
 
+    def stop(self, node: int) -> None:
+        """Stop a broker with SIGTERM, and wait until its process has ended."""
+        process = next(one for one in self._processes if one.pid == self.pids[node])
+        process.terminate()
+        process.wait()
+
+    def log(self, node: int) -> str:
+        """Return the log lines of a broker."""
+        return (self._home / f"{node}.log").read_text()
+
     def end(self) -> None:
         for process in self._processes:
             process.kill()

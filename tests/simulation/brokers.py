@@ -9,7 +9,8 @@ from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
 from ottla.log.directory import CLEAN_SHUTDOWN
-from ottla.protocol.answer import after
+from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore, Snapshot, Watcher
+from ottla.protocol.answer import Answer, after
 
 from .checks import Start
 from .disks import BrokerFiles, DiskState, HostDisk, Observer
@@ -44,6 +45,41 @@ _CONFIGS: Final = {
 _RETRY_US: Final = SECOND_US
 
 
+class ObservedStore:
+    """Metadata store of a broker; `revoked` is called with each lease before the broker revokes it."""
+
+    def __init__(self, store: MetadataStore, revoked: Callable[[int], None]) -> None:
+        self._store = store
+        self._revoked = revoked
+
+    @property
+    def largest_change(self) -> int:
+        """See `MetadataStore`."""
+        return self._store.largest_change
+
+    def load(self) -> Answer[Snapshot]:
+        return self._store.load()
+
+    def watch(self, revision: int, watcher: Watcher) -> None:
+        self._store.watch(revision, watcher)
+
+    def change(self, change: Change) -> Answer[ChangeOutcome]:
+        return self._store.change(change)
+
+    def grant(self, ttl_ms: int) -> Answer[LeaseOutcome]:
+        return self._store.grant(ttl_ms)
+
+    def renew(self, lease: int) -> Answer[LeaseOutcome]:
+        return self._store.renew(lease)
+
+    def revoke(self, lease: int) -> Answer[bool]:
+        self._revoked(lease)
+        return self._store.revoke(lease)
+
+    def close(self) -> None:
+        self._store.close()
+
+
 class SimulatedBroker:
     """One broker with its host and disk.
 
@@ -55,6 +91,7 @@ class SimulatedBroker:
     live_epoch  broker epoch with which it was live last
     lost_power  called after a loss of power, with the node id
     served      called when the broker begins to serve requests
+    left        called when it removes its own sign of life, at the end of a clean stop, with the us since its begin
     """
 
     def __init__(
@@ -77,7 +114,10 @@ class SimulatedBroker:
         self.live_epoch = 0
         self.lost_power: Callable[[int], None] = lambda _: None
         self.served: Callable[[SimulatedBroker], None] = lambda _: None
+        self.left: Callable[[SimulatedBroker, int], None] = lambda broker, us: None
         self._has_stopped = True
+        self._stop_us = -1
+        """Time at which a clean stop has begun; -1 without one."""
         self._network = network
         self.store = store
         self._chance = host.world.random(f"{host.name}/power")
@@ -129,7 +169,9 @@ class SimulatedBroker:
         world.tell(self.name, f"starts, life {life.number}")
         world.count("broker starts")
         self.starts.append(Start(self.name, world.now_us))
-        server = self.server = BrokerServer(self._config, environment, self.store.connect(life))
+        self._stop_us = -1
+        store = ObservedStore(self.store.connect(life), self._revoked)
+        server = self.server = BrokerServer(self._config, environment, store)
         server.failed = lambda reason: life.run(partial(self._failed, reason))
         life.run(partial(self._open, server))
 
@@ -184,7 +226,14 @@ class SimulatedBroker:
         self.host.world.tell(self.name, "stops cleanly")
         self.host.life.run(lambda: self._stop(server))
 
+    def _revoked(self, lease: int) -> None:
+        server = self.server
+        is_own = server is not None and server.node is not None and server.node.membership.lease == lease
+        if is_own and self._stop_us >= 0:
+            self.left(self, self.host.world.now_us - self._stop_us)
+
     def _stop(self, server: BrokerServer) -> None:
+        self._stop_us = self.host.world.now_us
         after(server.stop(), self._stopped)
 
     def _stopped(self, _: None) -> None:

@@ -120,7 +120,9 @@ class ClientProcess:
     def note_error(self, doing: str, error: KafkaError) -> None:
         """Add an error that the application handles to the story."""
         self.world.count("client errors")
-        self.tell(f"{doing}: {type(error).__name__}: {error}")
+        text = f"{doing}: {type(error).__name__}: {error}"
+        self.history.errors.append((self.world.now_us, self.name, text))
+        self.tell(text)
 
     def unexpected(self, doing: str, error: KafkaError) -> None:
         """Report an error that no fault explains."""

@@ -45,6 +45,7 @@ class Faults:
     parallel     largest number of faults at a time
     gap_s        longest time from the begin of a fault to the next one; the shortest is a fifth of it
     power_loss   True if a broker may lose power
+    only_stops   True if the only faults are clean stops
     all_power    True if all brokers may lose power together: nothing acknowledged is lost then only if everything is flushed
     last_end_us  time at which the last fault ended
     intervals    begin and end of each fault that had a duration
@@ -62,6 +63,7 @@ class Faults:
         gap_s: float,
         power_loss: bool,
         all_power: bool,
+        only_stops: bool = False,
     ) -> None:
         self._world = world
         self._network = network
@@ -96,6 +98,9 @@ class Faults:
             (2, self._kill_client),
             (2, self._pause_client),
         ]
+        if only_stops:
+            self._kinds = [(1, self._stop)]
+            return
         if any(isinstance(store, EtcdStoreHost) for store in stores):
             self._kinds.append((3, self._hang_watch))
         if len(brokers) > 1:

@@ -118,6 +118,7 @@ class History:
     sent        value -> time at which it was given to a producer
     final_commits  (group, partition) -> committed offset at the end of the run
     ownership   (group, member) -> partitions that it owns at the end of the run
+    errors      time, client and text of each error that an application has seen
     configs     (cluster, topic, config) -> values that it may have: the last one acknowledged, and those of unknown outcome
     blocked     records in the final reading that an open transaction holds back
     open_transactions  partition -> last stable offset at the end of the run, if a transaction is still open there
@@ -138,6 +139,7 @@ class History:
         self.blocked: list[Read] = []
         self.open_transactions: dict[PartitionKey, int] = {}
         self.steps: list[Step] = []
+        self.errors: list[tuple[int, str, str]] = []
         self.ownership: dict[tuple[str, str], Sequence[PartitionKey]] = {}
         self.subscribed: dict[str, Sequence[PartitionKey]] = {}
         self.topics: dict[tuple[str, str], bool | None] = {}

@@ -2,14 +2,17 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from ottla.broker.cluster import controller
+from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.handlers import fetch
+from ottla.broker.share_partitions import partitions
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
@@ -269,7 +272,44 @@ def _never_complete(patch: Patch) -> None:
     patch.setattr(controller, "completed", lambda *_: None)
 
 
+def _stop_at_once(patch: Patch) -> None:
+    """A broker that stops removes its sign of life at once."""
+    patch.setattr(ControlledShutdown, "_state", lambda _: None)
+
+
+def _stop_before_others_know(patch: Patch) -> None:
+    """A broker that stops does not wait until the other brokers have applied the last move."""
+    original = ControlledShutdown._state
+    patch.setattr(ControlledShutdown, "_state", lambda self: original(self) if self._holdings else None)
+
+
+def _give_acknowledgements_up(patch: Patch) -> None:
+    """A write of share state is not repeated when the share coordinator moves."""
+    patch.setattr(partitions, "_WRITE_ATTEMPTS", 1)
+
+
 REPLICATION_BUGS: Final[dict[str, Planted]] = {
+    "stopped at once": Planted(
+        "stopped without partitions",
+        1,
+        settings("producer", replicas=3),
+        _stop_at_once,
+        every(restart(50, 300, clean=True), (3000, 5000)),
+    ),
+    "stopped before the others know": Planted(
+        "moves known",
+        1,
+        settings("producer", replicas=3),
+        _stop_before_others_know,
+        every(restart(50, 300, clean=True), (3000, 5000), (20, 400)),
+    ),
+    "acknowledgements lost at a stop": Planted(
+        "stops unnoticed",
+        1,
+        replace(settings("producer", "share", replicas=3), only_stops=True),
+        _give_acknowledgements_up,
+        every(restart(300, 600, clean=True, kills=False), (2000, 4000)),
+    ),
     "acknowledged before the high watermark": Planted(
         "nothing lost",
         4,

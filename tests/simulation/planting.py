@@ -113,13 +113,13 @@ def later(simulation: Simulation, delay_ms: int, action: Callable[[], None]) -> 
     simulation.world.call_after(delay_ms * MS_US, action)
 
 
-def restart(shortest_ms: int, longest_ms: int, *, clean: bool = False) -> Fault:
-    """Kill or stop a broker, and start it again after a time."""
+def restart(shortest_ms: int, longest_ms: int, *, clean: bool = False, kills: bool = True) -> Fault:
+    """Kill or stop a broker, and start it again after a time; `clean` lets it stop some brokers, and without `kills` all."""
 
     def fault(simulation: Simulation, chance: random.Random) -> None:
         broker = serving(simulation, chance)
         if broker is not None:
-            broker.stop() if clean and chance.random() < 0.5 else broker.kill()
+            broker.stop() if clean and (not kills or chance.random() < 0.5) else broker.kill()
             later(simulation, chance.randint(shortest_ms, longest_ms), partial(broker.restart_after, 0))
 
     return fault

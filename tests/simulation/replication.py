@@ -18,6 +18,7 @@ from ottla.replication.partition import Partition
 from .applications import HASTY
 from .brokers import DIRECTORY, SimulatedBroker
 from .checks import Leadership, Violation
+from .clean_stops import CleanStops
 from .disks import HostStore
 from .metadata import Revision
 from .reassignments import completed_early
@@ -91,11 +92,13 @@ class Replication:
 
     losses      elections after which committed records may be missing
     violations  of the checks that are made during the run
+    stops       observer of clean stops
     """
 
     def __init__(self, world: World, brokers: Sequence[SimulatedBroker]) -> None:
         self.losses: list[Loss] = []
         self.violations: list[Violation] = []
+        self.stops = CleanStops(world, brokers)
         self._world = world
         self._brokers = {broker.node_id: broker for broker in brokers}
         self._image = EMPTY
@@ -133,6 +136,7 @@ class Replication:
         """Look at a new revision of the store."""
         delta = advanced(self._image, revision.number, revision.entries)
         before, self._image = self._image, delta.image
+        self.stops.applied(delta)
         for topic in delta.changed:
             known = before.topics_by_id.get(topic.id)
             for index, new in enumerate(topic.partitions):

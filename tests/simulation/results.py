@@ -23,6 +23,7 @@ class Settings:
     clients   number of clients
     parallel  largest number of faults at a time
     gap_s     longest time from the begin of a fault to the next one, in seconds
+    only_stops  the only faults are clean stops: no client sees an error
     replicas  replication factor of all topics, at most the number of brokers of a cluster
     clusters  number of clusters; brokers and clients are spread over them
     flushes   whether every append is flushed before it is acknowledged; None: drawn from the seed
@@ -42,6 +43,7 @@ class Settings:
     flushes: bool | None = None
     configs: tuple[tuple[str, str], ...] = ()
     gap_s: float = 5.0
+    only_stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Result:
             + (f" --roles {','.join(one.roles)}" if one.roles else "")
             + (f" --store {one.store}" if one.store != "memory" else "")
             + (f" --gap {one.gap_s:g}" if one.gap_s != Settings().gap_s else "")
+            + (" --only-stops" if one.only_stops else "")
         )
 
     def explain(self) -> str:

@@ -41,6 +41,7 @@ from .applications import (
 from .auditor import Auditor
 from .brokers import SimulatedBroker
 from .checks import Leadership, LoadedCoordinator, Violation
+from .clean_stops import errors_of_stops
 from .clients import Application, ClientProcess, Cluster, SimulatedClient
 from .disks import WrittenBatch
 from .etcd_host import EtcdStoreHost
@@ -83,6 +84,9 @@ _DEPENDS_ON: Final = {
     "share-2": _SHARE_STATE,
 }
 """Topics by the roles of clients that may stall after a loss in them."""
+_WITH_OWN_ERRORS: Final = ("hasty", "admin", "reassign")
+"""Roles that are out of place where every error of a client is a violation: a producer that gives up early, an administrator
+that uses topics before all brokers have them, and one that leaves partitions with less than min.insync.replicas."""
 _COUNTED: Final = {
     " is truncated from ": "truncations",
     ", is replaced from ": "logs replaced",
@@ -193,6 +197,7 @@ class Simulation:
             gap_s=settings.gap_s,
             power_loss=self.flushes or self.replicas > 1,
             all_power=self.flushes,
+            only_stops=settings.only_stops,
         )
         self.replication = [self._observed(store) for store in self.stores]
         self.leaderships: dict[Leadership, None] = {}
@@ -207,6 +212,7 @@ class Simulation:
         store.observe(replication.applied)
         for broker in brokers:
             broker.served = replication.claim_all
+            broker.left = replication.stops.left
             if not self.flushes:
                 broker.lost_power = replication.lost_page_cache
         return replication
@@ -248,6 +254,7 @@ class Simulation:
                     continue
                 role, create = roles[place]
                 wanted = not self.settings.roles or role.removesuffix("-2") in self.settings.roles
+                wanted = wanted and not (self.settings.only_stops and role in _WITH_OWN_ERRORS)
                 if wanted and len(clients) < self.settings.clients:
                     same = sum(
                         client.role.removesuffix("-2") == role.removesuffix("-2") and client.cluster is home
@@ -384,6 +391,8 @@ class Simulation:
             if not lost[client.cluster.name] & _DEPENDS_ON.get(client.role, frozenset())
         ]
         self.violations += checks.stalls_bounded(names, history.steps, self.faults.last_end_us, _STALL_US)
+        if self.settings.only_stops:
+            self.violations += errors_of_stops(history.errors)
         for cluster in self.clusters:
             self._check_cluster(cluster, is_damaged=cluster.name in damaged, is_hanging=cluster.name in hanging)
 
@@ -407,7 +416,7 @@ class Simulation:
         """Check what was observed of replicas during the run, and compare them at rest."""
         for store, replication in zip(self.stores, self.replication, strict=True):
             replication.compare_claims()
-            self.violations += replication.violations
+            self.violations += replication.violations + replication.stops.violations
             brokers = [broker for broker in self.brokers if broker.store is store and broker.server is not None]
 
             def violated(check: str, text: str) -> None:

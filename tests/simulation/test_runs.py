@@ -43,6 +43,13 @@ def test_one_cluster_on_etcd(seed: int) -> None:
     assert result.counts["records acknowledged"] > 1_000
 
 
+def test_no_client_sees_an_error_of_a_clean_stop() -> None:
+    result = run(1, Settings(minutes=1.75, parallel=1, gap_s=10.0, only_stops=True))
+    assert not result.violations, result.explain()
+    assert result.counts["clean stops checked"] >= 4
+    assert result.counts["records acknowledged"] > 1_000
+
+
 def _planted(seed: int) -> Simulation:
     simulation = Simulation(seed, Settings(minutes=1.25, parallel=0, roles=_PRODUCERS, replicas=1))
     simulation.world.call_at(10 * SECOND_US, simulation.brokers[0].lose_power)

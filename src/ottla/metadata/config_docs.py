@@ -98,7 +98,7 @@ _BROKER: Final = {
     "connection.failed.authentication.delay.ms": "Delay before a connection that failed to authenticate is closed.",
     "connections.max.idle.ms": "After how long without a request a connection is closed.",
     "connections.max.reauth.ms": "Time after which a client must authenticate again; 0 for never.",
-    "controlled.shutdown.enable": "If true, a broker hands over its leaderships before it stops.",
+    "controlled.shutdown.enable": "If true, a broker hands its leaderships over before it stops; else others take over afterwards.",
     "controller.listener.names": "Names of the listeners that controllers use among themselves.",
     "controller.performance.always.log.threshold.ms": "Duration from which on an event of the controller is always logged.",
     "controller.performance.sample.period.ms": "Interval between log lines about the performance of the controller.",

@@ -41,7 +41,6 @@ _NAMES: Final = frozenset(
         "config.providers",
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
-        "controlled.shutdown.enable",
         "controller.socket.timeout.ms",
         "cordoned.log.dirs",
         "create.topic.policy.class.name",

@@ -276,23 +276,35 @@ class Liveness(NamedTuple):
     lease        its lease in the metadata store
     created      revision at which it was created
     is_stopping  True once the broker has requested a controlled shutdown
+    awaited      revision of the last move of its controlled shutdown: it ends when the other brokers have applied it; 0 before
+    applied      revision that it has applied, published while another broker waits for it; -1 in earlier releases
     """
 
     incarnation: str
     lease: int
     created: int
     is_stopping: bool = False
+    awaited: int = 0
+    applied: int = -1
 
     def encoded(self) -> bytes:
         """Encode it as the value of its key in the metadata store."""
-        fields = {"format": FORMAT, "incarnation": self.incarnation, "lease": self.lease, "stopping": self.is_stopping}
+        fields = {
+            "format": FORMAT,
+            "incarnation": self.incarnation,
+            "lease": self.lease,
+            "stopping": self.is_stopping,
+            "awaited": self.awaited,
+            "applied": self.applied,
+        }
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decoded(cls, key: str, value: bytes, created: int) -> "Liveness":
         """Decode it from the value of its key. Raises UnknownFormat."""
         fields = _fields(key, value)
-        return cls(fields["incarnation"], fields["lease"], created, fields["stopping"])
+        is_stopping, awaited, applied = fields["stopping"], fields.get("awaited", 0), fields.get("applied", -1)
+        return cls(fields["incarnation"], fields["lease"], created, is_stopping, awaited, applied)
 
 
 class ControllerImage(NamedTuple):
@@ -340,6 +352,16 @@ class Image(NamedTuple):
     registered: Mapping[int, BrokerImage] = MappingProxyType({})
     live: Mapping[int, Liveness] = MappingProxyType({})
     controller: ControllerImage | None = None
+
+    def is_active(self, node_id: int) -> bool:
+        """Return True if a broker is live and does not stop: it may lead partitions and join ISRs."""
+        sign = self.live.get(node_id)
+        return node_id in self.brokers and (sign is None or not sign.is_stopping)
+
+    @property
+    def active(self) -> frozenset[int]:
+        """Brokers that are live and do not stop."""
+        return frozenset(filter(self.is_active, self.brokers))
 
     def configs_of(self, kind: int, name: str) -> Mapping[str, str]:
         """Return the config overrides of a resource other than a topic."""

@@ -236,6 +236,10 @@ class Metadata:
 
         return after(wait.answer, answered)
 
+    def when_applied(self, revision: int) -> Answer[bool]:
+        """Answer True once all listeners have acted on an image of this revision or a newer one, False after a timeout."""
+        return self._when(lambda: self.applied >= revision)
+
     # -- planning --
 
     def subscribe(self, listener: Listener) -> None:
@@ -315,8 +319,7 @@ class Metadata:
         if outcome.conflicts:
             self._is_outdated = True
             return after(self._when(partial(self._knows, change, outcome.conflicts)), lambda _: _OUTDATED)
-        is_delivered = self._when(lambda: self.applied >= outcome.revision)
-        return after(is_delivered, lambda in_time: CHANGED if in_time else _NOT_DELIVERED)
+        return after(self.when_applied(outcome.revision), lambda in_time: CHANGED if in_time else _NOT_DELIVERED)
 
     def _knows(self, change: Change, conflicts: Mapping[str, Entry]) -> bool:
         """Return True if the image has the conflicting changes, or newer ones."""
@@ -336,7 +339,7 @@ class Metadata:
             if outcome.conflicts:
                 return after(self._when(partial(self._knows, change, outcome.conflicts)), lambda _: outcome)
             if outcome.revision:
-                return after(self._when(lambda: self.applied >= outcome.revision), lambda _: outcome)
+                return after(self.when_applied(outcome.revision), lambda _: outcome)
             return outcome
 
         return after(self._store.change(change), written)

@@ -1,12 +1,12 @@
 """Placement of the replicas of new partitions, as Kafka's StripedReplicaPlacer does it.
 
 Leaders go round the racks, and within a rack round its brokers; the other replicas of a partition are in the racks after the
-leader's, so that the loss of a rack costs as few replicas as possible. Live brokers come before fenced ones, and a leader is
-always live. After as many partitions as there are live brokers all lists are shuffled, so that the same pairs of brokers do not
-share every partition.
+leader's, so that the loss of a rack costs as few replicas as possible. Active brokers come before those that are fenced or
+stop, and a leader is always active. After as many partitions as there are active brokers all lists are shuffled, so that the
+same pairs of brokers do not share every partition.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from ottla.environment import Random
@@ -57,11 +57,11 @@ class _Rack:
 
 
 class ReplicaPlacer:
-    """Places partitions on the registered brokers of an image, at least one of which is live."""
+    """Places partitions on the registered brokers of an image, at least one of which is live and does not stop."""
 
     def __init__(self, image: Image, random: Random) -> None:
         self._random = random
-        self._live = image.brokers
+        self._live = image.active
         by_rack: dict[str, list[int]] = {}
         for node in image.registered.values():
             by_rack.setdefault(_rack_name(node), []).append(node.node_id)
@@ -107,7 +107,7 @@ class ReplicaPlacer:
         return placed
 
 
-def assigned(replicas: Sequence[int], live: Mapping[int, BrokerImage]) -> PartitionImage:
+def assigned(replicas: Sequence[int], live: Collection[int]) -> PartitionImage:
     """Return a new partition with these replicas: the live ones are in sync, and the first of them leads."""
     isr = tuple(node for node in replicas if node in live)
     return PartitionImage(tuple(replicas), isr, isr[0] if isr else NO_LEADER, 0)

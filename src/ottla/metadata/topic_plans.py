@@ -135,7 +135,7 @@ class TopicPlans:
     def _striped(self, factor: int, count: int) -> list[PartitionImage]:
         """Return new partitions, spread over racks and brokers. Raises Refused if no broker is live."""
         image = self._image()
-        if not image.brokers:
+        if not image.active:
             text = f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced."
             raise Refused(INVALID_REPLICATION_FACTOR, text)
         placer = ReplicaPlacer(image, self._random)
@@ -163,7 +163,7 @@ class TopicPlans:
                     f"consistent with previous partitions, which have {len(placed[0].replicas)} replica(s)."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            partition = assigned(replicas, image.brokers)
+            partition = assigned(replicas, image.active)
             if partition.leader == NO_LEADER:
                 text = (
                     f"All brokers specified in the manual partition assignment for partition {first + number} are fenced or "

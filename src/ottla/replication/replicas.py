@@ -263,10 +263,7 @@ class Replicas:
     def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """Return True if a broker is live, does not stop, and has this registration; a broker epoch of -1 is not compared."""
         image = self._image
-        node, sign = image.brokers.get(node_id), image.live.get(node_id)
-        if node is None or sign is None or sign.is_stopping:
-            return False
-        return broker_epoch in (-1, node.epoch)
+        return image.is_active(node_id) and broker_epoch in (-1, image.brokers[node_id].epoch)
 
     def _lead(self, partition: Partition, placed: PartitionImage) -> None:
         """Make this broker the leader of a partition, or take over a newer state of a partition that it leads."""

@@ -6,6 +6,7 @@ Inputs of a transcript, one a line:
     topic t 1,2 2,3 [min=2]         create a topic with these replicas
     start N [clean|unclean|new]     start a process; `new` has another data directory, `clean` follows a clean stop
     kill N / stop N / request-stop N
+    earlier-release N               its release publishes no applied revisions
     cut N / heal N                  cut the broker off from the store
     revoke N [in MS]                end its lease, as a broker does that was refused by its address; later with the next inputs
     freeze / thaw                   the store has no quorum
@@ -109,7 +110,7 @@ class _Process:
         """Leave the cluster, and end."""
         if self.controller is not None and self.membership is not None:
             self.controller.close()
-            after(self.membership.leave(), lambda _: self.end())
+            after(self.membership.leave(hands_over=True), lambda _: self.end())
 
     def end(self) -> None:
         """End the process without a word to the store."""
@@ -175,6 +176,10 @@ class ClusterCase:
         elif command == "request-stop" and sign is not None:
             value = sign._replace(is_stopping=True).encoded()
             self.shared.change(Change(put={keys.live_key(node): value}, lease=sign.lease))
+        elif command == "earlier-release" and sign is not None:
+            # It publishes no applied revision: the value has no such field.
+            value = sign._replace(applied=-1).encoded()
+            self.shared.change(Change(put={keys.live_key(node): value}, lease=sign.lease))
 
     def _create(self, words: list[str]) -> None:
         name, *assignment = (word for word in words if "=" not in word)
@@ -218,7 +223,9 @@ class ClusterCase:
 def _sign(sign: Liveness | None) -> str:
     if sign is None:
         return "no"
-    return f"yes, {sign.incarnation}" + (" wants to stop" if sign.is_stopping else "")
+    text = f"yes, {sign.incarnation}" + (" wants to stop" if sign.is_stopping else "")
+    text += f", awaits revision {sign.awaited}" if sign.awaited else ""
+    return text + (f", has applied {sign.applied}" if sign.applied > 0 else "")
 
 
 def _nodes(nodes: tuple[int, ...]) -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, TopicImage
+from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness, TopicImage
 from ottla.metadata.placement import ReplicaPlacer, assigned
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import RequestedTopic, TopicPlans
@@ -55,6 +55,16 @@ def test_fenced_brokers_come_last_and_never_lead(seed: int) -> None:
         assert partition.leader in (0, 3)
         assert set(partition.replicas[:2]) == {0, 3}
         assert set(partition.isr) == {0, 3}
+
+
+def test_brokers_that_stop_get_no_leadership_and_are_in_no_isr() -> None:
+    image = cluster(dict.fromkeys(range(3)))
+    image = image._replace(live={node: Liveness("i", 1, 1, is_stopping=node == 1) for node in range(3)})
+    assert image.active == {0, 2}
+    placer = ReplicaPlacer(image, Chance(1))
+    placed = [placer.place(3) for _ in range(6)]
+    assert {partition.leader for partition in placed} == {0, 2}
+    assert all(partition.replicas[2] == 1 and set(partition.isr) == {0, 2} for partition in placed)
 
 
 def test_a_new_partition_without_a_live_replica_has_no_leader() -> None:

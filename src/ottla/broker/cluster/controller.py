@@ -27,8 +27,8 @@ from ottla.metadata.store import Change, ChangeOutcome
 from ottla.protocol.answer import Steps, after
 
 _logger = logging.getLogger("ottla.cluster")
-_PARTITIONS_A_CHANGE: Final = 40
-"""Each is compared with its topic, and etcd takes 128 comparisons."""
+_COMPARISONS_A_CHANGE: Final = 120
+"""Number of comparisons from which on a change is full: the last partition may add four, and etcd takes 128."""
 _PARTITIONS_A_STEP: Final = 1_000
 """Number of partitions examined in one step of a few milliseconds."""
 _RETRY_MS: Final = 200
@@ -259,8 +259,11 @@ class Controller:
         """Write the next change of those that are needed."""
         while self._due and not self._is_writing and self._index is not None:
             planned: list[tuple[TopicImage, int, PartitionImage]] = []
+            topics: set[bytes] = set()
+            leaders: set[int] = set()
             examined = 0
-            while self._due and len(planned) < _PARTITIONS_A_CHANGE:
+            # A leader is compared by its registration and its sign of life.
+            while self._due and len(planned) + len(topics) + 2 * len(leaders) < _COMPARISONS_A_CHANGE:
                 examined += 1
                 if examined > _PARTITIONS_A_STEP:
                     self._timer = self._timers.call_later(0, self._write)
@@ -271,14 +274,15 @@ class Controller:
                 state = None if topic is None else self._planned(topic, place[1], balances=balances)
                 if topic is not None and state is not None:
                     planned.append((topic, place[1], state))
+                    topics.add(topic.id)
+                    leaders.add(state.leader)
             if planned:
                 self._submit(planned)
             elif examined > _PARTITIONS_A_STEP:
                 return
 
     def _acceptable(self, node: int) -> bool:
-        image = self._metadata.image
-        return node in image.brokers and not image.live[node].is_stopping
+        return self._metadata.image.is_active(node)
 
     def _planned(self, topic: TopicImage, index: int, *, balances: bool) -> PartitionImage | None:
         """Return the next state of a partition, None if it needs no change."""
@@ -292,7 +296,7 @@ class Controller:
 
         state = before
         for node in before.isr:
-            if node not in image.brokers or image.live[node].is_stopping:
+            if not image.is_active(node):
                 state = without(state, node, acceptable, rules) or state
         elect = preferred if balances else online
         state = elect(state, acceptable, rules) or state

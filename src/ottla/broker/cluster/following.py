@@ -244,6 +244,10 @@ class Following:
     def _is_followed(self, topic: TopicImage, index: int, placed: PartitionImage) -> bool:
         if self._node_id not in placed.replicas or placed.leader in (NO_LEADER, self._node_id):
             return False
+        sign = self._image.live.get(self._node_id)
+        if sign is not None and sign.is_stopping and self._node_id not in placed.isr:
+            # To follow means to write a checkpoint of leader epochs first: a shutdown would wait for hundreds of them.
+            return False
         partition = self._replicas.find(topic.name, index)
         if partition is None:
             return False

@@ -17,21 +17,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
 from ottla.environment import Clock, Timers
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules, restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
-from ottla.net.scheduler import Promise, Scheduler, Task, awaited
-from ottla.protocol.answer import Answer, Pending
+from ottla.net.scheduler import Promise, Scheduler, Task, awaited, kept
+from ottla.protocol.answer import Answer, Pending, after
 
 _logger = logging.getLogger("ottla.cluster")
 _RETRY_MS: Final = 200
 _WARN_EVERY_MS: Final = 5000
-_HAND_OVER_MS: Final = 10_000
-"""Maximum time of a stop in which other brokers take over the partitions of this one."""
-_HAND_OVER_CHECK_MS: Final = 10
 _PARTITIONS_A_CHANGE: Final = 50
 """Each is compared with its topic, and etcd takes 128 comparisons."""
 _DUPLICATE: Final = (
@@ -92,6 +90,7 @@ class Membership:
         self._is_closed = False
         self._is_restoring = False
         self._is_leaving = False
+        self._is_resigning = False
         self._quiet_until_ms = 0
         """Time of the next warning about a step that is retried, in ms."""
         before = metadata.image.registered.get(self._node_id)
@@ -101,7 +100,15 @@ class Membership:
         """Broker epoch, 0 before the registration."""
         self.lease = 0
         """The current lease, 0 without one."""
+        self._writer = LivenessWriter(self._node_id, metadata, self._scheduler, self._own_sign)
+        AppliedRevisions(self._node_id, metadata, self._scheduler, self._writer)
         metadata.subscribe(self._apply)
+
+    def _own_sign(self) -> Liveness | None:
+        """Return the sign of life of this process under its current lease; None without one, and after the end."""
+        sign = self._metadata.image.live.get(self._node_id)
+        is_own = sign is not None and (sign.incarnation, sign.lease) == (self._incarnation.id, self.lease)
+        return sign if is_own and not self._is_closed else None
 
     @property
     def is_live(self) -> bool:
@@ -203,7 +210,7 @@ class Membership:
         def acceptable(partition: PartitionImage, node: int) -> bool:
             if node == self._node_id or node in partition.offline:
                 return False
-            return node in image.brokers and not image.live[node].is_stopping
+            return image.is_active(node)
 
         planned = []
         for topic_id, index in chunk:
@@ -226,7 +233,7 @@ class Membership:
             if not granted.id:
                 self._warn("get a lease", granted.error)
             else:
-                sign = Liveness(self._incarnation.id, granted.id, 0)
+                sign = Liveness(self._incarnation.id, granted.id, 0, applied=0)
                 change = Change({key: 0, broker_key: self.epoch}, put={key: sign.encoded()}, lease=granted.id)
                 outcome = await self._submit(change)
                 if outcome.revision and not self._has_ended():
@@ -302,8 +309,10 @@ class Membership:
     def _report(self, name: str, error: BaseException) -> None:
         _logger.error("%s failed", name, exc_info=error)
 
-    def leave(self) -> Answer[bool]:
+    def leave(self, *, hands_over: bool) -> Answer[bool]:
         """Leave the cluster: first the other brokers take over what this one leads, then its sign of life is removed.
+
+        hands_over  False: the sign of life is removed at once; see `controlled.shutdown.enable`
 
         The answer is False if the store did not confirm it in time.
         """
@@ -319,46 +328,35 @@ class Membership:
             self.close()
             answer.follow(self._store.revoke(self.lease) if self.lease else True)
 
-        self._scheduler.spawn(self._hand_over(), "hand over").listen(ended)
+        if hands_over:
+            self._scheduler.spawn(self._shutdown().run(), "controlled shutdown").listen(ended)
+        else:
+            ended(kept(None))
         return answer
 
-    async def _hand_over(self) -> None:
-        """Request a controlled shutdown, and wait until this broker leads nothing and has left the ISRs."""
-        if not self._has_successors() or not self._leads_or_is_in_sync():
-            return
-        key = keys.live_key(self._node_id)
-        created = {key: self._metadata.created_of(key)}
-        await self._resign()
-        sign = Liveness(self._incarnation.id, self.lease, 0, is_stopping=True)
-        outcome = await self._submit(Change(created=created, put={key: sign.encoded()}, lease=self.lease))
-        deadline_ms = self._clock.now_ms() + _HAND_OVER_MS
-        while outcome.revision and self._leads_or_is_in_sync():
-            if not self._has_successors() or not self.is_live:
-                return
-            if self._clock.now_ms() >= deadline_ms:
-                _logger.warning("node %d stops although it still leads partitions", self._node_id)
-                return
-            await self._scheduler.sleep(_HAND_OVER_CHECK_MS)
-            await self._resign()  # it may have stood for election when the stop began
+    def _shutdown(self) -> ControlledShutdown:
+        return ControlledShutdown(
+            self._node_id,
+            self._metadata,
+            self._clock,
+            self._scheduler,
+            self._writer,
+            lambda: self._own_sign() is not None,
+            self._resign,
+        )
 
-    async def _resign(self) -> None:
+    def _resign(self) -> None:
         """Let another broker become controller: the elections are its work."""
         controller = self._metadata.image.controller
-        if controller is not None and controller.lease == self.lease:
-            await self._submit(Change(created={keys.CONTROLLER: controller.epoch}, delete=[keys.CONTROLLER]))
+        if self._is_resigning or controller is None or controller.lease != self.lease:
+            return
+        self._is_resigning = True
+        change = Change(created={keys.CONTROLLER: controller.epoch}, delete=[keys.CONTROLLER])
 
-    def _has_successors(self) -> bool:
-        """Return True while another broker is live and does not stop."""
-        live = self._metadata.image.live
-        return any(node != self._node_id and not sign.is_stopping for node, sign in live.items())
+        def resigned(_: ChangeOutcome) -> None:
+            self._is_resigning = False
 
-    def _leads_or_is_in_sync(self) -> bool:
-        """Return True while this broker leads a partition, or is in sync with the leader of one."""
-        return any(
-            partition.leader == self._node_id or (self._node_id in partition.isr and len(partition.isr) > 1)
-            for topic in self._metadata.image.topics.values()
-            for partition in topic.partitions
-        )
+        after(self._metadata.submit(change), resigned)
 
     def close(self) -> None:
         """Renew the lease no longer."""

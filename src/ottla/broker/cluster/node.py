@@ -49,6 +49,7 @@ class ClusterNode:
         fences_quickly: bool,
         failed: Callable[[str], None],
     ) -> None:
+        self._config = config
         self._directories = directories
         self._fences_quickly = fences_quickly
         values = config()
@@ -108,7 +109,7 @@ class ClusterNode:
         self.fencing.close()
         self.isr_changes.close()
         self.offline_replicas.close()
-        return self.membership.leave()
+        return self.membership.leave(hands_over=self._config().flag("controlled.shutdown.enable"))
 
     def close(self) -> None:
         """Stop all timers, as when the process ends."""

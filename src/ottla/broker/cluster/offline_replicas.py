@@ -130,7 +130,7 @@ class OfflineReplicas:
             if before.leader != self._node_id:
                 return other == before.leader
             is_other = other != self._node_id and other not in before.offline
-            return is_other and other in image.brokers and not image.live[other].is_stopping
+            return is_other and image.is_active(other)
 
         if not any(acceptable(node) for node in before.isr):
             return None
@@ -148,7 +148,7 @@ class OfflineReplicas:
         def acceptable(other: int) -> bool:
             if before.leader != node:
                 return other == before.leader  # if it is not live, its place is for the controller to fill
-            return other not in offline and other in image.brokers and not image.live[other].is_stopping
+            return other not in offline and image.is_active(other)
 
         state = before._replace(offline=offline)
         if node in offline and node in state.isr:

@@ -147,8 +147,7 @@ def _completed(topic: TopicImage, state: PartitionImage, broker: Broker) -> Part
     image = broker.image
 
     def acceptable(node: int) -> bool:
-        sign = image.live.get(node)
-        return node in image.brokers and node not in state.offline and (sign is None or not sign.is_stopping)
+        return node not in state.offline and image.is_active(node)
 
     result = completed(state, acceptable, broker.election_rules(topic)._replace(allows_unclean=False))
     return state if result is None or result.leader != state.leader else result

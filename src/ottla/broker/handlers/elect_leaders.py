@@ -111,8 +111,7 @@ def _elect(topic: TopicImage, index: int, broker: Broker, *, is_preferred: bool)
     rules: ElectionRules = broker.election_rules(topic)
 
     def acceptable(node: int) -> bool:
-        sign = broker.image.live.get(node)
-        return node in live and node not in partition.offline and (sign is None or not sign.is_stopping)
+        return node not in partition.offline and broker.image.is_active(node)
 
     state = (preferred if is_preferred else unclean)(partition, acceptable, rules)
     if state is None or state.leader not in live:

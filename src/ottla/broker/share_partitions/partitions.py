@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.due_work import DueWork
+from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, DeliveryLimits
@@ -60,6 +61,8 @@ _NOTHING: Final[Mapping[TopicIdPartition, "LedSharePartition"]] = MappingProxyTy
 _SHARE_VERSION: Final = "share.version"
 _FIRST_WITH_DEAD_LETTERS: Final = 2
 _LONGEST_MEMBER_ID: Final = 36
+_WRITE_ATTEMPTS: Final = 100
+_WRITE_RETRY_MS: Final = 50
 
 
 class Acks(Protocol):
@@ -135,8 +138,17 @@ class SharePartitions:
         return self._coordinators.run(read_state, request)
 
     def write(self, request: WriteState) -> Answer[StateOutcome]:
-        """Write a state to the share coordinator."""
-        return self._coordinators.run(write_state, request)
+        """Write a state to the share coordinator, and repeat that for some seconds while it moves to another broker.
+
+        A repeated write has the effect of the first one, and leader epoch and state epoch fence it from those of later leaders.
+        """
+        return repeat_while(
+            lambda outcome: outcome.error_code in COORDINATOR_UNAVAILABLE,
+            partial(self._coordinators.run, write_state, request),
+            self._timers.call_later,
+            attempts=_WRITE_ATTEMPTS,
+            pause_ms=_WRITE_RETRY_MS,
+        )
 
     def rules(self, group_id: str) -> GroupRules:
         """The group's current configs."""
