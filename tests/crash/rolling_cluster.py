@@ -12,7 +12,7 @@ from ottla import Admin
 from tests.etcd_server import EtcdServer, free_ports
 
 from .brokers import wait_until
-from .conftest import command
+from .conftest import command, environment
 from .replicated_brokers import NODES, OPTIONS
 
 SHUTDOWN: Final = re.compile(
@@ -22,9 +22,13 @@ _NOT_COMPLETE: Final = "without completing its controlled shutdown"
 
 
 class RollingCluster:
-    """Three brokers over one etcd, in processes of their own on fixed ports."""
+    """Three brokers over one etcd, in processes of their own on fixed ports.
 
-    def __init__(self, home: Path, etcd: EtcdServer) -> None:
+    sources  directory of the modules that a broker is started with, if they are not those under test
+    """
+
+    def __init__(self, home: Path, etcd: EtcdServer, sources: Path | None = None) -> None:
+        self.sources = dict.fromkeys(NODES, sources)
         self._home = home
         self._url = etcd.url()
         self.ports = dict(zip(NODES, free_ports(len(NODES)), strict=True))
@@ -42,8 +46,13 @@ class RollingCluster:
     def start(self, node_id: int, *options: str) -> None:
         words = [word for option in (f"node.id={node_id}", *OPTIONS, *options) for word in ("-o", option)]
         place = ["--listen", f"127.0.0.1:{self.ports[node_id]}", "--data-dir", str(self._home / f"broker{node_id}")]
+        variables, sources = environment(), self.sources[node_id]
+        if sources is not None:
+            variables["PYTHONPATH"] = str(sources)
         with self.log(node_id).open("ab") as log:
-            process = subprocess.Popen(command("--cluster", self._url, *place, *words), stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command("--cluster", self._url, *place, *words), stdout=log, stderr=log, env=variables
+            )
         self.processes[node_id] = process
 
     def wait(self, node_id: int) -> None:
@@ -86,8 +95,16 @@ class RollingCluster:
             process.wait()
 
 
-def restart_all(cluster: RollingCluster, failures: Callable[[], Sequence[object]], rounds: int) -> None:
-    """Restart the brokers, each when the replicas of the one before are in sync again."""
+def restart_all(
+    cluster: RollingCluster,
+    failures: Callable[[], Sequence[object]],
+    rounds: int,
+    restarted: Callable[[int], None] = lambda node_id: None,
+) -> None:
+    """Restart the brokers, each when the replicas of the one before are in sync again.
+
+    restarted  called with the node id when a broker is back
+    """
     with Admin(bootstrap_servers=cluster.servers) as admin:
         for _ in range(rounds):
             for node_id in NODES:
@@ -98,6 +115,7 @@ def restart_all(cluster: RollingCluster, failures: Callable[[], Sequence[object]
                 cluster.start(node_id)
                 cluster.wait(node_id)
                 wait_until(lambda: cluster.is_whole(admin), 30)
+                restarted(node_id)
     assert failures() == []
 
 

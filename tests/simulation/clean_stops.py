@@ -67,7 +67,10 @@ class CleanStops:
         last = self._last_moves.get(broker.node_id, 0)
         for node in others:
             other = self._brokers[node]
-            if node in own.brokers and other.server is not None and other.server.broker.metadata.applied < last:
+            # A broker that is starting loads what is written by then.
+            if not other.is_serving or other.server is None or node not in own.brokers:
+                continue
+            if other.server.broker.metadata.applied < last:
                 text = (
                     f"{broker.name} ends before {other.name} has applied its last move: {last}, and not "
                     f"{other.server.broker.metadata.applied}"

@@ -31,6 +31,7 @@ from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import topic_configs
+from ottla.metadata.features import too_new
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
     SHARE_STATE_TOPIC,
@@ -154,6 +155,9 @@ class BrokerServer:
             return snapshot.error or "the broker was stopped"
         try:
             self._build(store, snapshot, None)
+            reason = too_new(self.broker.image.features)
+            if reason is not None:
+                return reason
             self._storage.claim(self.broker.image.cluster_id)
             self.sockets.hold()
             self._listen()

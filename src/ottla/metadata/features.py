@@ -34,6 +34,14 @@ FEATURES: Final = (
 )
 
 
+_UNREGISTERED: Final[Mapping[str, tuple[int, int]]] = {
+    "metadata.version": (7, 33),
+    "kraft.version": (0, 1),
+    "group.version": (0, 1),
+    "share.version": (0, 2),
+    "transaction.version": (0, 2),
+}
+"""Levels that the releases support whose brokers do not register any."""
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
@@ -91,13 +99,21 @@ def initial(levels: Mapping[str, int]) -> dict[str, int]:
     return {name: levels.get(name, feature.level) for name, feature in known.items()}
 
 
-def updated(stored: Mapping[str, int], updates: Sequence[LevelUpdate], node_id: int) -> dict[str, int]:
-    """Return the levels after `updates`, all or none. Raises Refused, with Kafka's message, for the first invalid one."""
+def updated(
+    stored: Mapping[str, int],
+    updates: Sequence[LevelUpdate],
+    node_id: int,
+    registered: Mapping[int, Mapping[str, tuple[int, int]]],
+) -> dict[str, int]:
+    """Return the levels after `updates`, all or none. Raises Refused, with Kafka's message, for the first invalid one.
+
+    registered  levels that each broker of the cluster supports, as it registered them
+    """
     levels = {}
     before = dict(finalized(stored))
     known = {feature.name: feature for feature in FEATURES}
     for name, level, kind in updates:
-        why = _refusal(known.get(name), level, kind, before.get(name, 0), node_id)
+        why = _refusal(known.get(name), level, kind, before.get(name, 0), node_id, registered)
         if why is not None:
             head = "The update failed for all features since the following feature had an error: "
             if not why.startswith("Unsupported"):
@@ -107,7 +123,37 @@ def updated(stored: Mapping[str, int], updates: Sequence[LevelUpdate], node_id: 
     return levels
 
 
-def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_id: int) -> str | None:
+def unsupported(name: str, level: int, registered: Mapping[int, Mapping[str, tuple[int, int]]]) -> str | None:
+    """Return which broker does not support a level of a feature, None if all do."""
+    for node, ranges in sorted(registered.items()):
+        lowest, highest = (ranges or _UNREGISTERED).get(name, (0, 0))
+        if highest == 0 and level > 0:
+            return f"Broker {node} does not support this feature."
+        if not lowest <= level <= highest:
+            return f"Broker {node} only supports versions {lowest}-{highest}"
+    return None
+
+
+def too_new(stored: Mapping[str, int]) -> str | None:
+    """Return why a broker of this release must not join a cluster with these levels; None if it may."""
+    for feature in FEATURES:
+        level = stored.get(feature.name, feature.level)
+        if level > feature.highest:
+            return (
+                f"the cluster has level {level} of {feature.name}, and this release supports levels {feature.lowest} to "
+                f"{feature.highest}: upgrade it"
+            )
+    return None
+
+
+def _refusal(
+    feature: Feature | None,
+    level: int,
+    kind: int,
+    before: int,
+    node_id: int,
+    registered: Mapping[int, Mapping[str, tuple[int, int]]],
+) -> str | None:
     """Return the error message if a feature must not change from level `before` to `level`, else None."""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
@@ -117,6 +163,9 @@ def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_i
         return f"Local controller {node_id} does not support this feature."
     if not feature.lowest <= level <= feature.highest:
         return f"Local controller {node_id} only supports versions {feature.lowest}-{feature.highest}"
+    why = unsupported(feature.name, level, registered)
+    if why is not None:
+        return why
     if level > before and kind != UPGRADE:
         return "Can't downgrade to a newer version."
     if level >= before:
@@ -124,10 +173,10 @@ def _refusal(feature: Feature | None, level: int, kind: int, before: int, node_i
     if kind == UPGRADE:
         return _NO_DOWNGRADE
     if feature.name == _METADATA_VERSION:
-        why = (
+        reason = (
             "Refusing to perform the requested downgrade because it might delete metadata information."
             if kind == SAFE_DOWNGRADE
             else "Unsafe metadata downgrade is not supported in this version."
         )
-        return f"Unsupported metadata.version downgrade from {before} to {level}. {why}"
+        return f"Unsupported metadata.version downgrade from {before} to {level}. {reason}"
     return None

@@ -213,6 +213,7 @@ class BrokerImage(NamedTuple):
     directories  ids of its log directories, as hex
     defaults     static values of configs that must be equal on all brokers
     listener     listener that other brokers use
+    features     lowest and highest supported level of each feature; empty for a release that did not register them
     """
 
     node_id: int
@@ -225,6 +226,7 @@ class BrokerImage(NamedTuple):
     directories: tuple[str, ...] = ()
     defaults: Mapping[str, str] = _NOTHING
     listener: str = ""
+    features: Mapping[str, tuple[int, int]] = _NO_FIELDS
     unknown: Mapping[str, Any] = _NO_FIELDS
 
     def encoded(self) -> bytes:
@@ -238,6 +240,7 @@ class BrokerImage(NamedTuple):
             "directories": self.directories,
             "defaults": dict(self.defaults),
             "listener": self.listener,
+            "features": dict(self.features),
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -250,6 +253,7 @@ class BrokerImage(NamedTuple):
         rack, incarnation = fields.pop("rack"), fields.pop("incarnation")
         directories, defaults = tuple(fields.pop("directories")), fields.pop("defaults")
         listener = fields.pop("listener")
+        features = {name: (lowest, highest) for name, (lowest, highest) in fields.pop("features", {}).items()}
         return cls(
             node_id,
             first.host,
@@ -261,6 +265,7 @@ class BrokerImage(NamedTuple):
             directories,
             defaults,
             listener,
+            features,
             fields or _NO_FIELDS,
         )
 

@@ -16,6 +16,7 @@ from ottla.environment.files import Store
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
+from ottla.metadata.features import FEATURES
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
@@ -163,6 +164,7 @@ def registration(
         directories=tuple(directory.id.hex() for directory in directories),
         defaults={name: config.static[name] for name in _SHARED_DEFAULTS if name in config.static},
         listener=_inter_broker_listener(config, endpoints),
+        features={feature.name: (feature.lowest, feature.highest) for feature in FEATURES},
     )
 
 

@@ -33,7 +33,10 @@ def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[Up
         for update in request.feature_updates
     ]
     try:
-        levels = updated(broker.image.features, updates, broker.node_id)
+        registered = {
+            node: known.features for node, known in broker.image.registered.items() if not broker.metadata.is_single
+        }
+        levels = updated(broker.image.features, updates, broker.node_id, registered)
     except Refused as refused:
         return UpdateFeaturesResponse(error_code=refused.code, error_message=refused.message)
 

@@ -1,0 +1,73 @@
+"""Brokers of two releases in one cluster: a rolling upgrade under load, and back to the older release.
+
+The older release is a commit of this repository, taken from its history.
+"""
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ottla import Admin
+from ottla import TopicPartition as Place
+from tests.etcd_server import running
+
+from .replicated_brokers import NODES
+from .replicated_load import PARTITIONS, create
+from .rolling_cluster import RollingCluster, restart_all
+from .rolling_load import Load, OttlaDefaultNumbered, OttlaLedger, OttlaReader, ShareReader
+
+OLDER: Final = "31e3b9f"
+ROOT: Final = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """Directory with the modules of the older release."""
+    command = ["git", "-C", str(ROOT), "archive", OLDER, "src"]
+    try:
+        archive = subprocess.run(command, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip(f"commit {OLDER} is not there: this is no clone with its history, or git is missing")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(tmp_path / "older", filter="data")
+    return tmp_path / "older" / "src"
+
+
+def check_features(servers: str) -> None:
+    """Every level that is finalized is one that the brokers of both releases support."""
+    with Admin(bootstrap_servers=servers) as admin:
+        known = [admin.describe_features(node) for node in NODES]
+    for features in known:
+        assert features.finalized == known[0].finalized
+        for name, level in features.finalized.items():
+            assert all(level.max_version <= its.supported[name].max_version for its in known), name
+
+
+@pytest.mark.timeout(240)
+def test_no_client_notices_an_upgrade_and_a_downgrade(tmp_path: Path, older: Path) -> None:
+    with running(tmp_path / "etcd") as etcd:
+        cluster = RollingCluster(tmp_path, etcd, older)
+        try:
+            servers = cluster.servers
+            create(servers, "ottla", "jobs", "ledger")
+            with Admin(bootstrap_servers=servers) as admin:
+                offsets = {Place("jobs", number): 0 for number in range(PARTITIONS)}
+                assert not admin.alter_share_group_offsets("workers", offsets).errors
+            load = Load(servers)
+            load.producers = {
+                "ottla": OttlaDefaultNumbered(servers, "ottla", 200),
+                "jobs": OttlaDefaultNumbered(servers, "jobs", 100),
+            }
+            load.ledgers = {"ledger": OttlaLedger(servers, "ledger")}
+            load.readers = {"ottla": OttlaReader(servers, "ottla"), "jobs": ShareReader(servers, "jobs")}
+            load.wait_until_working()
+            for sources in (None, older):
+                cluster.sources = dict.fromkeys(NODES, sources)
+                restart_all(cluster, load.failures, 1, lambda node_id: check_features(servers))
+            load.check()
+        finally:
+            cluster.close()
