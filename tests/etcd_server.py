@@ -106,6 +106,26 @@ class EtcdServer:
         ) as got:
             return json.load(got)
 
+    def add_member(self, name: str) -> "EtcdServer":
+        """Add a member to the cluster of this one, and start it."""
+        known = self.post("/v3/cluster/member/list", {})["members"]
+        added = EtcdServer(self.directory, "--initial-cluster-state", "existing", name=name)
+        peer = f"http://127.0.0.1:{added.peer_port}"
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self.post("/v3/cluster/member/add", {"peerURLs": [peer]})
+                break
+            except urllib.error.HTTPError as cause:  # 503 until the member that was added before is in step
+                assert cause.code == 503, cause
+                assert time.monotonic() < deadline, "etcd does not accept another member"
+                cause.close()
+                time.sleep(0.1)
+        members = [f"{member['name']}={url}" for member in known for url in member["peerURLs"]]
+        added._cluster = ",".join([*members, f"{name}={peer}"])
+        added.start()
+        return added
+
     def revision(self) -> int:
         return int(self.post("/v3/kv/range", {"key": "AA=="})["header"]["revision"])
 
