@@ -117,8 +117,8 @@ class EtcdServer:
                 self.post("/v3/cluster/member/add", {"peerURLs": [peer]})
                 break
             except urllib.error.HTTPError as cause:  # 503 until the member that was added before is in step
-                assert cause.code == 503, cause
-                assert time.monotonic() < deadline, "etcd does not accept another member"
+                if cause.code != 503 or time.monotonic() > deadline:
+                    raise
                 cause.close()
                 time.sleep(0.1)
         members = [f"{member['name']}={url}" for member in known for url in member["peerURLs"]]

@@ -60,11 +60,17 @@ class CleanStops:
         if broker.node_id not in own.brokers or not any(own.is_active(node) for node in others):
             return
         self._world.count("clean stops checked")
-        held = [*_held(own, broker.node_id), *_held(self._image, broker.node_id)]
+        # A topic may be created by a broker that does not know of the stop yet.
+        known = self._image._replace(
+            topics={name: topic for name, topic in self._image.topics.items() if topic.id in own.topics_by_id}
+        )
+        held = [*_held(own, broker.node_id), *_held(known, broker.node_id)]
         if held:
             text = f"{broker.name} leads or replicates {', '.join(dict.fromkeys(held))} when it ends"
             self._violated("stopped without partitions", text, broker.name)
         last = self._last_moves.get(broker.node_id, 0)
+        if last < own.registered[broker.node_id].epoch:
+            return  # moves away from an earlier process, which was killed
         for node in others:
             other = self._brokers[node]
             # A broker that is starting loads what is written by then.
