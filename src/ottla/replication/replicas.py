@@ -553,7 +553,7 @@ class Replicas:
     def report_damage(self, partition: Partition, offset: int) -> None:
         """Report that `offset` could not be read. The first report of a partition counts until the damage is repaired."""
         if partition.damaged_at < 0 and self.find(partition.topic, partition.index) is partition:
-            partition.damaged_at = offset
+            partition.damaged_at, partition.damaged_in = offset, partition.leader_epoch
             for listener in self.damaged:
                 listener(partition)
 

@@ -182,9 +182,8 @@ class Following:
             self._drop((known.id, index))
 
     def _damaged(self, partition: Partition) -> None:
-        """Begin to follow a partition again, which cuts the damage, if it is not in the ISR."""
-        if partition.leader_id != self._node_id:
-            self._follow_again(partition.topic_id, partition.index)
+        """Stop fetching: the partition is followed again when its damage may be cut."""
+        self._drop((partition.topic_id, partition.index))
 
     def _failed(self, followed: FollowedPartition) -> None:
         """Follow a partition again later whose log could not be written; not if its directory is offline then."""
@@ -247,9 +246,8 @@ class Following:
         partition = self._replicas.find(topic.name, index)
         if partition is None:
             return False
-        # To follow a damaged log is to cut it. As a member of the ISR or ELR it might be elected then, without what was cut:
-        # it leaves them first.
-        return partition.damaged_at < 0 or self._node_id not in (*placed.isr, *placed.elr)
+        # To follow a damaged log is to cut it.
+        return partition.damaged_at < 0 or partition.may_cut_damage(placed, self._node_id)
 
     def _drop(self, key: Key) -> None:
         fetcher = self._places.pop(key, None)
