@@ -36,9 +36,11 @@ from ottla.replication.throttle import ReplicationThrottle
 _SESSION: Final = ""
 _ASIDE: Final = "-aside"
 _TAKEN_UP_A_STEP: Final = 200
-_FAILED_RETRY_MS: Final = 1_000
-"""Pause before a partition is followed again whose log could not be written, such as after a lack of file descriptors."""
 """Number of partitions that are examined in one step of a few milliseconds."""
+_FAILED_RETRY_MS: Final = 1_000
+"""Pause before a partition is followed again whose log could not be written, such as after a lack of file descriptors. It
+doubles with each failure: an attempt may read a whole segment."""
+_LONGEST_RETRY_MS: Final = 300_000
 
 
 class FollowerConfig(NamedTuple):
@@ -185,10 +187,10 @@ class Following:
         """Stop fetching: the partition is followed again when its damage may be cut."""
         self._drop((partition.topic_id, partition.index))
 
-    def _failed(self, followed: FollowedPartition) -> None:
+    def _failed(self, followed: FollowedPartition, failures: int) -> None:
         """Follow a partition again later whose log could not be written; not if its directory is offline then."""
         again = partial(self._follow_again, followed.topic_id, followed.index)
-        self._timers.call_later(_FAILED_RETRY_MS, again)
+        self._timers.call_later(min(_FAILED_RETRY_MS << min(failures - 1, 16), _LONGEST_RETRY_MS), again)
 
     def _follow_again(self, topic_id: bytes, index: int) -> None:
         topic = self._image.topics_by_id.get(topic_id)
