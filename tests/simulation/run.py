@@ -195,6 +195,7 @@ class Simulation:
             all_power=self.flushes,
         )
         self.replication = [self._observed(store) for store in self.stores]
+        self.faults.observe(self.replication)
         self.leaderships: dict[Leadership, None] = {}
         self.high_watermarks: list[tuple[str, int, int, str, int]] = []
 

@@ -4,6 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tests.unit.metadata.stores import VirtualTime
+
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
@@ -16,7 +18,6 @@ from ottla.metadata.store import Change, Snapshot
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.stored import stored
 from ottla.replication.partition import Partition
-from tests.unit.metadata.stores import VirtualTime
 
 ID = b"t" * 16
 OWN = 2
