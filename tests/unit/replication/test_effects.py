@@ -264,8 +264,8 @@ def test_failures_of_a_partition_are_counted_until_a_success() -> None:
     follower.damage(5)
 
     def failing(offset: int) -> Generator[None]:
-        raise OSError(24, "Too many open files")
         yield
+        raise OSError(24, f"Too many open files at {offset}")
 
     damage_cut, follower.log.damage_cut = follower.log.damage_cut, failing  # type: ignore[assignment, method-assign]
     for epoch in (6, 7, 8):
