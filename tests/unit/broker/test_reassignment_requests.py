@@ -11,7 +11,7 @@ from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.image import BrokerImage, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.reassignment import begun, is_reassigned
+from ottla.metadata.reassignment import begun
 from ottla.metadata.store import Change
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.stored import stored
