@@ -469,6 +469,8 @@ class BrokerServer:
         broker = self.broker
         if delta.configured & {(BROKER, ""), (BROKER, str(broker.node_id))}:
             self._apply_configs()
+            if self.node is not None:
+                self.node.controller.configs_applied()
             return broker.replicas.reconfigure(delta.image)
         if delta.settings:
             self._apply_quotas()
