@@ -448,8 +448,10 @@ class Replicas:
             self._postponed.pop(key, None)
             home = self._homes.pop(key, None)
             partition = self._by_name.get(topic.name, {}).pop(index, None)
-            if home is not None and home.offline is None:
-                self._discard_from(home, key)
+            for directory in self.directories:
+                # An older copy in another directory would be opened if the partition is assigned here again.
+                if directory.offline is None and (directory is home or directory.has_copy(*key, topic.id)):
+                    self._discard_from(directory, key)
             if partition is not None:
                 _logger.info("%s-%d has been reassigned to %s: its log here is removed", *key, list(placed.replicas))
                 partition.follow(placed.leader, placed.leader_epoch)
