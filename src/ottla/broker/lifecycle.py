@@ -318,7 +318,7 @@ class BrokerServer:
         if any(directory.ends_below_checkpoint for directory in self._storage.directories):
             # Before anything is appended: after another crash, records that are not committed would be below the old
             # high watermarks.
-            self._checkpoints.write()
+            self._checkpoints.write_now()
         metadata.subscribe(replicas.apply)
         if self._store is not None:
             self._following = following = self._new_following()
