@@ -210,8 +210,11 @@ class Metadata:
     def _published(self, revision: int) -> None:
         self._is_publishing = False
         self.applied = revision
-        met = [wait for wait in self._waits if wait.is_met()]
-        self._waits = [wait for wait in self._waits if wait not in met]
+        met: list[_Wait] = []
+        unmet: list[_Wait] = []
+        for wait in self._waits:
+            (met if wait.is_met() else unmet).append(wait)
+        self._waits = unmet
         for wait in met:
             wait.answer.complete(True)
         self._publish()
