@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 from ottla.environment import Clock
+from ottla.log.disk_errors import is_passing
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import DamagedLog
@@ -48,7 +49,7 @@ class LogEffects:
     look_up     requests an offset of the leader
     resumed     called when a partition may be fetched again, or is not followed any more
     failed      called when a partition is not followed any more because its log could not be written, with the number of
-                such failures since the last success
+                such failures since the last success; 1 for a lack of resources, such as file descriptors, which passes
     """
 
     def __init__(
@@ -125,7 +126,8 @@ class LogEffects:
             _logger.error("%s-%d cannot be written: %s", partition.topic, partition.index, cause)
             if fetching.is_current(effect):
                 fetching.unfollow(*followed.key)
-                failures = self._failures[followed.key] = self._failures.get(followed.key, 0) + 1
+                failures = 1 if is_passing(cause) else self._failures.get(followed.key, 0) + 1
+                self._failures[followed.key] = failures
                 self._failed(followed, failures)
             return
         if _is_current(fetching, effect, partition):
@@ -221,18 +223,28 @@ class LogEffects:
     def _cut_damage(
         self, fetching: Fetching, effect: Effect, partition: Partition
     ) -> Generator[Pending[Any] | None, None, bool]:
-        """Cut the log at its damage, or begin it again if it is damaged before that, too: it is fetched again. Return False if
-        the effect ended before the cut.
+        """Cut the log at its damage, or begin it again if that cannot be done: it is fetched again. Return False if the effect
+        ended before the cut.
+
+        It cannot be done if the log is damaged before that, too; or if an offset could not be read twice although no batch of
+        the segment is damaged: then an index is.
         """
-        log = partition.log
+        log, offset = partition.log, partition.damaged_at
+        truncations = log.truncations
         try:
-            return (yield from self._cut(fetching, effect, partition, log.damage_cut(partition.damaged_at)))
+            if not (yield from self._cut(fetching, effect, partition, log.damage_cut(offset))):
+                return False
+            if log.truncations != truncations or partition.sound_at != offset:
+                partition.sound_at = offset if log.truncations == truncations else -1
+                return True
+            _logger.warning("%s is replaced, as offset %d cannot be read and no batch is damaged", log.name, offset)
         except StorageError as cause:
             if not isinstance(cause.__cause__, (DamagedLog, FileNotFoundError)):
                 raise
             _logger.warning("%s is replaced, as it cannot be cut at its damage: %s", log.name, cause)
         if not _is_current(fetching, effect, partition):
             return False
+        partition.sound_at = -1
         return (yield from self._cut(fetching, effect, partition, log.restart(log.start_offset)))
 
     def _cut(

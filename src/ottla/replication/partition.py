@@ -77,6 +77,7 @@ class Partition:
     damaged_at    offset in a segment that could not be read; -1 without damage. A follower cuts the log there, and fetches the
                   rest again, see `may_cut_damage`
     damaged_in    leader epoch in which that was reported: until its end the leader may know the position before the cut
+    sound_at      offset that could not be read, although no batch of its segment is damaged; -1 for none
     isr_changed   called on the leader when its ISR should change: the callee writes `Leadership.proposal`
     leadership    positions of the followers, and the ISR; None for a partition with one replica, and where another broker leads
     """
@@ -96,6 +97,7 @@ class Partition:
         "leader_id",
         "leadership",
         "log",
+        "sound_at",
         "topic",
         "topic_id",
         "watchers",
@@ -122,7 +124,7 @@ class Partition:
         self.flush = flush
         self.isr_changed: Callable[[Partition], None] = _no_change
         self.leadership: Leadership | None = None
-        self.damaged_at = self.damaged_in = -1
+        self.damaged_at = self.damaged_in = self.sound_at = -1
         self._leads = False
         self._settled: Callable[[], None] | None = None
         """On a follower: called once, when the log awaits no flush."""

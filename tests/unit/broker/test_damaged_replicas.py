@@ -4,11 +4,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.log.config import LogConfig
-from ottla.log.log import Log
+from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
@@ -17,7 +18,11 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, Snapshot
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.stored import stored
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.replication.partition import Partition
+
+from .test_log_directories import Machine
 
 ID = b"t" * 16
 OWN = 2
@@ -148,3 +153,20 @@ def test_a_follower_does_not_leave_the_isr_to_a_leader_that_is_offline() -> None
     cluster.damage()
     cluster.settle(10_000)
     assert cluster.state.isr == (1, 2)
+
+
+@pytest.mark.parametrize(("cause", "is_damage"), [(OSError(24, "Too many open files"), False), (None, True)])
+def test_a_lack_of_file_descriptors_is_not_taken_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: OSError | None, is_damage: bool
+) -> None:
+    def failing(*_: object, **options: object) -> None:
+        raise StorageError("cannot read") from cause
+
+    with Machine(tmp_path) as machine:
+        machine.create("t")
+        machine.append("t", 3)
+        monkeypatch.setattr(Log, "read", failing)
+        wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
+        response: Any = machine.serve(FetchRequest(topics=[FetchTopic(topic="t", partitions=[wanted])]), 11)
+        assert response.responses[0].partitions[0].error_code == KAFKA_STORAGE_ERROR
+        assert (machine.partition("t").damaged_at >= 0) == is_damage

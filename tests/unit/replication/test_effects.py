@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
-from ottla.log.log import Log
+from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.protocol import errors
 from ottla.protocol.answer import Answer
@@ -265,7 +265,7 @@ def test_failures_of_a_partition_are_counted_until_a_success() -> None:
 
     def failing(offset: int) -> Generator[None]:
         yield
-        raise OSError(24, f"Too many open files at {offset}")
+        raise OSError(13, f"Permission denied at {offset}")
 
     damage_cut, follower.log.damage_cut = follower.log.damage_cut, failing  # type: ignore[assignment, method-assign]
     for epoch in (6, 7, 8):
@@ -277,6 +277,33 @@ def test_failures_of_a_partition_are_counted_until_a_success() -> None:
     follower.log.damage_cut = failing  # type: ignore[assignment, method-assign]
     follower._begin(10)
     assert [failures for _, failures in follower.stopped] == [1, 2, 3, 1]
+
+
+def test_a_lack_of_file_descriptors_is_retried_soon() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 12))
+    follower.damage(5)
+
+    def failing(offset: int) -> Generator[None]:
+        yield
+        raise StorageError(f"Too many open files at {offset}") from OSError(24, "Too many open files")
+
+    follower.log.damage_cut = failing  # type: ignore[assignment, method-assign]
+    for epoch in (6, 7, 8):
+        follower._begin(epoch)
+    assert [failures for _, failures in follower.stopped] == [1, 1, 1]
+
+
+def test_a_log_that_cannot_be_read_twice_without_damage_is_fetched_as_a_whole() -> None:
+    follower = Follower()
+    for offset in range(10):
+        follower.receive(batch(offset))
+    follower.damage(5)
+    follower._begin(6)
+    assert follower.log.end_offset == 10, "the error may have passed"
+    follower.damage(5)
+    follower._begin(7)
+    assert (follower.log.start_offset, follower.log.end_offset) == (0, 0)
 
 
 def test_damage_is_cut_in_a_later_leader_epoch_only() -> None:
