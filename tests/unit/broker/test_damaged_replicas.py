@@ -155,6 +155,17 @@ def test_a_follower_does_not_leave_the_isr_to_a_leader_that_is_offline() -> None
     assert cluster.state.isr == (1, 2)
 
 
+def test_one_timer_waits_for_another_leader_however_many_deltas_there_are() -> None:
+    cluster = Cluster(isr=(1, 2))
+    cluster.shared.change(Change(delete=[keys.live_key(1)]))
+    cluster.damage()
+    for number in range(20):
+        cluster.write(cluster.state._replace(epoch=20 + number))
+        cluster.settle(5)
+    cluster.settle(3000)
+    assert sum(one.callback is not None for _, _, one in cluster.time._due) <= 1
+
+
 @pytest.mark.parametrize(("cause", "is_damage"), [(OSError(24, "Too many open files"), False), (None, True)])
 def test_a_lack_of_file_descriptors_is_not_taken_for_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: OSError | None, is_damage: bool

@@ -12,7 +12,6 @@ what is about to be cut, and might have added the replica to the ISR already.
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from ottla.environment import Cancellable, Timers
@@ -59,6 +58,7 @@ class OfflineReplicas:
         self._damaged: dict[tuple[str, int], None] = {}
         """Partitions whose damage was reported; those that are repaired are removed at the next look."""
         self._timer: Cancellable | None = None
+        self._retry: Cancellable | None = None
         self._is_writing = False
         self._is_closed = False
 
@@ -90,8 +90,9 @@ class OfflineReplicas:
     def close(self) -> None:
         """Write nothing any more."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
 
     def _look_at_all(self, topic: TopicImage) -> None:
         for index, partition in enumerate(topic.partitions):
@@ -115,7 +116,7 @@ class OfflineReplicas:
             self._write_in(_FENCED_RETRY_MS)  # fenced: every change would be refused
             return
         planned: list[tuple[TopicImage, int, PartitionImage]] = []
-        waiting: list[tuple[str, int]] = []
+        waiting = False
         examined = 0
         while self._due and len(planned) < _PARTITIONS_A_CHANGE and examined < _PARTITIONS_A_STEP:
             examined += 1
@@ -131,19 +132,20 @@ class OfflineReplicas:
                 state = self._next_state(topic, before)
             elif self._awaits_epoch(name, index, before):
                 state = self._given_up(topic, before)
-                if state is None:
-                    waiting.append((name, index))
+                waiting = waiting or state is None
             if state is not None:
                 planned.append((topic, index, state))
-        if waiting:
-            self._timers.call_later(_DAMAGED_RETRY_MS, partial(self._look_at_again, waiting))
+        if waiting and self._retry is None:
+            # Most changes for the better come with a delta. One timer for all: deltas come here as well.
+            self._retry = self._timers.call_later(_DAMAGED_RETRY_MS, self._look_at_damaged)
         if planned:
             self._submit(planned)
         elif self._due:
             self._write_in(0)
 
-    def _look_at_again(self, waiting: list[tuple[str, int]]) -> None:
-        for name, index in waiting:
+    def _look_at_damaged(self) -> None:
+        self._retry = None
+        for name, index in self._damaged:
             self._look_at(name, index)
 
     def _awaits_epoch(self, topic: str, index: int, placed: PartitionImage) -> bool:
