@@ -50,6 +50,7 @@ class LogEffects:
     resumed     called when a partition may be fetched again, or is not followed any more
     failed      called when a partition is not followed any more because its log could not be written, with the number of
                 such failures since the last success; 1 for a lack of resources, such as file descriptors, which passes
+    damaged     reports an offset in a part of the log that could not be read, see `Replicas.report_damage`
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LogEffects:
         look_up: Callable[[Fetching, LookUp], None],
         resumed: Callable[[Fetching], None],
         failed: Callable[[FollowedPartition, int], None],
+        damaged: Callable[[Partition, int], None],
     ) -> None:
         self._clock = clock
         self._find = find
@@ -69,6 +71,7 @@ class LogEffects:
         self._look_up = look_up
         self._resumed = resumed
         self._failed = failed
+        self._report_damage = damaged
         self._damaged: set[Key] = set()
         """Partitions whose leader sends damaged batches, which was logged."""
         self._failures: dict[Key, int] = {}
@@ -128,7 +131,11 @@ class LogEffects:
                 fetching.unfollow(*followed.key)
                 failures = 1 if is_passing(cause) else self._failures.get(followed.key, 0) + 1
                 self._failures[followed.key] = failures
-                self._failed(followed, failures)
+                if isinstance(cause.__cause__, DamagedLog) and partition.damaged_at < 0:
+                    # A truncation reads what is before it. Where the damage is is found at the cut, in a new leader epoch.
+                    self._report_damage(partition, max(log.start_offset, log.end_offset - 1))
+                else:
+                    self._failed(followed, failures)
             return
         if _is_current(fetching, effect, partition):
             # A log that was moved to another directory meanwhile has not taken part in the last change.

@@ -126,6 +126,7 @@ class Replica:
             lambda fetching, effect: self.look_ups.append((fetching, effect)),
             lambda _: None,
             lambda *_: None,
+            lambda *_: None,
         )
 
     def _find(self, followed: FollowedPartition) -> Partition:

@@ -52,6 +52,7 @@ class Follower:
             lambda machine, effect: self.look_ups.append(effect),
             lambda machine: None,
             lambda followed, failures: self.stopped.append((followed, failures)),
+            lambda partition, offset: self.damage(offset),
         )
         self._begin(epoch)
 
@@ -356,6 +357,29 @@ def test_a_log_that_cannot_be_cut_at_its_damage_is_fetched_as_a_whole() -> None:
     follower._begin(6)
     assert (follower.log.start_offset, follower.log.end_offset, _followed(follower).position.offset) == (0, 0, 0)
     assert not follower.stopped
+
+
+@pytest.mark.parametrize(("segment", "end"), [(-1, 18), (0, 0)])
+def test_damage_that_a_truncation_meets_is_cut_in_a_later_epoch(segment: int, end: int) -> None:
+    follower = Follower(segment_bytes=400)
+    for offset in range(20):
+        follower.receive(batch(offset))
+    last = len(follower.log.segments) - 1
+    first = follower.log.segments[segment].base_offset
+    number = 1 if segment == 0 else 18 - first
+    follower.overwrite(segment % (last + 1), number)
+    for name in list(follower.store.names(follower.log.directory)):
+        if name.endswith(".snapshot"):  # then the truncation reads from the beginning
+            follower.store.remove(follower.log.directory / name)
+    follower._run([Truncate(_followed(follower), 5, 19)], b"")
+    assert follower.partition is not None
+    assert (follower.partition.damaged_at, follower.partition.damaged_in) == (19, 5)
+    assert (len(follower.machine), follower.stopped) == (0, [])
+    follower._begin(6)
+    if segment == 0:  # not in the segment of the truncation: it meets the damage again
+        follower._run([Truncate(_followed(follower), 6, 19)], b"")
+        follower._begin(7)
+    assert (follower.log.start_offset, follower.log.end_offset, follower.partition.damaged_at) == (0, end, -1)
 
 
 def test_an_unexpected_exception_in_one_partition_does_not_hold_the_others(

@@ -127,7 +127,16 @@ class Following:
         self._slices = slices
         self._read_config = config
         self._config = FollowerConfig(1, 0, FetchLimits())
-        self._effects = LogEffects(clock, self._find, checkpoint, run_flush, self._look_up, self._resumed, self._failed)
+        self._effects = LogEffects(
+            clock,
+            self._find,
+            checkpoint,
+            run_flush,
+            self._look_up,
+            self._resumed,
+            self._failed,
+            replicas.report_damage,
+        )
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_fetching: dict[Fetching, _Fetcher] = {}
         self._places: dict[Key, _Fetcher] = {}
