@@ -64,7 +64,7 @@ def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster
 def test_nothing_is_lost_when_a_damaged_follower_is_elected(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     """It has cut its log, and has not fetched the rest again: it must not be in the ISR."""
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
-    cluster.create_topic("t", **{"follower.replication.throttled.replicas": "*"})
+    cluster.create_topic("t", 1, **{"follower.replication.throttled.replicas": "*"})
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number in range(100):
             producer.produce("t", b"%d" % number, partition=0)
