@@ -277,6 +277,14 @@ class SimulatedBroker:
         self.disk.state = state
 
     @property
+    def has_offline(self) -> bool:
+        """True if the broker runs without some of its partitions."""
+        if self.server is None or not self.is_serving:
+            return False
+        broker = self.server.broker
+        return any(broker.replicas.has_offline(topic) for topic in broker.image.topics.values())
+
+    @property
     def is_damaged(self) -> bool:
         """True if the broker runs without its log directory, which has failed."""
         if self.server is None or not self.is_serving:

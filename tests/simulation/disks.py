@@ -89,6 +89,19 @@ class HostStore(MemoryStore):
         topic_id = self._topic_ids[directory] = (self.read_text(directory / _METADATA) or "unknown").split()[-1]
         return topic_id
 
+    def bytes_at(self, path: Path, position: int, size: int) -> bytes:
+        """Return bytes of a file, which may fail to be read by its process; empty for a missing file."""
+        return bytes(self.content(path).data[position : position + size]) if self.exists(path) else b""
+
+    def overwrite(self, path: Path, position: int, data: bytes) -> None:
+        """Replace bytes of a file, in the page cache and on the disk as far as they were flushed."""
+        content = self.content(path)
+        content.data[position : position + len(data)] = data
+        kept = len(content.durable)
+        flushed = bytearray(content.durable)
+        flushed[position : position + len(data)] = data
+        content.durable = bytes(flushed[:kept])
+
     def end_process(self) -> None:
         """Unlock what a killed process had locked."""
         self._locked.clear()

@@ -15,6 +15,7 @@ from .etcd_host import EtcdStoreHost
 from .hosts import Host
 from .metadata import StoreHost
 from .network import Network
+from .replication import Replication
 from .world import MS_US, SECOND_US, Callback, World
 
 _SHORT_PAUSE_MS: Final = (50, 4_000)
@@ -23,6 +24,10 @@ _LONG_PAUSE_MS: Final = (11_000, 14_000)
 _OUTAGE_MS: Final = (200, 6_000)
 _CUT_MS: Final = (300, 12_000)
 _DISK_MS: Final = (500, 5_000)
+_DAMAGE_MS: Final = (3_000, 15_000)
+_READ_MS: Final = (0, 2_000)
+_UNREAD: Final = 0.2
+_ATTEMPTS: Final = 20
 _SLOW_MS: Final = (1_000, 10_000)
 _MOST_DRIFT_PPM: Final = 20_000
 _JUMP_MS: Final = 1_500_000
@@ -73,6 +78,7 @@ class Faults:
         self._parallel = parallel
         self._gap_us = (int(gap_s * SECOND_US / 5), int(gap_s * SECOND_US))
         self._random = world.random("faults")
+        self._replication: Sequence[Replication] = ()
         self._active: dict[int, _Active] = {}
         self._number = 0
         self._ends_us = 0
@@ -112,6 +118,12 @@ class Faults:
             self._kinds.append((2, self._lose_power))
         if all_power:
             self._kinds.append((1, self._lose_all_power))
+
+    def observe(self, replication: Sequence[Replication]) -> None:
+        """Add the faults that need to know which replicas have what: one observer a cluster."""
+        self._replication = replication
+        if any(len(one.nodes) > 1 for one in replication):
+            self._kinds.append((3, self._damage_log))
 
     def schedule(self, begin_us: int, end_us: int) -> None:
         """Begin faults from `begin_us` on; all end at `end_us`."""
@@ -156,7 +168,7 @@ class Faults:
             host.clock.drift(0)
         self._network.extra_us.clear()
         for broker in self._brokers:
-            if broker.is_damaged:
+            if broker.is_damaged or broker.has_offline:
                 self._restart(broker)
 
     def _is_free(self, name: str) -> bool:
@@ -331,6 +343,31 @@ class Faults:
                 self._restart(broker)
 
         self._begin(f"{state.value} disk", (broker.name,), _DISK_MS, partial(broker.set_disk, state), end)
+
+    def _damage_log(self) -> None:
+        """Overwrite records in the log of a replica, and read them there, mostly more than once."""
+        replication = self._random.choice(self._replication)
+        for _ in range(_ATTEMPTS):
+            damage = replication.damage_log(self._random)
+            if damage is not None:
+                break
+        else:
+            return
+        logs, broker, world = replication.damaged, damage.broker, self._world
+
+        def begin() -> None:
+            if self._random.random() >= _UNREAD:
+                for _ in range(self._random.randint(1, 3)):
+                    world.call_after(self._random.randint(*_READ_MS) * MS_US, partial(logs.read, damage))
+
+        def end() -> None:
+            logs.heal([damage])
+            if broker.has_offline and self._is_free(broker.name):
+                self._restart(broker)
+
+        target = f"log of {broker.name}"
+        targets = (target, f"{damage.topic}-{damage.place[1]}@{damage.offset}")
+        self._begin("damaged log", targets, _DAMAGE_MS, begin, end)
 
     def _restart(self, broker: SimulatedBroker) -> None:
         """Start a broker again whose log directory has failed, as an operator does after mending the disk."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.cluster import controller
+from ottla.broker.cluster import controller, offline_replicas
 from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
@@ -16,7 +16,7 @@ from ottla.broker.share_partitions import partitions
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
-from ottla.metadata.elections import restricted
+from ottla.metadata.elections import restricted, without
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.reassignment import is_reassigned, target_of
 from ottla.metadata.store import Change
@@ -122,6 +122,15 @@ def _leave_while_proposed(simulation: Simulation, chance: random.Random) -> None
             later(simulation, begun_ms, partial(other.store.cut, other.name))
             later(simulation, begun_ms + 5000, partial(other.store.heal, other.name))
     later(simulation, begun_ms + chance.randint(1, 60), lambda: _cut_from_peers(simulation, broker, 6000))
+
+
+def _damage(simulation: Simulation, chance: random.Random) -> None:
+    """Overwrite a record in the log of a replica, and read it there."""
+    (replication,) = simulation.replication
+    damage = replication.damage_log(chance)
+    if damage is not None:
+        later(simulation, chance.randint(0, 100), partial(replication.damaged.read, damage))
+        later(simulation, 4000, partial(replication.damaged.heal, [damage]))
 
 
 # -- bugs --
@@ -288,6 +297,21 @@ def _give_acknowledgements_up(patch: Patch) -> None:
     patch.setattr(partitions, "_WRITE_ATTEMPTS", 1)
 
 
+def _cut_in_the_same_epoch(patch: Patch) -> None:
+    """A damaged follower leaves the ISR and cuts its log in the leader epoch in which it has fetched."""
+    report = Replicas.report_damage
+
+    def report_damage(self: Replicas, partition: Partition, offset: int) -> None:
+        report(self, partition, offset)
+        partition.damaged_in = -1
+
+    def damaged(partition: PartitionImage, node: int, acceptable: Any, rules: Any) -> PartitionImage | None:
+        return without(partition, node, acceptable, rules) if any(map(acceptable, partition.isr)) else None
+
+    patch.setattr(Replicas, "report_damage", report_damage)
+    patch.setattr(offline_replicas, "damaged", damaged)
+
+
 REPLICATION_BUGS: Final[dict[str, Planted]] = {
     "stopped at once": Planted(
         "stopped without partitions",
@@ -393,6 +417,13 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         settings("producer", "reassign", replicas=3),
         _keep_logs,
         every(restart(50, 300), (5000, 7000)),
+    ),
+    "damage cut in the same leader epoch": Planted(
+        "high watermark replicated",
+        1,
+        settings("producer", replicas=3),
+        _cut_in_the_same_epoch,
+        every(_damage, (300, 900)),
     ),
     "reassignment that does not end": Planted(
         "reassignments end",

@@ -5,6 +5,7 @@ log. Two kinds of elections may lose it, as in Kafka, and are recorded as losses
 which has lost its page cache while it was the last member of the ISR.
 """
 
+import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,15 +20,18 @@ from .applications import HASTY
 from .brokers import DIRECTORY, SimulatedBroker
 from .checks import Leadership, Violation
 from .clean_stops import CleanStops
+from .damage import Damage, DamagedLogs
 from .disks import HostStore
 from .metadata import Revision
 from .reassignments import completed_early
-from .world import SECOND_US, World
+from .world import MS_US, SECOND_US, World
 
 _HEADER: Final = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the first fields of a record batch."""
 _PREFIX: Final = 12
 _CLEANUP: Final = "cleanup.policy"
+_LOOK_US: Final = MS_US
+_LOOKED_AT_US: Final = 20 * SECOND_US
 _LATE_US: Final = 2 * SECOND_US
 """Time after a loss in which acknowledgements of lost records may still arrive."""
 _LATE_UNCLEAN_US: Final = 20 * SECOND_US
@@ -93,6 +97,7 @@ class Replication:
     losses      elections after which committed records may be missing
     violations  of the checks that are made during the run
     stops       observer of clean stops
+    damaged     logs with overwritten bytes
     """
 
     def __init__(self, world: World, brokers: Sequence[SimulatedBroker]) -> None:
@@ -116,6 +121,12 @@ class Replication:
         self._claimed: dict[tuple[str, Place], int] = {}
         self._tainted: dict[Place, set[int]] = {}
         """Replicas in the ISR that have lost their page cache."""
+        self.damaged = DamagedLogs(world, self._brokers)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Return the node ids of the brokers."""
+        return list(self._brokers)
 
     def _violated(self, check: str, text: str, *about: str) -> None:
         self._world.tell("checks", f"{check}: {text}")
@@ -129,6 +140,25 @@ class Replication:
             for index, partition in enumerate(topic.partitions):
                 if node_id in partition.isr:
                     self._tainted.setdefault((topic.id.hex(), index), set()).add(node_id)
+
+    def damage_log(self, chance: random.Random) -> Damage | None:
+        """Damage the log of a replica, and look at the partition often until it is repaired."""
+        damage = self.damaged.damage(self._image, self._tainted, chance)
+        if damage is not None:
+            self._look_at(damage, self._world.now_us + _LOOKED_AT_US)
+        return damage
+
+    def _look_at(self, damage: Damage, until_us: int) -> None:
+        """Compare the members of the ISR with the leader: a member that has cut its log is not one for long."""
+        topic, index = damage.topic, damage.place[1]
+        state = self._image.partition(bytes.fromhex(damage.place[0]), index)
+        broker = None if state is None else self._brokers.get(state.leader)
+        if state is not None and broker is not None and broker.server is not None and broker.is_serving:
+            partition = broker.server.broker.replicas.find(topic, index)
+            if partition is not None:
+                self._compare_members(broker, partition, state)
+        if self._world.now_us < until_us:
+            self._world.call_after(_LOOK_US, lambda: self._look_at(damage, until_us))
 
     # -- metadata --
 
@@ -150,6 +180,7 @@ class Replication:
                 self._compare(topic, index, known.partitions[index], topic.partitions[index], before)
         for node in sorted(delta.image.live.keys() - before.live.keys()):
             self._became_live(node)
+        self.damaged.applied(self._image, self._tainted)
 
     def _compare(
         self, topic: TopicImage, index: int, old: PartitionImage | None, new: PartitionImage, before: Image
@@ -283,6 +314,8 @@ class Replication:
         self._looks[leadership] = look
         self._compare_members(broker, partition, state)
         place = partition.topic_id.hex(), partition.index
+        if self.damaged.is_damaged(broker.node_id, place):
+            return  # its bytes cannot be compared; other replicas in sync have them
         if partition.log.config.is_compacted:
             self._compare_end(broker, partition, place, leadership)
         else:

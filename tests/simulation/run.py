@@ -200,6 +200,7 @@ class Simulation:
             only_stops=settings.only_stops,
         )
         self.replication = [self._observed(store) for store in self.stores]
+        self.faults.observe(self.replication)
         self.leaderships: dict[Leadership, None] = {}
         self.high_watermarks: list[tuple[str, int, int, str, int]] = []
 

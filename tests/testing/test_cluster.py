@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient
 from ottla import AcknowledgeType, Admin, ConfigChange, ConfigResource, ResourceType, ShareConsumer, TopicPartition
 from ottla import Consumer as OttlaConsumer
 from ottla.client.errors import KafkaError
+from ottla.metadata.image import Delta
+from ottla.protocol.answer import Steps
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -18,6 +20,13 @@ from ottla.records.record import Record
 from ottla.testing import KafkaCluster
 from ottla.testing.cluster import ClusterBroker
 from tests.conformance.conftest import Wire
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def produce(cluster: KafkaCluster, topic: str, count: int, **configs: object) -> list[object]:
@@ -314,3 +323,36 @@ def test_a_share_consumer_reads_on_when_partitions_have_a_leader_again(
         while b"after" not in values and time.monotonic() < deadline:
             values += [record.value for record in consumer.poll(0.5)]
         assert b"after" in values
+
+
+def test_unclean_elections_begin_when_the_broker_has_applied_the_config(
+    kafka_cluster: Callable[..., KafkaCluster],
+) -> None:
+    cluster = kafka_cluster(2, {"default.replication.factor": 2, "broker.session.timeout.ms": 1000})
+    cluster.create_topic("t")
+    first, second = cluster.leader_of("t", 0), 3 - cluster.leader_of("t", 0)
+    cluster.kill(second)
+    until(lambda: cluster.image.topics["t"].partitions[0].isr == (first,))
+    cluster.kill(first)
+    cluster.restart(second)
+    broker = cluster[second]
+    until(lambda: broker.broker.image.topics["t"].partitions[0].leader == -1)
+    node = broker.server.node
+    assert node is not None
+    # The log of a broker that may be back within the session timeout is not given up.
+    until(lambda: node.controller.is_active and not node.controller._missing)
+
+    def slow(delta: Delta) -> Steps:
+        """Take longer than one turn of the loop, like a broker with many partitions."""
+        for _ in range(10 if delta.configured else 0):
+            yield None
+
+    def add_listener() -> None:
+        listeners = broker.broker.metadata._listeners
+        listeners.insert(listeners.index(broker.server._reconfigure), slow)
+
+    broker._call(add_listener)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        change = ConfigChange("unclean.leader.election.enable", "true")
+        admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, ""): [change]}).check()
+    until(lambda: broker.broker.image.topics["t"].partitions[0].leader == second)

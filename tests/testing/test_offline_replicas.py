@@ -61,6 +61,42 @@ def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster
     assert segment.read_bytes() == sound
 
 
+def test_nothing_is_lost_when_a_damaged_follower_is_elected(kafka_cluster: Callable[..., KafkaCluster]) -> None:
+    """It has cut its log, and has not fetched the rest again: it must not be in the ISR."""
+    cluster = kafka_cluster(3, {"default.replication.factor": 3})
+    cluster.create_topic("t", 1, **{"follower.replication.throttled.replicas": "*"})
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(100):
+            producer.produce("t", b"%d" % number, partition=0)
+            producer.flush()
+    leader = cluster.leader_of("t", 0)
+    victim = next(node for node in (1, 2, 3) if node != leader)
+    until(lambda: logs(cluster)[victim].high_watermark == 100)
+    segment = logs(cluster)[victim].segments[0].path
+    with segment.open("r+b") as file:
+        file.seek(segment.stat().st_size // 100 * 20)
+        file.write(b"\xff" * 200)
+    broker = cluster[victim].broker
+
+    def damage() -> None:
+        throttle = broker.replication_throttles.follower  # stands for a log of gigabytes
+        throttle.limit = 1
+        throttle.record(10**9, broker.clock.now_ms())
+        partition = broker.replicas.find("t", 0)
+        assert partition is not None
+        broker.replicas.report_damage(partition, 30)
+
+    cluster[victim]._call(damage)
+    until(lambda: 0 < logs(cluster)[victim].end_offset < 30)
+    for node in (1, 2, 3):
+        if node != victim:
+            cluster.kill(node)
+    until(lambda: broker.image.topics["t"].partitions[0].leader == -1)
+    time.sleep(0.3)
+    state = broker.image.topics["t"].partitions[0]
+    assert (state.leader, victim in state.isr) == (-1, False)
+
+
 def logs(cluster: KafkaCluster) -> dict[int, Log]:
     replicas = {node: broker.broker.replicas.find("t", 0) for node, broker in cluster.brokers.items()}
     return {node: partition.log for node, partition in replicas.items() if partition is not None}

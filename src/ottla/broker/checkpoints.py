@@ -21,6 +21,11 @@ class Checkpoints:
         self._directories = directories
         self._background = background
 
+    def write_now(self) -> None:
+        """Write the current checkpoints of every directory on the event loop, at the start of the broker."""
+        writes = [(directory, directory.prepare_checkpoint()) for directory in self._directories]
+        self._written(_write_all([(directory, write) for directory, write in writes if write is not None]))
+
     def write(self) -> Answer[None]:
         """Write the current checkpoints of every directory; a directory fails when its disk rejects the write."""
         writes = [(directory, directory.prepare_checkpoint()) for directory in self._directories]

@@ -322,7 +322,7 @@ class BrokerServer:
         if any(directory.ends_below_checkpoint for directory in self._storage.directories):
             # Before anything is appended: after another crash, records that are not committed would be below the old
             # high watermarks.
-            self._checkpoints.write()
+            self._checkpoints.write_now()
         metadata.subscribe(replicas.apply)
         if self._store is not None:
             self._following = following = self._new_following()
@@ -473,6 +473,8 @@ class BrokerServer:
         broker = self.broker
         if delta.configured & {(BROKER, ""), (BROKER, str(broker.node_id))}:
             self._apply_configs()
+            if self.node is not None:
+                self.node.controller.configs_applied()
             return broker.replicas.reconfigure(delta.image)
         if delta.settings:
             self._apply_quotas()

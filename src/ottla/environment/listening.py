@@ -165,13 +165,13 @@ def _joined(pieces: Sequence[Any]) -> Sequence[Any]:
     left = _MOST_READ
     for piece in pieces:
         if type(piece) is Region:
-            left -= piece.length
-            if piece.length > _SHORT_REGION or left < 0:
+            if piece.length > min(_SHORT_REGION, left):
                 if run:
                     result.append(run[0] if len(run) == 1 else b"".join(run))
                     run = []
                 result.append(piece)
                 continue
+            left -= piece.length
             read = piece.read()
             if len(read) != piece.length:
                 raise OSError(f"{piece.file} is shorter than it was")

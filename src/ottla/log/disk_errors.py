@@ -31,6 +31,12 @@ def is_shortage(cause: OSError) -> bool:
     return cause.errno in _SHORTAGES
 
 
+def is_passing(cause: BaseException) -> bool:
+    """Return True for a temporary error of an operation on a log, or for the error of the log that it has caused."""
+    origin = cause if isinstance(cause, OSError) else cause.__cause__
+    return isinstance(origin, OSError) and is_shortage(origin)
+
+
 def is_disk_failure(cause: OSError) -> bool:
     """Return True if an error takes its log directory offline."""
     return cause.errno in _DISK

@@ -766,7 +766,10 @@ class Log:
             region = self.read(offset, _LOAD_BYTES, self.end_offset, whole_first=True)
             if region is None:
                 return
-            data = region.read()
+            try:
+                data = region.read()
+            except OSError as cause:
+                raise self._storage_error(cause) from cause
             position = 0
             try:
                 while position < len(data):

@@ -4,6 +4,7 @@
     preferred   the first assigned replica should lead (KIP-183)
     unclean     any replica may lead, even if records are lost (KIP-460)
     without     a broker was fenced, or a log directory failed: the replica leaves the ISR
+    damaged     a replica cannot read its log: it leaves the ISR, and may cut the log in a new leader epoch
     restarted   a broker has started again: it never leads in its old leader epoch, and after an unclean stop it leaves the ISR
     restricted  replicas leave the assignment
 
@@ -72,6 +73,22 @@ def without(
     isr = tuple(member for member in partition.isr if member != node)
     members = _reduced(partition, isr, (), rules)
     return _elected(partition, members, acceptable, rules, allows_unclean=rules.allows_unclean)
+
+
+def damaged(
+    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules
+) -> PartitionImage | None:
+    """Remove a replica that cannot read its log from ISR and ELR, and begin a new leader epoch even if the leader stays.
+
+    In the old epoch the leader knows a position of the replica that the replica is about to lose, and might add it to the ISR.
+    None if no other replica in sync may lead: then only this log may have what was committed.
+    """
+    isr = tuple(member for member in partition.isr if member != node)
+    members = _reduced(partition, isr, (node,), rules)
+    if not any(_is_valid(other, members, acceptable, rules) for other in partition.replicas if other != node):
+        return None
+    state = _elected(partition, members, acceptable, rules, allows_unclean=False) or partition
+    return state._replace(leader_epoch=partition.leader_epoch + 1, epoch=partition.epoch + 1)
 
 
 def restarted(

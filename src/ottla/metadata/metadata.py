@@ -210,8 +210,11 @@ class Metadata:
     def _published(self, revision: int) -> None:
         self._is_publishing = False
         self.applied = revision
-        met = [wait for wait in self._waits if wait.is_met()]
-        self._waits = [wait for wait in self._waits if wait not in met]
+        met: list[_Wait] = []
+        unmet: list[_Wait] = []
+        for wait in self._waits:
+            (met if wait.is_met() else unmet).append(wait)
+        self._waits = unmet
         for wait in met:
             wait.answer.complete(True)
         self._publish()
@@ -404,11 +407,16 @@ class Metadata:
         """Replace the state of a partition."""
         return self.commit(self.partition_changes([(topic, index, partition)]))
 
-    def change_partitions(self, states: Sequence[tuple[TopicImage, int, PartitionImage]]) -> Answer[ChangeResult]:
-        """Replace the states of several partitions; the result is the first error."""
+    def change_partitions(self, states: Sequence[tuple[TopicImage, int, PartitionImage]]) -> Answer[list[ChangeResult]]:
+        """Replace the states of several partitions, in several changes if the store demands it; return the result of each."""
         largest = max(1, min(self._store.largest_change // 2, len(states)))  # each is compared with its topic, too
-        changes = [self.partition_changes(states[first : first + largest]) for first in range(0, len(states), largest)]
-        return self._commit_all(changes) if changes else CHANGED
+        chunks = [states[first : first + largest] for first in range(0, len(states), largest)]
+        changes = [self.partition_changes(chunk) for chunk in chunks]
+
+        def by_state(results: list[ChangeResult]) -> list[ChangeResult]:
+            return [result for chunk, result in zip(chunks, results, strict=True) for _ in chunk]
+
+        return after(in_sequence(partial(self.commit, change) for change in changes), by_state)
 
     def partition_changes(
         self, states: Iterable[tuple[TopicImage, int, PartitionImage]], created: Mapping[str, int] | None = None

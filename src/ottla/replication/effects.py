@@ -10,8 +10,10 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
 from ottla.environment import Clock
+from ottla.log.disk_errors import is_passing
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
+from ottla.log.segment import DamagedLog
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.errors import CorruptRecords
@@ -46,7 +48,9 @@ class LogEffects:
     flush       runs a flush, then calls back with its error, None after a success
     look_up     requests an offset of the leader
     resumed     called when a partition may be fetched again, or is not followed any more
-    failed      called when a partition is not followed any more because its log could not be written
+    failed      called when a partition is not followed any more because its log could not be written, with the number of
+                such failures since the last success; 1 for a lack of resources, such as file descriptors, which passes
+    damaged     reports an offset in a part of the log that could not be read, see `Replicas.report_damage`
     """
 
     def __init__(
@@ -57,7 +61,8 @@ class LogEffects:
         flush: Callable[[Flush, Callable[[OSError | None], None]], None],
         look_up: Callable[[Fetching, LookUp], None],
         resumed: Callable[[Fetching], None],
-        failed: Callable[[FollowedPartition], None],
+        failed: Callable[[FollowedPartition, int], None],
+        damaged: Callable[[Partition, int], None],
     ) -> None:
         self._clock = clock
         self._find = find
@@ -66,8 +71,10 @@ class LogEffects:
         self._look_up = look_up
         self._resumed = resumed
         self._failed = failed
+        self._report_damage = damaged
         self._damaged: set[Key] = set()
         """Partitions whose leader sends damaged batches, which was logged."""
+        self._failures: dict[Key, int] = {}
 
     def steps(self, fetching: Fetching, effects: Iterable[Effect], frame: bytes = b"") -> Steps:
         """Carry out effects that `fetching` returned, in order.
@@ -79,7 +86,12 @@ class LogEffects:
             if self._clock.now_ms() - begun_ms >= _STEP_MS:
                 yield None
                 begun_ms = self._clock.now_ms()
-            yield from self._carry_out(fetching, effect, frame)
+            try:
+                yield from self._carry_out(fetching, effect, frame)
+            except Exception:  # the other partitions of the response must not wait for the next leader epoch
+                _logger.exception("an effect on %s-%d failed", effect.partition.topic, effect.partition.index)
+                if fetching.is_current(effect):
+                    fetching.pause(effect.partition, self._clock.now_ms())
 
     def _carry_out(self, fetching: Fetching, effect: Effect, frame: bytes) -> Steps:
         followed = effect.partition
@@ -91,6 +103,9 @@ class LogEffects:
             return
         if not _is_current(fetching, effect, partition):
             return
+        if partition.damaged_at >= 0 and not (isinstance(effect, Begin) and partition.damaged_in < effect.epoch):
+            fetching.unfollow(*followed.key)  # see `Partition.may_cut_damage`
+            return
         log = partition.log
         has_failed = False
         try:
@@ -101,7 +116,8 @@ class LogEffects:
                 return
             else:
                 if isinstance(effect, Begin) and partition.damaged_at >= 0:
-                    yield from self._cut(fetching, effect, partition, log.damage_cut(partition.damaged_at))
+                    if not (yield from self._cut_damage(fetching, effect, partition)):
+                        return
                     partition.damaged_at = -1
                 yield from self._change(fetching, effect, partition)
         except CorruptRecords as cause:
@@ -113,7 +129,13 @@ class LogEffects:
             _logger.error("%s-%d cannot be written: %s", partition.topic, partition.index, cause)
             if fetching.is_current(effect):
                 fetching.unfollow(*followed.key)
-                self._failed(followed)
+                failures = 1 if is_passing(cause) else self._failures.get(followed.key, 0) + 1
+                self._failures[followed.key] = failures
+                if isinstance(cause.__cause__, DamagedLog) and partition.damaged_at < 0:
+                    # A truncation reads what is before it. Where the damage is is found at the cut, in a new leader epoch.
+                    self._report_damage(partition, max(log.start_offset, log.end_offset - 1))
+                else:
+                    self._failed(followed, failures)
             return
         if _is_current(fetching, effect, partition):
             # A log that was moved to another directory meanwhile has not taken part in the last change.
@@ -124,6 +146,8 @@ class LogEffects:
         if not _is_current(fetching, effect, partition):
             return
         position = position_of(partition.log)
+        if not has_failed:
+            self._failures.pop(effect.partition.key, None)
         if isinstance(effect, Append):
             effect.partition.is_in_sync = position.offset >= effect.high_watermark
         if has_failed:
@@ -203,28 +227,57 @@ class LogEffects:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
             yield from self._cut(fetching, effect, partition, log.truncation(offset))
 
+    def _cut_damage(
+        self, fetching: Fetching, effect: Effect, partition: Partition
+    ) -> Generator[Pending[Any] | None, None, bool]:
+        """Cut the log at its damage, or begin it again if that cannot be done: it is fetched again. Return False if the effect
+        ended before the cut.
+
+        It cannot be done if the log is damaged before that, too; or if an offset could not be read twice although no batch of
+        the segment is damaged: then an index is.
+        """
+        log, offset = partition.log, partition.damaged_at
+        truncations = log.truncations
+        try:
+            if not (yield from self._cut(fetching, effect, partition, log.damage_cut(offset))):
+                return False
+            if log.truncations != truncations or partition.sound_at != offset:
+                partition.sound_at = offset if log.truncations == truncations else -1
+                return True
+            _logger.warning("%s is replaced, as offset %d cannot be read and no batch is damaged", log.name, offset)
+        except StorageError as cause:
+            if not isinstance(cause.__cause__, (DamagedLog, FileNotFoundError)):
+                raise
+            _logger.warning("%s is replaced, as it cannot be cut at its damage: %s", log.name, cause)
+        if not _is_current(fetching, effect, partition):
+            return False
+        partition.sound_at = -1
+        return (yield from self._cut(fetching, effect, partition, log.restart(log.start_offset)))
+
     def _cut(
         self, fetching: Fetching, effect: Effect, partition: Partition, steps: Generator[Flush | None, None, object]
-    ) -> Generator[Pending[Any] | None]:
-        """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log."""
+    ) -> Generator[Pending[Any] | None, None, bool]:
+        """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log. Return False
+        if the effect ended before anything was changed.
+        """
         log = partition.log
         truncations = log.truncations
         for flush in steps:
             if flush is None:
                 yield None
                 if not _is_current(fetching, effect, partition):  # nothing was changed yet
-                    return
+                    return False
                 continue
             # The log has changed: whatever became of the effect, it can be written again only after the last step.
             failures: list[OSError] = []
             yield self._flushed(flush, failures)
             if failures:
                 raise log.read_failed(failures[0])
-        if log.truncations == truncations:
-            return
-        written = self._checkpoint()
-        if isinstance(written, Pending):
-            yield written
+        if log.truncations != truncations:
+            written = self._checkpoint()
+            if isinstance(written, Pending):
+                yield written
+        return True
 
     def _flushed(self, flush: Flush, failures: list[OSError]) -> Pending[None]:
         """Run a flush, and add its error to `failures`."""

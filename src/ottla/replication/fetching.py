@@ -15,6 +15,7 @@ those of the request. And only a leader says where logs diverge, by the epoch of
 watermark of a follower lags, and does not decide.
 
 Throttled partitions (KIP-73) are held back like after an error while more than their rate is used, unless they are in sync.
+Never while a request carries them: its response counts, otherwise a leader whose responses come late would be starved.
 
 While a request waits at the leader, partitions that become ready are fetched by a second request outside of the session
 (`request_aside`), on another connection, because the leader serves one request of a connection at a time. They join the
@@ -215,15 +216,17 @@ class Fetching:
         else:
             self._busy.pop(partition, None)
 
-    def _hold_throttled(self, now_ms: int) -> None:
-        """Take the throttled partitions that are out of sync out of the requests, while more than their rate is used."""
+    def _hold_throttled(self, candidates: Iterable[FollowedPartition], now_ms: int) -> None:
+        """Take the throttled ones of some ready partitions out of the requests, while more than their rate is used, unless they
+        are in sync. No running request may carry the candidates.
+        """
         throttle = self._throttle
         wait_ms = 0 if throttle is None else throttle.wait_ms(now_ms)
         if throttle is None or not wait_ms:
             return
         held = [
             partition
-            for partition in self._ready
+            for partition in candidates
             if not partition.is_in_sync and throttle.names(partition.topic, partition.index)
         ]
         for partition in held:
@@ -258,10 +261,12 @@ class Fetching:
     def request(self, now_ms: int) -> FetchRequest | None:
         """Return the next request of the session; None if none is due, or one is running."""
         self._end_pauses(now_ms)
-        self._hold_throttled(now_ms)
         if self._sent is not None or not self._ready or now_ms < self._starts_ms():
             return None
         self._clear_aside()
+        self._hold_throttled(self._ready, now_ms)
+        if not self._ready:
+            return None
         limits = self._limits
         count = len(self._news) if self._is_refused else _NAMED_AT_ONCE
         # A partition cannot be named and forgotten at once: it is named by the next request, which follows without a wait.
@@ -291,8 +296,10 @@ class Fetching:
         any.
         """
         self._end_pauses(now_ms)
-        self._hold_throttled(now_ms)
         if self._sent is None or self._aside is not None or self._aside_failed or not self._news:
+            return None
+        self._hold_throttled(self._news, now_ms)
+        if not self._news:
             return None
         self._members_aside = members = list(islice(self._news, _NAMED_AT_ONCE))
         for partition in members:
@@ -392,6 +399,8 @@ class Fetching:
             self._hold_until_ms = now_ms + _HOLD_MS
             self._judge_all(response, None, now_ms, effects)
             self._continue_session(response.session_id)
+        else:  # void by now, but its bytes were sent
+            self._count_all(response, now_ms)
         return effects
 
     def _judge_all(
@@ -408,6 +417,8 @@ class Fetching:
                     effect = self._judge(partition, row, now_ms)
                     if effect is not None:
                         effects.append(effect)
+                else:
+                    self._count(partition, row.records, now_ms)
 
     @staticmethod
     def _counts(partition: FollowedPartition, asked: Asked | None) -> bool:
@@ -433,6 +444,13 @@ class Fetching:
         else:
             self._pause(partition, now_ms)
         return None
+
+    def _count_all(self, response: Any, now_ms: int) -> None:
+        for topic in response.responses:
+            for row in topic.partitions:
+                partition = self._partitions.get((topic.topic_id, row.partition_index))
+                if partition is not None:
+                    self._count(partition, row.records, now_ms)
 
     def _count(self, partition: FollowedPartition, records: Any, now_ms: int) -> None:
         """Count the records of a row for the throttle."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from ottla.environment import Cancellable
 from ottla.log.log import AppendResult, Log
+from ottla.metadata.image import PartitionImage
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.replication.leadership import Leadership
 
@@ -74,7 +75,9 @@ class Partition:
     end_watchers  called whenever the log end has moved, or the leader has changed
     flush         called when the log demands a flush; after it the callee calls `advance`
     damaged_at    offset in a segment that could not be read; -1 without damage. A follower cuts the log there, and fetches the
-                  rest again
+                  rest again, see `may_cut_damage`
+    damaged_in    leader epoch in which that was reported: until its end the leader may know the position before the cut
+    sound_at      offset that could not be read, although no batch of its segment is damaged; -1 for none
     isr_changed   called on the leader when its ISR should change: the callee writes `Leadership.proposal`
     leadership    positions of the followers, and the ISR; None for a partition with one replica, and where another broker leads
     """
@@ -85,6 +88,7 @@ class Partition:
         "_settled",
         "_waiters",
         "damaged_at",
+        "damaged_in",
         "end_watchers",
         "flush",
         "index",
@@ -93,6 +97,7 @@ class Partition:
         "leader_id",
         "leadership",
         "log",
+        "sound_at",
         "topic",
         "topic_id",
         "watchers",
@@ -119,7 +124,7 @@ class Partition:
         self.flush = flush
         self.isr_changed: Callable[[Partition], None] = _no_change
         self.leadership: Leadership | None = None
-        self.damaged_at = -1
+        self.damaged_at = self.damaged_in = self.sound_at = -1
         self._leads = False
         self._settled: Callable[[], None] | None = None
         """On a follower: called once, when the log awaits no flush."""
@@ -174,6 +179,14 @@ class Partition:
             or any(leadership.may_grow(node, self.log.high_watermark) for node in leadership.followers)
         ):
             self.isr_changed(self)
+
+    def may_cut_damage(self, placed: PartitionImage, node_id: int) -> bool:
+        """Return True if this replica, on broker `node_id`, may cut its damaged log in a state of the partition.
+
+        It must not be in the ISR or ELR, from which it might be elected without what it cut; nor may the leader add it for a
+        position that it had before. As it does not fetch while it is damaged, no leader of a later epoch knows one.
+        """
+        return placed.leader_epoch > self.damaged_in and node_id not in (*placed.isr, *placed.elr)
 
     @property
     def lacks_replicas(self) -> bool:

@@ -445,8 +445,10 @@ class Replicas:
             self._postponed.pop(key, None)
             home = self._homes.pop(key, None)
             partition = self._by_name.get(topic.name, {}).pop(index, None)
-            if home is not None and home.offline is None:
-                self._discard_from(home, key)
+            for directory in self.directories:
+                # An older copy in another directory would be opened if the partition is assigned here again.
+                if directory.offline is None and (directory is home or directory.has_copy(*key, topic.id)):
+                    self._discard_from(directory, key)
             if partition is not None:
                 _logger.info("%s-%d has been reassigned to %s: its log here is removed", *key, list(placed.replicas))
                 partition.follow(placed.leader, placed.leader_epoch)
@@ -550,7 +552,7 @@ class Replicas:
     def report_damage(self, partition: Partition, offset: int) -> None:
         """Report that `offset` could not be read. The first report of a partition counts until the damage is repaired."""
         if partition.damaged_at < 0 and self.find(partition.topic, partition.index) is partition:
-            partition.damaged_at = offset
+            partition.damaged_at, partition.damaged_in = offset, partition.leader_epoch
             for listener in self.damaged:
                 listener(partition)
 

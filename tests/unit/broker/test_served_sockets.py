@@ -86,6 +86,21 @@ def test_many_short_regions_are_not_read_at_once(file: LogFile, monkeypatch: pyt
     file.close()
 
 
+def test_long_regions_do_not_count_among_those_that_are_read(file: LogFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, read = file.read(0, 1_000_000), Region.read
+    lengths: list[int] = []
+
+    def counted(region: Region) -> bytes:
+        lengths.append(region.length)
+        return read(region)
+
+    monkeypatch.setattr(Region, "read", counted)
+    pieces = [Region(file, 0, 900_000), Region(file, 900_000, 100), b"end"]
+    assert asyncio.run(sent(pieces)) == (content[:900_100] + b"end", "written")
+    assert lengths == [100]
+    file.close()
+
+
 @pytest.mark.parametrize("length", [1_000, 100_000])
 def test_a_region_that_is_shorter_than_stated_loses_the_connection(file: LogFile, length: int) -> None:
     arrived, ended = asyncio.run(sent([b"head", Region(file, 999_999, length), b"tail"]))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.environment.disk import DiskStore
+from ottla.environment.files import Region
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetNotInLog, StorageError
@@ -77,6 +78,23 @@ def test_flush_messages_moves_the_recovery_point(tmp_path: Path) -> None:
     log.flushed(flush, 0)
     assert (log.recovery_point, log.wants_flush, log.settled_offset) == (4, False, 5)
     log.close()
+
+
+def test_a_disk_that_fails_while_a_coordinator_reads_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log)
+    failures: list[OSError] = []
+    log._failed = failures.append
+
+    def failing(region: Region) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(region.file))
+
+    monkeypatch.setattr(Region, "read", failing)
+    with pytest.raises(StorageError, match="Input/output error"):
+        list(log.batches())
+    assert [failure.errno for failure in failures] == [errno.EIO]
 
 
 def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.metadata.elections import ElectionRules, online, preferred, restarted, unclean, without
+from ottla.metadata.elections import ElectionRules, damaged, online, preferred, restarted, unclean, without
 from ottla.metadata.image import NO_LEADER, PartitionImage
 
 from .election_case import ElectionCase
@@ -134,6 +134,30 @@ def test_each_function(dice_seed: int, pytestconfig: pytest.Config) -> None:
             assert leads_again or call.run(result) is None, f"{call.name} changes {result} again"
     assert len(counts) == 5, counts
     assert min(counts.values()) > _PARTITIONS // 20, counts
+
+
+def test_a_damaged_replica_is_replaced_in_a_new_epoch(dice_seed: int) -> None:
+    dice = random.Random(dice_seed)
+    outcomes = {True: 0, False: 0}
+    for _ in range(_PARTITIONS):
+        case = _Generated(dice)
+        before = case.partition
+        node = dice.choice(before.replicas)
+        case.unacceptable.add(node)
+        result = damaged(before, node, case.acceptable, case.rules)
+        isr = [member for member in before.isr if member != node]
+        clean = [member for member in isr or before.elr if case.acceptable(member)]
+        outcomes[result is None] += 1
+        if result is None:
+            assert not clean
+            continue
+        assert result.leader in clean
+        assert result.leader == before.leader or before.leader not in clean
+        assert node not in (*result.isr, *result.elr)
+        assert result.isr == (tuple(isr) or (result.leader,))
+        assert (result.leader_epoch, result.epoch) == (before.leader_epoch + 1, before.epoch + 1)
+        assert not result.is_recovering
+    assert min(outcomes.values()) > _PARTITIONS // 20, outcomes
 
 
 class _Walk:

@@ -125,7 +125,8 @@ class Replica:
             lambda flush, done: self.cuts.append((flush, done)),
             lambda fetching, effect: self.look_ups.append((fetching, effect)),
             lambda _: None,
-            lambda _: None,
+            lambda *_: None,
+            lambda *_: None,
         )
 
     def _find(self, followed: FollowedPartition) -> Partition:

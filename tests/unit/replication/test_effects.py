@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
-from ottla.log.log import Log
+from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.protocol import errors
 from ottla.protocol.answer import Answer
@@ -31,16 +31,17 @@ def batch(offset: int, count: int = 1, *, epoch: int = 5, size: int = 10) -> byt
 class Follower:
     """A machine and a log, whose leader the test plays."""
 
-    def __init__(self, *, flush_messages: int = (1 << 63) - 1, epoch: int = 5) -> None:
+    def __init__(self, *, flush_messages: int = (1 << 63) - 1, epoch: int = 5, segment_bytes: int = 1 << 30) -> None:
         self.now = 0
         self.ms_a_look = 0
         self.checkpoints = self.cuts = 0
         self.steps = 0
         self.look_ups: list[LookUp] = []
-        self.stopped: list[FollowedPartition] = []
+        self.stopped: list[tuple[FollowedPartition, int]] = []
         self.flushes = 0
-        config = LogConfig(flush_messages=flush_messages)
-        self.log = Log(MemoryStore(), Path("/data/t-0"), config, high_watermark=0)
+        config = LogConfig(flush_messages=flush_messages, segment_bytes=segment_bytes)
+        self.store = MemoryStore()
+        self.log = Log(self.store, Path("/data/t-0"), config, high_watermark=0)
         self.partition: Partition | None = Partition("t", ID, 0, self.log, 1, epoch, self._flush)
         self.machine = Fetching(2, 9, FetchLimits())
         self.effects = LogEffects(
@@ -50,11 +51,30 @@ class Follower:
             self._cut,
             lambda machine, effect: self.look_ups.append(effect),
             lambda machine: None,
-            self.stopped.append,
+            lambda followed, failures: self.stopped.append((followed, failures)),
+            lambda partition, offset: self.damage(offset),
         )
+        self._begin(epoch)
+
+    def _begin(self, epoch: int) -> None:
+        """Follow in a leader epoch."""
+        assert self.partition is not None
+        self.partition.follow(1, epoch)
         begun = self.machine.follow("t", ID, 0, epoch)
         assert begun is not None
         self._run([begun], b"")
+
+    def overwrite(self, segment: int, number: int) -> None:
+        """Overwrite the header of a batch of one record in a segment."""
+        path = self.log.segments[segment].path
+        size = len(batch(0))
+        self.store.content(path).data[number * size : number * size + 30] = b"\xff" * 30
+
+    def damage(self, offset: int) -> None:
+        """Report that an offset could not be read."""
+        assert self.partition is not None
+        self.partition.damaged_at, self.partition.damaged_in = offset, self.partition.leader_epoch
+        self.machine.unfollow(ID, 0)
 
     def now_ms(self) -> int:
         self.now += self.ms_a_look
@@ -233,11 +253,152 @@ def test_a_failed_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Partition, "append_fetched", failing)
         follower.receive(batch(1))
-    assert [followed.key for followed in follower.stopped] == [(ID, 0)]
+    assert [(followed.key, failures) for followed, failures in follower.stopped] == [((ID, 0), 1)]
     assert follower.machine.find(ID, 0) is None
-    begun = follower.machine.follow("t", ID, 0, 5)
-    follower._run([begun], b"")
+    follower._begin(5)
     assert _followed(follower).position.offset == 1
+
+
+def test_failures_of_a_partition_are_counted_until_a_success() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 12))
+    follower.damage(5)
+
+    def failing(offset: int) -> Generator[None]:
+        yield
+        raise OSError(13, f"Permission denied at {offset}")
+
+    damage_cut, follower.log.damage_cut = follower.log.damage_cut, failing  # type: ignore[assignment, method-assign]
+    for epoch in (6, 7, 8):
+        follower._begin(epoch)
+    assert [failures for _, failures in follower.stopped] == [1, 2, 3]
+    follower.log.damage_cut = damage_cut  # type: ignore[method-assign]
+    follower._begin(9)
+    follower.damage(5)
+    follower.log.damage_cut = failing  # type: ignore[assignment, method-assign]
+    follower._begin(10)
+    assert [failures for _, failures in follower.stopped] == [1, 2, 3, 1]
+
+
+def test_a_lack_of_file_descriptors_is_retried_soon() -> None:
+    follower = Follower()
+    follower.receive(batch(0, 12))
+    follower.damage(5)
+
+    def failing(offset: int) -> Generator[None]:
+        yield
+        raise StorageError(f"Too many open files at {offset}") from OSError(24, "Too many open files")
+
+    follower.log.damage_cut = failing  # type: ignore[assignment, method-assign]
+    for epoch in (6, 7, 8):
+        follower._begin(epoch)
+    assert [failures for _, failures in follower.stopped] == [1, 1, 1]
+
+
+def test_a_log_that_cannot_be_read_twice_without_damage_is_fetched_as_a_whole() -> None:
+    follower = Follower()
+    for offset in range(10):
+        follower.receive(batch(offset))
+    follower.damage(5)
+    follower._begin(6)
+    assert follower.log.end_offset == 10, "the error may have passed"
+    follower.damage(5)
+    follower._begin(7)
+    assert (follower.log.start_offset, follower.log.end_offset) == (0, 0)
+
+
+def test_damage_is_cut_in_a_later_leader_epoch_only() -> None:
+    follower = Follower()
+    for offset in range(10):
+        follower.receive(batch(offset))
+    follower.overwrite(0, 6)
+    follower.damage(8)
+    follower._begin(5)
+    assert (follower.log.end_offset, len(follower.machine)) == (10, 0)
+    follower._begin(6)
+    assert (follower.log.end_offset, _followed(follower).position.offset) == (6, 6)
+    assert follower.partition is not None
+    assert follower.partition.damaged_at == -1
+
+
+def test_damage_remains_if_the_leader_changes_before_its_cut() -> None:
+    follower = Follower()
+    for offset in range(10):
+        follower.receive(batch(offset))
+    follower.overwrite(0, 6)
+    follower.damage(8)
+    partition = follower.partition
+    assert partition is not None
+    damage_cut = follower.log.damage_cut
+
+    def in_steps(offset: int) -> Generator[Flush | None, None, int]:
+        yield None
+        partition.follow(3, 7)
+        yield None
+        return (yield from damage_cut(offset))
+
+    follower.log.damage_cut = in_steps  # type: ignore[method-assign]
+    follower._begin(6)
+    assert (partition.damaged_at, follower.log.end_offset) == (8, 10)
+    follower.log.damage_cut = damage_cut  # type: ignore[method-assign]
+    follower._begin(7)
+    assert (partition.damaged_at, follower.log.end_offset) == (-1, 6)
+
+
+def test_a_log_that_cannot_be_cut_at_its_damage_is_fetched_as_a_whole() -> None:
+    follower = Follower(segment_bytes=400)
+    for offset in range(20):
+        follower.receive(batch(offset))
+    assert len(follower.log.segments) > 3
+    follower.overwrite(0, 1)  # the producers of a log that is cut later are read from here on
+    last = len(follower.log.segments) - 1
+    follower.overwrite(last, 1)
+    follower.damage(follower.log.segments[last].base_offset)
+    follower._begin(6)
+    assert (follower.log.start_offset, follower.log.end_offset, _followed(follower).position.offset) == (0, 0, 0)
+    assert not follower.stopped
+
+
+@pytest.mark.parametrize(("segment", "end"), [(-1, 18), (0, 0)])
+def test_damage_that_a_truncation_meets_is_cut_in_a_later_epoch(segment: int, end: int) -> None:
+    follower = Follower(segment_bytes=400)
+    for offset in range(20):
+        follower.receive(batch(offset))
+    last = len(follower.log.segments) - 1
+    first = follower.log.segments[segment].base_offset
+    number = 1 if segment == 0 else 18 - first
+    follower.overwrite(segment % (last + 1), number)
+    for name in list(follower.store.names(follower.log.directory)):
+        if name.endswith(".snapshot"):  # then the truncation reads from the beginning
+            follower.store.remove(follower.log.directory / name)
+    follower._run([Truncate(_followed(follower), 5, 19)], b"")
+    assert follower.partition is not None
+    assert (follower.partition.damaged_at, follower.partition.damaged_in) == (19, 5)
+    assert (len(follower.machine), follower.stopped) == (0, [])
+    follower._begin(6)
+    if segment == 0:  # not in the segment of the truncation: it meets the damage again
+        follower._run([Truncate(_followed(follower), 6, 19)], b"")
+        follower._begin(7)
+    assert (follower.log.start_offset, follower.log.end_offset, follower.partition.damaged_at) == (0, end, -1)
+
+
+def test_an_unexpected_exception_in_one_partition_does_not_hold_the_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = Follower()
+    other = follower.machine.follow("t", ID, 1, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "append_fetched", lambda *_: 1 // 0)
+        request = follower.machine.request(0)
+        assert request is not None
+        frame = b"..." + batch(0)
+        row = PartitionData(partition_index=0, error_code=0, high_watermark=0, aborted_transactions=None)
+        row.records = (3, len(frame))
+        response = FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=[row])])
+        follower._run([*follower.machine.answered(request, response, 0), other], frame)
+    assert "an effect on t-0 failed" in caplog.text
+    assert follower.next_offset() == 0, "the other partition is fetched"
+    assert follower.machine.due_ms() == 20, "the first one later"
 
 
 def test_a_log_that_the_leader_has_deleted_is_replaced() -> None:

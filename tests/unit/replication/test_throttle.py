@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import Append, Position
+from ottla.replication.followed import Append, Effect, Position
 from ottla.replication.throttle import FOLLOWER, UNLIMITED, ReplicationThrottle
 from ottla.security.quotas import Window
 
@@ -125,3 +125,65 @@ def test_a_removed_throttle_lets_the_follower_go_on() -> None:
     follower.throttle.limit = UNLIMITED
     follower.now += 1001
     assert follower.exchange(2000, 10_000) == {0, 1}
+
+
+def respond(follower: Follower, request: FetchRequest, size: int, *indexes: int) -> list[Effect]:
+    """Answer a request with records of some partitions."""
+    topics = [FetchableTopicResponse(topic_id=ID, partitions=[row(index, size, 10_000) for index in indexes])]
+    return follower.machine.answered(request, FetchResponse(session_id=7, responses=topics), follower.now)
+
+
+def test_a_response_that_arrives_above_the_rate_is_appended() -> None:
+    follower = Follower(limit=100)
+    request = follower.machine.request(0)
+    assert request is not None
+    follower.throttle.record(2000, 0)  # by fetches from another leader, which share the rate
+    assert follower.machine.request(0) is None
+    assert follower.machine.request_aside(0) is None
+    effects = respond(follower, request, 2000, 0)
+    assert [(type(effect), effect.partition.index) for effect in effects] == [(Append, 0)]
+
+
+def test_a_response_of_the_second_request_that_arrives_above_the_rate_is_appended() -> None:
+    follower = Follower(limit=100)
+    begun = follower.machine.follow("t", ID, 2, 5)
+    assert begun is not None
+    follower.throttle = throttle("2:2", 100)
+    follower.machine._throttle = follower.throttle
+    assert follower.machine.request(0) is not None
+    follower.machine.resume(begun.partition, Position(0, -1, 0))
+    aside = follower.machine.request_aside(0)
+    assert aside is not None
+    follower.throttle.record(2000, 0)
+    assert follower.machine.request_aside(0) is None
+    assert [effect.partition.index for effect in respond(follower, aside, 2000, 2)] == [2]
+
+
+def test_throttled_partitions_are_left_out_of_the_second_request() -> None:
+    follower = Follower(limit=100)
+    begun = follower.machine.follow("t", ID, 2, 5)
+    assert begun is not None
+    follower.throttle = throttle("2:2", 100)
+    follower.machine._throttle = follower.throttle
+    assert follower.machine.request(0) is not None
+    follower.throttle.record(2000, 0)
+    follower.machine.resume(begun.partition, Position(0, -1, 0))
+    assert follower.machine.request_aside(0) is None
+
+
+def test_records_that_are_not_appended_are_counted() -> None:
+    follower = Follower(limit=100)
+    request = follower.machine.request(0)
+    assert request is not None
+    assert follower.machine.follow("t", ID, 0, 6) is not None  # a new leader epoch: the row is void
+    assert respond(follower, request, 2000, 0) == []
+    assert follower.throttle.wait_ms(0) > 0
+
+
+def test_records_of_a_request_that_counts_no_more_are_counted() -> None:
+    follower = Follower(limit=100)
+    request = follower.machine.request(0)
+    assert request is not None
+    follower.machine.leader_restarted()
+    assert respond(follower, request, 2000, 0) == []
+    assert follower.throttle.wait_ms(0) > 0

@@ -18,7 +18,6 @@ from typing import Final
 from ottla.broker.cluster.membership import Membership
 from ottla.environment import Cancellable, Timers
 from ottla.metadata import keys
-from ottla.metadata.alteration import BROKER
 from ottla.metadata.elections import ElectionRules, online, preferred, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
@@ -215,9 +214,6 @@ class Controller:
         for name, numbers in delta.moved.items():
             index.update(image.topics[name], numbers)
             self._look_at((image.topics[name].id, number) for number in numbers)
-        if any(kind == BROKER for kind, _ in delta.configured):
-            # Unclean elections may be allowed now. The broker's own configs follow the image in a later listener.
-            self._timers.call_later(0, self._look_at_leaderless)
         if delta.membership:
             before = delta.before.brokers
             for node in sorted(before.keys() - image.brokers.keys()):
@@ -244,6 +240,12 @@ class Controller:
 
     def _give_up(self, node: int) -> None:
         del self._missing[node]
+        self._look_at_leaderless()
+
+    def configs_applied(self) -> None:
+        """Look at the partitions without a leader after configs of this broker were applied, which is later than the image has
+        them: `rules` may allow unclean elections now.
+        """
         self._look_at_leaderless()
 
     def _look_at_leaderless(self) -> None:

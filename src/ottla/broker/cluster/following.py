@@ -36,9 +36,11 @@ from ottla.replication.throttle import ReplicationThrottle
 _SESSION: Final = ""
 _ASIDE: Final = "-aside"
 _TAKEN_UP_A_STEP: Final = 200
-_FAILED_RETRY_MS: Final = 1_000
-"""Pause before a partition is followed again whose log could not be written, such as after a lack of file descriptors."""
 """Number of partitions that are examined in one step of a few milliseconds."""
+_FAILED_RETRY_MS: Final = 1_000
+"""Pause before a partition is followed again whose log could not be written, such as after a lack of file descriptors. It
+doubles with each failure: an attempt may read a whole segment."""
+_LONGEST_RETRY_MS: Final = 300_000
 
 
 class FollowerConfig(NamedTuple):
@@ -125,7 +127,16 @@ class Following:
         self._slices = slices
         self._read_config = config
         self._config = FollowerConfig(1, 0, FetchLimits())
-        self._effects = LogEffects(clock, self._find, checkpoint, run_flush, self._look_up, self._resumed, self._failed)
+        self._effects = LogEffects(
+            clock,
+            self._find,
+            checkpoint,
+            run_flush,
+            self._look_up,
+            self._resumed,
+            self._failed,
+            replicas.report_damage,
+        )
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_fetching: dict[Fetching, _Fetcher] = {}
         self._places: dict[Key, _Fetcher] = {}
@@ -182,14 +193,13 @@ class Following:
             self._drop((known.id, index))
 
     def _damaged(self, partition: Partition) -> None:
-        """Begin to follow a partition again, which cuts the damage, if it is not in the ISR."""
-        if partition.leader_id != self._node_id:
-            self._follow_again(partition.topic_id, partition.index)
+        """Stop fetching: the partition is followed again when its damage may be cut."""
+        self._drop((partition.topic_id, partition.index))
 
-    def _failed(self, followed: FollowedPartition) -> None:
+    def _failed(self, followed: FollowedPartition, failures: int) -> None:
         """Follow a partition again later whose log could not be written; not if its directory is offline then."""
         again = partial(self._follow_again, followed.topic_id, followed.index)
-        self._timers.call_later(_FAILED_RETRY_MS, again)
+        self._timers.call_later(min(_FAILED_RETRY_MS << min(failures - 1, 16), _LONGEST_RETRY_MS), again)
 
     def _follow_again(self, topic_id: bytes, index: int) -> None:
         topic = self._image.topics_by_id.get(topic_id)
@@ -251,9 +261,8 @@ class Following:
         partition = self._replicas.find(topic.name, index)
         if partition is None:
             return False
-        # To follow a damaged log is to cut it. As a member of the ISR or ELR it might be elected then, without what was cut:
-        # it leaves them first.
-        return partition.damaged_at < 0 or self._node_id not in (*placed.isr, *placed.elr)
+        # To follow a damaged log is to cut it.
+        return partition.damaged_at < 0 or partition.may_cut_damage(placed, self._node_id)
 
     def _drop(self, key: Key) -> None:
         fetcher = self._places.pop(key, None)

@@ -4,27 +4,31 @@ The broker that loses a log directory writes it itself, for each partition in it
 offline, and another member of the ISR is elected if it led. The entry is removed when the partition has a log here again, after
 a restart. A partition without a leader is left to the controller.
 
-A member of the ISR that cannot read its log although the disk works leaves the ISR, if another member leads or can lead: as a
-follower outside of it it cuts the damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.)
+A replica that cannot read its log although the disk works leaves the ISR, if another member leads or can lead: as a follower
+outside of it it cuts the damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.) With this a new
+leader epoch begins, also if the leader stays, and for a replica outside of the ISR: in the old one the leader may count on
+what is about to be cut, and might have added the replica to the ISR already.
 """
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from ottla.environment import Cancellable, Timers
 from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules, without
-from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from ottla.metadata.elections import ElectionRules, damaged, without
+from ottla.metadata.image import NO_LEADER, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import ChangeOutcome
 from ottla.protocol.answer import after
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
 _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 40
 """Each is compared with its topic, and etcd takes 128 comparisons."""
+_PARTITIONS_A_STEP: Final = 500
+"""Number of partitions that are examined in one step of a few milliseconds."""
 _RETRY_MS: Final = 200
 _FENCED_RETRY_MS: Final = 2_000
 _DAMAGED_RETRY_MS: Final = 2_000
@@ -51,7 +55,10 @@ class OfflineReplicas:
         self._timers = timers
         self._rules = rules
         self._due: dict[tuple[str, int], None] = {}
+        self._damaged: dict[tuple[str, int], None] = {}
+        """Partitions whose damage was reported; those that are repaired are removed at the next look."""
         self._timer: Cancellable | None = None
+        self._retry: Cancellable | None = None
         self._is_writing = False
         self._is_closed = False
 
@@ -59,15 +66,33 @@ class OfflineReplicas:
         """Compare the metadata with the replicas that could be opened, and write every later failure."""
         self._replicas.went_offline.append(self._look_at)
         self._replicas.came_online.append(self._look_at_all)
-        self._replicas.damaged.append(lambda partition: self._look_at(partition.topic, partition.index))
+        self._replicas.damaged.append(self._was_damaged)
+        self._metadata.subscribe(self._apply)
         for topic in self._metadata.image.topics.values():
             self._look_at_all(topic)
+        for partition in self._replicas.all():
+            if partition.damaged_at >= 0:
+                self._was_damaged(partition)
+
+    def _was_damaged(self, partition: Partition) -> None:
+        self._damaged[partition.topic, partition.index] = None
+        self._look_at(partition.topic, partition.index)
+
+    def _apply(self, delta: Delta) -> None:
+        """Look at the damaged partitions that a delta affects: they may be in the ISR again, or have another leader."""
+        if not self._damaged:
+            return
+        changed = {topic.name for topic in delta.changed}
+        for name, index in self._damaged:
+            if delta.membership or name in changed or index in delta.moved.get(name, ()):
+                self._look_at(name, index)
 
     def close(self) -> None:
         """Write nothing any more."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retry):
+            if timer is not None:
+                timer.cancel()
 
     def _look_at_all(self, topic: TopicImage) -> None:
         for index, partition in enumerate(topic.partitions):
@@ -91,50 +116,59 @@ class OfflineReplicas:
             self._write_in(_FENCED_RETRY_MS)  # fenced: every change would be refused
             return
         planned: list[tuple[TopicImage, int, PartitionImage]] = []
-        waiting: list[tuple[str, int]] = []
-        image = self._metadata.image
-        while self._due and len(planned) < _PARTITIONS_A_CHANGE:
+        waiting = False
+        examined = 0
+        while self._due and len(planned) < _PARTITIONS_A_CHANGE and examined < _PARTITIONS_A_STEP:
+            examined += 1
             name, index = next(iter(self._due))
             del self._due[name, index]
-            topic = image.topics.get(name)
+            topic = self._metadata.image.topics.get(name)
             if topic is None or index >= len(topic.partitions):
+                self._damaged.pop((name, index), None)
                 continue
             before = topic.partitions[index]
             state = None
             if self._node_id in before.replicas and self._is_wrong(name, index, before):
                 state = self._next_state(topic, before)
-            elif self._node_id in before.isr and self._is_damaged(name, index):
+            elif self._awaits_epoch(name, index, before):
                 state = self._given_up(topic, before)
-                if state is None:
-                    waiting.append((name, index))
+                waiting = waiting or state is None
             if state is not None:
                 planned.append((topic, index, state))
-        if waiting:
-            self._timers.call_later(_DAMAGED_RETRY_MS, partial(self._look_at_again, waiting))
+        if waiting and self._retry is None:
+            # Most changes for the better come with a delta. One timer for all: deltas come here as well.
+            self._retry = self._timers.call_later(_DAMAGED_RETRY_MS, self._look_at_damaged)
         if planned:
             self._submit(planned)
+        elif self._due:
+            self._write_in(0)
 
-    def _look_at_again(self, waiting: list[tuple[str, int]]) -> None:
-        for name, index in waiting:
+    def _look_at_damaged(self) -> None:
+        self._retry = None
+        for name, index in self._damaged:
             self._look_at(name, index)
 
-    def _is_damaged(self, topic: str, index: int) -> bool:
+    def _awaits_epoch(self, topic: str, index: int, placed: PartitionImage) -> bool:
+        """Return True if a partition is damaged here, and this replica may not cut it yet."""
         partition = self._replicas.find(topic, index)
-        return partition is not None and partition.damaged_at >= 0
+        if partition is None or partition.damaged_at < 0:
+            self._damaged.pop((topic, index), None)
+            return False
+        return self._node_id in placed.replicas and not partition.may_cut_damage(placed, self._node_id)
 
     def _given_up(self, topic: TopicImage, before: PartitionImage) -> PartitionImage | None:
-        """Return the state of a partition without this broker in its ISR, led by another member; None without such a member."""
-        image, rules = self._metadata.image, self._rules(topic)
+        """Return the state of a partition, in a new leader epoch, in which this broker follows another one and may cut its log;
+        None if no other member can lead.
+        """
+        image = self._metadata.image
 
         def acceptable(other: int) -> bool:
-            if before.leader != self._node_id:
-                return other == before.leader
+            if before.leader not in (self._node_id, other):
+                return False  # to replace a leader that is not live is for the controller
             is_other = other != self._node_id and other not in before.offline
             return is_other and image.is_active(other)
 
-        if not any(acceptable(node) for node in before.isr):
-            return None
-        return without(before, self._node_id, acceptable, rules)
+        return damaged(before, self._node_id, acceptable, self._rules(topic))
 
     def _next_state(self, topic: TopicImage, before: PartitionImage) -> PartitionImage:
         """Return the state of a partition whose replica here has become offline, or is online again."""
@@ -167,7 +201,7 @@ class OfflineReplicas:
         def written(outcome: ChangeOutcome) -> None:
             self._is_writing = False
             if outcome.revision:
-                _logger.info("recorded which replicas of %d partitions are offline here", len(planned))
+                _logger.info("recorded which replicas of %d partitions are offline or damaged here", len(planned))
             else:
                 self._due.update(dict.fromkeys((topic.name, index) for topic, index, _ in planned))
             if outcome.error is not None:

@@ -15,15 +15,18 @@ Versions
 """
 
 import logging
-from typing import Final
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.image import PartitionImage, TopicImage
+from ottla.metadata.elections import ElectionRules
+from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.metadata.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import check_replicas
-from ottla.protocol.answer import Answer, after
+from ottla.protocol.answer import Answer, Pending, Steps, after
 from ottla.protocol.errors import (
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,
@@ -40,10 +43,24 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 
 _logger: Final = logging.getLogger("ottla.metadata")
-_Planned = dict[tuple[str, int], tuple[TopicImage, int, PartitionImage]]
+_PARTITIONS_A_STEP: Final = 500
+"""Number of partitions that are planned in one step of some milliseconds, and written together."""
+_Place = tuple[str, int]
+"""Topic name and index of a partition."""
+_Entry = tuple[ReassignablePartition, ReassignablePartitionResponse]
 
 
-@handles(AlterPartitionReassignmentsRequest, in_turn=True)
+class _Planned(NamedTuple):
+    """Next state of a partition, and the rows that depend on it."""
+
+    topic: TopicImage
+    partition: int
+    state: PartitionImage
+    rows: list[ReassignablePartitionResponse]
+    cancels: bool
+
+
+@handles(AlterPartitionReassignmentsRequest)
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> Answer[AlterPartitionReassignmentsResponse]:
@@ -51,81 +68,114 @@ def alter_partition_reassignments(
         return AlterPartitionReassignmentsResponse(
             error_message=""
         )  # Kafka answers the defaults, without its controller
-    planned: _Planned = {}
-    responses = [
-        ReassignableTopicResponse(
-            name=topic.name,
-            partitions=[_reassigned(topic.name, partition, request, broker, planned) for partition in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+    return broker.metadata.in_turn(_Alteration(request, broker).attempt)
 
-    def response(change: ChangeResult) -> AlterPartitionReassignmentsResponse:
-        for topic in responses:
-            for row in topic.partitions:
-                if (
-                    change.error_code != NONE
-                    and row.error_code == NONE
-                    and (topic.name, row.partition_index) in planned
-                ):
-                    row.error_code, row.error_message = change
-        if change.error_code == NONE:
-            _log(planned)
-        return AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=request.allow_replication_factor_change,
+
+class _Alteration:
+    """One request, over all attempts of its turn: each is made on a newer image, after a part may have been written."""
+
+    def __init__(self, request: AlterPartitionReassignmentsRequest, broker: Broker) -> None:
+        self._request = request
+        self._broker = broker
+        self._cancelled: dict[_Place, None] = {}
+        """Partitions whose reassignment this request has cancelled."""
+
+    def attempt(self) -> Answer[AlterPartitionReassignmentsResponse]:
+        """Plan and write all changes, in steps."""
+        entries: dict[_Place, list[_Entry]] = {}
+        responses: list[ReassignableTopicResponse] = []
+        for topic in self._request.topics:
+            rows = [
+                ReassignablePartitionResponse(partition_index=one.partition_index, error_message=None)
+                for one in topic.partitions
+            ]
+            responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
+            for entry in zip(topic.partitions, rows, strict=True):
+                entries.setdefault((topic.name, entry[0].partition_index), []).append(entry)
+        response = AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=self._request.allow_replication_factor_change,
             error_message=None,
             responses=responses,
         )
+        answer = Pending[AlterPartitionReassignmentsResponse]()
+        self._broker.slices.run(self._steps(entries), lambda: answer.complete(response), answer.abandon)
+        return answer
 
-    return after(broker.metadata.change_partitions(list(planned.values())), response)
+    def _steps(self, entries: dict[_Place, list[_Entry]]) -> Steps:
+        counts: dict[str, list[int]] = {}
+        remaining = iter(entries.items())
+        while some := list(islice(remaining, _PARTITIONS_A_STEP)):
+            # Planned and compared in the same step: the image may be another one in the next.
+            planned = self._plan(some)
+            results: list[ChangeResult] = []
+            written = after(self._broker.metadata.change_partitions([one[:3] for one in planned]), results.extend)
+            yield written if isinstance(written, Pending) else None
+            for one, result in zip(planned, results, strict=True):
+                self._written(one, result, counts)
+        for name, (begun_count, ended_count) in counts.items():
+            _logger.info("%s: %d partitions are reassigned, %d were reassigned at once", name, begun_count, ended_count)
 
+    def _plan(self, entries: Iterable[tuple[_Place, list[_Entry]]]) -> list[_Planned]:
+        rules: dict[str, ElectionRules] = {}
+        planned = []
+        for (name, index), its in entries:
+            topic = self._broker.image.topics.get(name)
+            if topic is not None and name not in rules:
+                rules[name] = self._broker.election_rules(topic)
+            # Of several entries for a partition the last valid one counts.
+            state, cancels = None, False
+            for partition, row in its:
+                try:
+                    if topic is None:
+                        raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+                    if not 0 <= index < len(topic.partitions):
+                        raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+                    state = self._next_state(topic, index, partition.replicas, rules[name])
+                    cancels = partition.replicas is None
+                except Refused as refused:
+                    row.error_code, row.error_message = refused.code, refused.message
+            if topic is not None and state is not None and state != topic.partitions[index]:
+                rows = [row for _, row in its if row.error_code == NONE]
+                state = state._replace(epoch=topic.partitions[index].epoch + 1)
+                planned.append(_Planned(topic, index, state, rows, cancels))
+        return planned
 
-def _log(planned: _Planned) -> None:
-    for topic, index, state in planned.values():
-        before = topic.partitions[index].replicas
-        how = "is reassigned" if is_reassigned(state) else "was reassigned"
-        _logger.info("%s-%d %s from %s to %s", topic.name, index, how, list(before), list(target_of(state)))
-
-
-def _reassigned(
-    name: str,
-    partition: ReassignablePartition,
-    request: AlterPartitionReassignmentsRequest,
-    broker: Broker,
-    planned: _Planned,
-) -> ReassignablePartitionResponse:
-    """Plan a reassignment, or its cancellation. The last one that a request has for a partition counts."""
-    code, message = NONE, None
-    index = partition.partition_index
-    try:
-        topic = broker.image.topics.get(name)
-        if topic is None:
-            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-        if not 0 <= index < len(topic.partitions):
-            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    def _next_state(
+        self, topic: TopicImage, index: int, replicas: list[int] | None, rules: ElectionRules
+    ) -> PartitionImage:
+        """Return a partition after a reassignment, or its cancellation, was requested. Raises Refused."""
         before = topic.partitions[index]
-        if partition.replicas is None:
-            state = _cancelled(topic, index, broker)
+        if replicas is not None:
+            check_replicas(replicas, self._broker.image.registered)
+            if not self._request.allow_replication_factor_change:
+                _check_factor(before, len(replicas))
+            state = begun(before, replicas)
+        elif (topic.name, index) in self._cancelled and not is_reassigned(before):
+            return before
         else:
-            check_replicas(partition.replicas, broker.image.registered)
-            if not request.allow_replication_factor_change:
-                _check_factor(before, len(partition.replicas))
-            state = begun(before, partition.replicas)
-        state = _completed(topic, state, broker)
-        planned.pop((name, index), None)
-        if state != before:
-            planned[name, index] = topic, index, state._replace(epoch=before.epoch + 1)
-    except Refused as refused:
-        code, message = refused.code, refused.message
-    return ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
+            state = _cancelled(topic, index, rules)
+        return _completed(state, rules, self._broker.image)
+
+    def _written(self, planned: _Planned, result: ChangeResult, counts: dict[str, list[int]]) -> None:
+        """Note the outcome of a change of a partition; `counts` has those that are being and were reassigned, by topic."""
+        if result.error_code != NONE:
+            for row in planned.rows:
+                row.error_code, row.error_message = result
+            return
+        topic, index, state = planned.topic, planned.partition, planned.state
+        if planned.cancels:
+            self._cancelled[topic.name, index] = None
+        counts.setdefault(topic.name, [0, 0])[not is_reassigned(state)] += 1
+        before = topic.partitions[index].replicas
+        _logger.debug("%s-%d is reassigned from %s to %s", topic.name, index, list(before), list(target_of(state)))
 
 
-def _cancelled(topic: TopicImage, index: int, broker: Broker) -> PartitionImage:
+def _cancelled(topic: TopicImage, index: int, rules: ElectionRules) -> PartitionImage:
     """Return a partition whose reassignment is cancelled. Raises Refused."""
     before = topic.partitions[index]
     if not is_reassigned(before):
         raise Refused(NO_REASSIGNMENT_IN_PROGRESS, None)
-    if not keeps_records(before) and not broker.election_rules(topic).allows_unclean:
+    if not keeps_records(before) and not rules.allows_unclean:
         text = (
             f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean leader "
             "election."
@@ -142,12 +192,11 @@ def _check_factor(before: PartitionImage, count: int) -> None:
         raise Refused(INVALID_REPLICATION_FACTOR, text)
 
 
-def _completed(topic: TopicImage, state: PartitionImage, broker: Broker) -> PartitionImage:
+def _completed(state: PartitionImage, rules: ElectionRules, image: Image) -> PartitionImage:
     """Complete a reassignment that needs no new replica, unless the leader changes: elections are the controller's."""
-    image = broker.image
 
     def acceptable(node: int) -> bool:
         return node not in state.offline and image.is_active(node)
 
-    result = completed(state, acceptable, broker.election_rules(topic)._replace(allows_unclean=False))
+    result = completed(state, acceptable, rules._replace(allows_unclean=False))
     return state if result is None or result.leader != state.leader else result

@@ -62,10 +62,11 @@ def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> Answer[ElectL
         if election.state is not None
     ]
 
-    def response(change: ChangeResult) -> ElectLeadersResponse:
+    def response(changes: list[ChangeResult]) -> ElectLeadersResponse:
+        remaining = iter(changes)
         rows: dict[str, list[PartitionResult]] = {name: [] for name in _names(request, broker)}
         for (name, index), election in elections.items():
-            code, message = (election.error_code, election.error_message) if election.state is None else change
+            code, message = (election.error_code, election.error_message) if election.state is None else next(remaining)
             if request.topic_partitions is None and code == ELECTION_NOT_NEEDED:
                 continue
             rows[name].append(PartitionResult(partition_id=index, error_code=code, error_message=message))

@@ -47,6 +47,7 @@ from ottla.broker.delayed import DelayedAnswer, Watched
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.replica_selection import preferred_replica
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
+from ottla.log.disk_errors import is_passing
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
@@ -373,7 +374,8 @@ class _FetchAttempt:
             return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
             _logger.error("%s", error)
-            self._broker.replicas.report_damage(partition, requested.fetch_offset)
+            if not is_passing(error):
+                self._broker.replicas.report_damage(partition, requested.fetch_offset)
             return _failed(requested.index, KAFKA_STORAGE_ERROR)
         return PartitionData(
             partition_index=requested.index,
