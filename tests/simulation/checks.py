@@ -209,6 +209,24 @@ def one_leader(leaderships: Iterable[Leadership]) -> list[Violation]:
     return violations
 
 
+def under_repeated_epochs(acknowledged: Iterable[Acknowledged], identities: Iterable[Identity]) -> frozenset[str]:
+    """Return the values that were acknowledged to a producer under an epoch which another producer had before.
+
+    After a loss of transaction state a coordinator gives an epoch out again: a batch is then taken for a duplicate.
+    """
+    holders: dict[tuple[str, int, int], str] = {}
+    by_producer: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for one in identities:
+        holder = holders.setdefault((one.cluster, one.producer_id, one.epoch), one.producer)
+        by_producer[one.producer].append((one.at_us, holder != one.producer))
+    values = []
+    for record in acknowledged:
+        known = [is_repeated for at_us, is_repeated in by_producer[record.producer] if at_us <= record.at_us]
+        if known and known[-1]:
+            values.append(record.value)
+    return frozenset(values)
+
+
 def producer_ids_unique(identities: Iterable[Identity]) -> list[Violation]:
     """A producer id belongs to one producer, or to one transactional id with another epoch for each of its producers."""
     owners: dict[tuple[str, int], Identity] = {}

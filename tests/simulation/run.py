@@ -354,7 +354,10 @@ class Simulation:
         hanging = self._hanging(lossy)
         # Clients may go on while the final reading is made.
         acknowledged = [one for one in history.acknowledged if lossy.get(one.partition, -1) < one.at_us <= self.end_us]
-        self.violations += checks.nothing_lost(acknowledged, [*reads, *history.blocked], uncommitted)
+        repeated = checks.under_repeated_epochs(
+            (one for one in acknowledged if one.partition.cluster in hanging), history.identities
+        )
+        self.violations += checks.nothing_lost(acknowledged, [*reads, *history.blocked], uncommitted | repeated)
         self.violations += checks.transactions_end(history.open_transactions, hanging)
         # Producers with acks=1 are not idempotent.
         self.violations += checks.nothing_duplicated(

@@ -255,3 +255,15 @@ def test_batches_of_one_epoch_that_overlap() -> None:
     assert not checks.one_content([batch, batch._replace(base_offset=104, host="b2", epoch=4, next_offset=106)])
     (text,) = _texts(checks.one_content([batch, batch._replace(base_offset=104, host="b2", next_offset=106)]))
     assert "a batch from 100 to 104 of b1, and one from there of b2" in text
+
+
+def test_values_under_a_repeated_epoch() -> None:
+    identities = [
+        Identity("c", "p.1", "tx", 4, 7, 10),
+        Identity("c", "p.2", "tx", 4, 6, 20),
+        Identity("c", "p.2", "tx", 4, 7, 30),
+        Identity("c", "p.2", "tx", 4, 8, 40),
+    ]
+    acknowledged = [Acknowledged(f"v{at_us}", "p.2", at_us, _T0, at_us, at_us) for at_us in (20, 30, 39, 40)]
+    acknowledged.append(Acknowledged("w", "p.1", 0, _T0, 0, 35))
+    assert checks.under_repeated_epochs(acknowledged, identities) == {"v30", "v39"}
