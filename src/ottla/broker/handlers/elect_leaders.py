@@ -12,6 +12,7 @@ Versions
     1  the election type, an error for the whole
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
@@ -39,6 +40,8 @@ from ottla.protocol.messages.elect_leaders import (
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _ELECTION_TYPES: Final = (_PREFERRED, _UNCLEAN)
+_Place = tuple[str, int]
+"""Topic name and index of a partition."""
 _NOT_NEEDED: Final = "Leader election not needed for topic partition."
 
 
@@ -50,72 +53,96 @@ class _Election(NamedTuple):
     error_message: str | None = None
 
 
-@handles(ElectLeadersRequest, in_turn=True)
+@handles(ElectLeadersRequest)
 def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> Answer[ElectLeadersResponse]:
-    known = request.election_type in _ELECTION_TYPES
-    if request.topic_partitions is None and not known:
+    if request.topic_partitions is None and request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=INVALID_REQUEST)
-    elections = _elections(request, broker)
-    planned = [
-        (broker.image.topics[name], index, election.state)
-        for (name, index), election in elections.items()
-        if election.state is not None
-    ]
-
-    def response(changes: list[ChangeResult]) -> ElectLeadersResponse:
-        remaining = iter(changes)
-        rows: dict[str, list[PartitionResult]] = {name: [] for name in _names(request, broker)}
-        for (name, index), election in elections.items():
-            code, message = (election.error_code, election.error_message) if election.state is None else next(remaining)
-            if request.topic_partitions is None and code == ELECTION_NOT_NEEDED:
-                continue
-            rows[name].append(PartitionResult(partition_id=index, error_code=code, error_message=message))
-        results = [ReplicaElectionResult(topic=name, partition_result=row) for name, row in rows.items()]
-        return ElectLeadersResponse(error_code=NONE if known else INVALID_REQUEST, replica_election_results=results)
-
-    return after(broker.metadata.change_partitions(planned), response)
+    return broker.metadata.in_turn(_Elections(request, broker).attempt)
 
 
-def _names(request: ElectLeadersRequest, broker: Broker) -> list[str]:
-    if request.topic_partitions is None:
-        return list(broker.image.topics)
-    return [topic.topic for topic in request.topic_partitions]
+class _Elections:
+    """One request, over all attempts of its turn: each is made on a newer image, after a part may have been written."""
 
+    def __init__(self, request: ElectLeadersRequest, broker: Broker) -> None:
+        self._request = request
+        self._broker = broker
+        self._is_known = request.election_type in _ELECTION_TYPES
+        self._elected: dict[_Place, None] = {}
+        """Partitions in which this request has elected a leader."""
 
-def _elections(request: ElectLeadersRequest, broker: Broker) -> dict[tuple[str, int], _Election]:
-    """Plan the elections, by topic and partition."""
-    topics = broker.image.topics
-    if request.topic_partitions is None:
-        places = [(name, index) for name, topic in topics.items() for index in range(len(topic.partitions))]
-    else:
-        places = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
-    elections = {}
-    for name, index in places:
-        topic = topics.get(name)
-        if request.election_type not in _ELECTION_TYPES:
-            elections[name, index] = _Election(None, INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        elif topic is None:
-            elections[name, index] = _Election(None, UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-        elif not 0 <= index < len(topic.partitions):
-            elections[name, index] = _Election(None, UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    def attempt(self) -> Answer[ElectLeadersResponse]:
+        """Plan and write all elections."""
+        topics = self._broker.image.topics
+        elections = self._planned()
+        states = [
+            (topics[name], index, election.state)
+            for (name, index), election in elections.items()
+            if election.state is not None
+        ]
+
+        def response(changes: list[ChangeResult]) -> ElectLeadersResponse:
+            remaining = iter(changes)
+            rows: dict[str, list[PartitionResult]] = {name: [] for name in self._names(topics)}
+            for place, election in elections.items():
+                code, message = election.error_code, election.error_message
+                if election.state is not None:
+                    code, message = next(remaining)
+                    if code == NONE:
+                        self._elected[place] = None
+                if self._request.topic_partitions is not None or code != ELECTION_NOT_NEEDED:
+                    row = PartitionResult(partition_id=place[1], error_code=code, error_message=message)
+                    rows[place[0]].append(row)
+            results = [ReplicaElectionResult(topic=name, partition_result=row) for name, row in rows.items()]
+            code = NONE if self._is_known else INVALID_REQUEST
+            return ElectLeadersResponse(error_code=code, replica_election_results=results)
+
+        return after(self._broker.metadata.change_partitions(states), response)
+
+    def _names(self, topics: Mapping[str, TopicImage]) -> list[str]:
+        if self._request.topic_partitions is None:
+            return list(topics)
+        return [topic.topic for topic in self._request.topic_partitions]
+
+    def _planned(self) -> dict[_Place, _Election]:
+        """Plan the elections, by topic and partition."""
+        topics = self._broker.image.topics
+        if self._request.topic_partitions is None:
+            places = [(name, index) for name, topic in topics.items() for index in range(len(topic.partitions))]
         else:
-            elections[name, index] = _elect(topic, index, broker, is_preferred=request.election_type == _PREFERRED)
-    return elections
+            places = [(topic.topic, index) for topic in self._request.topic_partitions for index in topic.partitions]
+        elections = {}
+        rules: dict[str, ElectionRules] = {}
+        for place in places:
+            name, index = place
+            topic = topics.get(name)
+            if place in self._elected:
+                elections[place] = _Election(None)
+            elif not self._is_known:
+                text = f"Unknown election type {self._request.election_type}"
+                elections[place] = _Election(None, INVALID_REQUEST, text)
+            elif topic is None:
+                elections[place] = _Election(None, UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+            elif not 0 <= index < len(topic.partitions):
+                elections[place] = _Election(None, UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+            else:
+                elections[place] = self._elect(topic, index, rules)
+        return elections
 
+    def _elect(self, topic: TopicImage, index: int, rules: dict[str, ElectionRules]) -> _Election:
+        """Plan the election of one partition; `rules` has those of topics that were met before."""
+        image, partition = self._broker.image, topic.partitions[index]
+        is_preferred = self._request.election_type == _PREFERRED
+        has_leader = partition.leader != NO_LEADER and partition.leader in image.brokers
+        if has_leader and (not is_preferred or partition.leader == partition.replicas[0]):
+            return _Election(None, ELECTION_NOT_NEEDED, _NOT_NEEDED)
+        if topic.name not in rules:
+            rules[topic.name] = self._broker.election_rules(topic)
 
-def _elect(topic: TopicImage, index: int, broker: Broker, *, is_preferred: bool) -> _Election:
-    partition = topic.partitions[index]
-    live = broker.image.brokers
-    has_leader = partition.leader != NO_LEADER and partition.leader in live
-    if has_leader and (not is_preferred or partition.leader == partition.replicas[0]):
-        return _Election(None, ELECTION_NOT_NEEDED, _NOT_NEEDED)
-    rules: ElectionRules = broker.election_rules(topic)
+        def acceptable(node: int) -> bool:
+            return node not in partition.offline and image.is_active(node)
 
-    def acceptable(node: int) -> bool:
-        return node not in partition.offline and broker.image.is_active(node)
-
-    state = (preferred if is_preferred else unclean)(partition, acceptable, rules)
-    if state is None or state.leader not in live:
-        code = PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ELIGIBLE_LEADERS_NOT_AVAILABLE
-        return _Election(None, code, error(code).message)
-    return _Election(state)
+        state = (preferred if is_preferred else unclean)(partition, acceptable, rules[topic.name])
+        if state is None or state.leader not in image.brokers:
+            code = PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ELIGIBLE_LEADERS_NOT_AVAILABLE
+            return _Election(None, code, error(code).message)
+        return _Election(state)
