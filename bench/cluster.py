@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.request import urlopen
 
 from brokers import REFERENCE, free_port, kafka_is_there, record, surroundings
@@ -83,7 +83,9 @@ class OttlaCluster:
 
 
 class KafkaCluster:
-    """Nodes of the reference; `first` is the port of node 1."""
+    """Nodes of the reference, with the heap of its own start script and both of Java's compilers."""
+
+    _environment: ClassVar[dict[str, str]] = {**os.environ, "KAFKA_JVM": "-Xms1g -Xmx1g"}
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -95,11 +97,15 @@ class KafkaCluster:
         """Start all nodes; the script waits until all are registered."""
         command = [str(REFERENCE / "kafka-cluster"), "start", "3", str(self.ports[1]), str(self._home)]
         configs = [f"{name}.replication.factor=1" for name in ("default", "offsets.topic", "transaction.state.log")]
-        subprocess.run([*command, *configs, "min.insync.replicas=1"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*command, *configs, "min.insync.replicas=1"], check=True, stdout=subprocess.DEVNULL, env=self._environment
+        )
         self._read_pids()
 
     def start(self, node: int) -> None:
-        subprocess.run([REFERENCE / "kafka-cluster", "up", str(node), str(self._home)], check=True)
+        subprocess.run(
+            [REFERENCE / "kafka-cluster", "up", str(node), str(self._home)], check=True, env=self._environment
+        )
         self._read_pids()
 
     def _read_pids(self) -> None:
