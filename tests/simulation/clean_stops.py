@@ -34,10 +34,14 @@ class CleanStops:
         self._image: Image | None = None
         self._last_moves: dict[int, int] = {}
         """Revision at which a partition was last taken from a broker, by node id."""
+        self._last_change = 0
+        """Revision of the last change of topics or partitions."""
 
     def applied(self, delta: Delta) -> None:
         """Look at the difference that a new revision of the store makes."""
         self._image = delta.image
+        if delta.changed or delta.moved or delta.deleted:
+            self._last_change = delta.image.revision
         for topic, indexes in _touched(delta):
             known = delta.before.topics_by_id.get(topic.id)
             for index in indexes:
@@ -60,11 +64,9 @@ class CleanStops:
         if broker.node_id not in own.brokers or not any(own.is_active(node) for node in others):
             return
         self._world.count("clean stops checked")
-        # A topic may be created by a broker that does not know of the stop yet.
-        known = self._image._replace(
-            topics={name: topic for name, topic in self._image.topics.items() if topic.id in own.topics_by_id}
-        )
-        held = [*_held(own, broker.node_id), *_held(known, broker.node_id)]
+        held = _held(own, broker.node_id)
+        if own.revision >= self._last_change:  # otherwise others have changed what this broker cannot know yet
+            held += _held(self._image, broker.node_id)
         if held:
             text = f"{broker.name} leads or replicates {', '.join(dict.fromkeys(held))} when it ends"
             self._violated("stopped without partitions", text, broker.name)
