@@ -104,6 +104,7 @@ class Faults:
             (2, self._kill_client),
             (2, self._pause_client),
         ]
+        self._only_stops = only_stops
         if only_stops:
             self._kinds = [(1, self._stop)]
             return
@@ -122,7 +123,7 @@ class Faults:
     def observe(self, replication: Sequence[Replication]) -> None:
         """Add the faults that need to know which replicas have what: one observer a cluster."""
         self._replication = replication
-        if any(len(one.nodes) > 1 for one in replication):
+        if not self._only_stops and any(len(one.nodes) > 1 for one in replication):
             self._kinds.append((3, self._damage_log))
 
     def schedule(self, begin_us: int, end_us: int) -> None:
