@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from urllib.request import urlopen
 
-from brokers import REFERENCE, free_port, kafka_is_there, record, surroundings
+from brokers import REFERENCE, free_port, kafka_is_there, record
 from ottla import Admin, NewTopic
 from ottla.client.errors import KafkaError
 
@@ -250,7 +250,7 @@ def main() -> None:
     print(f"{'':24}" + "".join(f"{name:>12}" for name in medians))
     for figure in names:
         print(f"{figure:24}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
-    record({"cluster": medians, "rounds": rounds, **surroundings()})
+    record({"cluster": medians, "rounds": rounds})
 
 
 if __name__ == "__main__":

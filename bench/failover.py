@@ -11,30 +11,25 @@ idempotent). The victim is the controller, the coordinator of a group, or neithe
     elected            of that: ms until the controller logs the last of the elections (Ottla)
 """
 
-import argparse
 import datetime
 import itertools
 import os
 import re
-import shutil
 import signal
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Message
 from confluent_kafka import Producer as LibrdkafkaProducer
 
-from brokers import kafka_is_there, record, surroundings
-from cluster import NODES, KafkaCluster, OttlaCluster, admin, etcd, until, wait_for_all
+from cluster import NODES, OttlaCluster, admin, until
 from ottla import Consumer, ElectionType, NewTopic, Producer
 from replication import VALUE, create, in_sync
+from sides import Cluster, compare, options
 
-Cluster = OttlaCluster | KafkaCluster
 SETTLED_S = 0.05
 """Acknowledgements of this time after the kill were on their way before it."""
 
@@ -135,11 +130,13 @@ def failover_ms(cluster: Cluster, victim: int, topic: str, client: str) -> tuple
     return elapsed, moment
 
 
-def logged_ms(home: Path, victim: int, killed: float) -> dict[str, float]:
-    """Return the times of the controller's log lines about a dead broker, in ms since it was killed."""
+def logged_ms(cluster: Cluster, victim: int, killed: float) -> dict[str, float]:
+    """Return the times of the controller's log lines about a dead broker, in ms since it was killed; none of Apache Kafka's."""
     times: dict[str, float] = {}
+    if not isinstance(cluster, OttlaCluster):
+        return times
     for node in NODES:
-        for line in (home / f"{node}.log").read_text().splitlines():
+        for line in cluster.log(node).splitlines():
             found = re.match(r"(\S+ \S+?),(\d+) INFO (.*)", line)
             if found is None:
                 continue
@@ -152,7 +149,7 @@ def logged_ms(home: Path, victim: int, killed: float) -> dict[str, float]:
     return times
 
 
-def measure(cluster: Cluster, partitions: int, home: Path | None) -> dict[str, float]:
+def measure(cluster: Cluster, partitions: int) -> dict[str, float]:
     figures: dict[str, float] = {}
     create(cluster, "failover", 1)
     create(cluster, "many", partitions)
@@ -165,7 +162,7 @@ def measure(cluster: Cluster, partitions: int, home: Path | None) -> dict[str, f
             elapsed, killed = failover_ms(cluster, victim, f"failover-{next(numbers)}", client)
             figures[f"{role}, {client}"] = elapsed
             time.sleep(1)  # its return is another event than the elections
-            for part, after in ({} if home is None else logged_ms(home, victim, killed)).items():
+            for part, after in logged_ms(cluster, victim, killed).items():
                 parts.setdefault(part, []).append(after)
             cluster.start(victim)
             other = next(node for node in NODES if node != victim)
@@ -175,57 +172,11 @@ def measure(cluster: Cluster, partitions: int, home: Path | None) -> dict[str, f
     return figures | {part: statistics.median(times) for part, times in parts.items()}
 
 
-def of_ottla(home: Path, partitions: int) -> dict[str, float]:
-    with etcd(home) as (url, _):
-        cluster = OttlaCluster(home, url)
-        try:
-            for node in NODES:
-                cluster.start(node)
-            wait_for_all(cluster)
-            return measure(cluster, partitions, home)
-        finally:
-            cluster.end()
-
-
-def of_kafka(home: Path, partitions: int) -> dict[str, float]:
-    cluster = KafkaCluster(home)
-    try:
-        cluster.start_all()
-        wait_for_all(cluster)
-        return measure(cluster, partitions, None)
-    finally:
-        cluster.end()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = options(__doc__, 5)
     parser.add_argument("--partitions", type=int, default=3000)
-    parser.add_argument("--skip-kafka", action="store_true")
-    options = parser.parse_args()
-    sides: dict[str, Callable[[Path, int], dict[str, float]]] = {"ottla": of_ottla}
-    missing = "--skip-kafka" if options.skip_kafka else kafka_is_there()
-    if missing is None:
-        sides["kafka"] = of_kafka
-    else:
-        print(f"without Apache Kafka: {missing}", file=sys.stderr)
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for _ in range(options.rounds):
-        for name, run in sides.items():
-            home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
-            try:
-                runs[name].append(run(home, options.partitions))
-            finally:
-                shutil.rmtree(home, ignore_errors=True)
-    medians = {
-        name: {figure: round(statistics.median(run[figure] for run in results)) for figure in results[0]}
-        for name, results in runs.items()
-    }
-    rows = list(dict.fromkeys(figure for figures in medians.values() for figure in figures))
-    print(f"{'ms':28}" + "".join(f"{name:>12}" for name in medians))
-    for figure in rows:
-        print(f"{figure:28}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
-    record({"failover": medians, "rounds": options.rounds, "partitions": options.partitions, **surroundings()})
+    given = parser.parse_args()
+    compare("failover", given, partial(measure, partitions=given.partitions))
 
 
 if __name__ == "__main__":

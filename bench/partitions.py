@@ -12,24 +12,17 @@ the rounds.
     crash     s from the start of a process that was killed (-9) until it is in sync in all partitions again
 """
 
-import argparse
 import os
-import shutil
 import signal
-import statistics
-import sys
-import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from brokers import kafka_is_there, record, surroundings
-from cluster import NODES, KafkaCluster, OttlaCluster, admin, etcd, resident_mb, until, wait_for_all
+from cluster import NODES, admin, resident_mb, until
 from ottla import NewTopic
+from sides import Cluster, compare, options
 
-Cluster = OttlaCluster | KafkaCluster
 TOPICS = tuple(f"many-{number}" for number in range(10))
 
 
@@ -76,56 +69,11 @@ def measure(cluster: Cluster, partitions: int) -> dict[str, float]:
     return figures
 
 
-def of_ottla(home: Path, partitions: int) -> dict[str, float]:
-    with etcd(home) as (url, _):
-        cluster = OttlaCluster(home, url)
-        try:
-            for node in NODES:
-                cluster.start(node)
-            wait_for_all(cluster)
-            return measure(cluster, partitions)
-        finally:
-            cluster.end()
-
-
-def of_kafka(home: Path, partitions: int) -> dict[str, float]:
-    cluster = KafkaCluster(home)
-    try:
-        cluster.start_all()
-        wait_for_all(cluster)
-        return measure(cluster, partitions)
-    finally:
-        cluster.end()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = options(__doc__, 3)
     parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--skip-kafka", action="store_true")
-    options = parser.parse_args()
-    sides: dict[str, Callable[[Path, int], dict[str, float]]] = {"ottla": of_ottla}
-    missing = "--skip-kafka" if options.skip_kafka else kafka_is_there()
-    if missing is None:
-        sides["kafka"] = of_kafka
-    else:
-        print(f"without Apache Kafka: {missing}", file=sys.stderr)
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for _ in range(options.rounds):
-        for name, run in sides.items():
-            home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
-            try:
-                runs[name].append(run(home, options.partitions))
-            finally:
-                shutil.rmtree(home, ignore_errors=True)
-    medians: dict[str, Any] = {
-        name: {figure: round(statistics.median(run[figure] for run in results), 2) for figure in results[0]}
-        for name, results in runs.items()
-    }
-    print(f"{options.partitions:,} partitions".ljust(24) + "".join(f"{name:>12}" for name in medians))
-    for figure in medians["ottla"]:
-        print(f"{figure:24}" + "".join(f"{figures[figure]:>12}" for figures in medians.values()))
-    record({"partitions": medians, "rounds": options.rounds, "count": options.partitions, **surroundings()})
+    given = parser.parse_args()
+    compare("partitions", given, partial(measure, partitions=given.partitions))
 
 
 if __name__ == "__main__":

@@ -13,27 +13,19 @@ librdkafka with an idempotent producer (acks=all). Both sides are warm. Each fig
     idle          per cent of a core of all brokers together, with 1,000 partitions of which nothing is used
 """
 
-import argparse
-import contextlib
 import os
-import shutil
 import signal
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message, Producer
 
-from brokers import kafka_is_there, record, surroundings
-from cluster import NODES, KafkaCluster, OttlaCluster, admin, etcd, until, wait_for_all
+from cluster import NODES, admin, until
 from ottla import NewTopic
+from sides import Cluster, compare, options
 
-Cluster = OttlaCluster | KafkaCluster
 VALUE = os.urandom(1024)
 TICKS = os.sysconf("SC_CLK_TCK")
 IDLE_S = 20
@@ -170,60 +162,11 @@ def measure(cluster: Cluster, megabytes: int) -> dict[str, float]:
     return figures
 
 
-def of_ottla(home: Path, megabytes: int) -> dict[str, float]:
-    with etcd(home) as (url, _):
-        cluster = OttlaCluster(home, url)
-        try:
-            for node in NODES:
-                cluster.start(node)
-            wait_for_all(cluster)
-            return measure(cluster, megabytes)
-        finally:
-            cluster.end()
-
-
-def of_kafka(home: Path, megabytes: int) -> dict[str, float]:
-    cluster = KafkaCluster(home)
-    try:
-        cluster.start_all()
-        wait_for_all(cluster)
-        return measure(cluster, megabytes)
-    finally:
-        with contextlib.suppress(subprocess.SubprocessError):
-            cluster.end()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = options(__doc__, 5)
     parser.add_argument("--megabytes", type=int, default=256)
-    parser.add_argument("--skip-kafka", action="store_true")
-    options = parser.parse_args()
-    sides: dict[str, Callable[[Path, int], dict[str, float]]] = {"ottla": of_ottla}
-    missing = "--skip-kafka" if options.skip_kafka else kafka_is_there()
-    if missing is None:
-        sides["kafka"] = of_kafka
-    else:
-        print(f"without Apache Kafka: {missing}", file=sys.stderr)
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
-    for _ in range(options.rounds):
-        for name, run in sides.items():
-            home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
-            try:
-                runs[name].append(run(home, options.megabytes))
-            finally:
-                shutil.rmtree(home, ignore_errors=True)
-    medians: dict[str, Any] = {}
-    for name, results in runs.items():
-        names = list(dict.fromkeys(figure for run in results for figure in run))
-        medians[name] = {
-            figure: round(statistics.median(run[figure] for run in results if figure in run), 2) for figure in names
-        }
-    rows = list(dict.fromkeys(figure for figures in medians.values() for figure in figures))
-    print(f"{'':24}" + "".join(f"{name:>12}" for name in medians))
-    for figure in rows:
-        print(f"{figure:24}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
-    record({"replication": medians, "rounds": options.rounds, "megabytes": options.megabytes, **surroundings()})
+    given = parser.parse_args()
+    compare("replication", given, partial(measure, megabytes=given.megabytes))
 
 
 if __name__ == "__main__":

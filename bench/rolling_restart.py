@@ -27,7 +27,7 @@ from pathlib import Path
 
 from confluent_kafka import Message, Producer
 
-from brokers import record, surroundings
+from brokers import record
 from cluster import NODES, OttlaCluster, admin, etcd, until, wait_for_all
 from ottla import Admin, ElectionType, NewTopic, TopicPartition
 
@@ -145,7 +145,7 @@ def main() -> None:
     for name, values in figures.items():
         print(f"{name:16}{statistics.median(values):>10.0f}{max(values):>10.0f}")
     medians = {name: round(statistics.median(values)) for name, values in figures.items()}
-    record({"rolling_restart": medians, "rounds": options.rounds, "partitions": options.partitions, **surroundings()})
+    record({"rolling_restart": medians, "rounds": options.rounds, "partitions": options.partitions})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""Clusters of Ottla and of Apache Kafka that are measured in turn, with the same code and beside each other in one table."""
+
+import argparse
+import contextlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from brokers import kafka_is_there, record
+from cluster import NODES, KafkaCluster, OttlaCluster, etcd, wait_for_all
+
+Cluster = OttlaCluster | KafkaCluster
+
+
+@contextlib.contextmanager
+def ottla(home: Path) -> Iterator[Cluster]:
+    """Three brokers over one etcd."""
+    with etcd(home) as (url, _):
+        cluster = OttlaCluster(home, url)
+        try:
+            for node in NODES:
+                cluster.start(node)
+            wait_for_all(cluster)
+            yield cluster
+        finally:
+            cluster.end()
+
+
+@contextlib.contextmanager
+def kafka(home: Path) -> Iterator[Cluster]:
+    """Three nodes of Apache Kafka."""
+    cluster = KafkaCluster(home)
+    try:
+        cluster.start_all()
+        wait_for_all(cluster)
+        yield cluster
+    finally:
+        with contextlib.suppress(subprocess.SubprocessError):
+            cluster.end()
+
+
+def options(description: str | None, rounds: int) -> argparse.ArgumentParser:
+    """Return a parser of the options of all comparisons; `rounds` is the default."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--skip-kafka", action="store_true")
+    return parser
+
+
+def compare(name: str, given: argparse.Namespace, measure: Callable[[Cluster], dict[str, float]]) -> None:
+    """Measure both sides in turn, each round with new clusters, and print the medians."""
+    sides = {"ottla": ottla}
+    missing = "--skip-kafka" if given.skip_kafka else kafka_is_there()
+    if missing is None:
+        sides["kafka"] = kafka
+    else:
+        print(f"without Apache Kafka: {missing}", file=sys.stderr)
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    for _ in range(given.rounds):
+        for side, start in sides.items():
+            home = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+            try:
+                with start(home) as cluster:
+                    runs[side].append(measure(cluster))
+            finally:
+                shutil.rmtree(home, ignore_errors=True)
+    medians: dict[str, dict[str, float]] = {}
+    for side, results in runs.items():
+        figures = list(dict.fromkeys(figure for run in results for figure in run))
+        medians[side] = {
+            figure: round(statistics.median(run[figure] for run in results if figure in run), 2) for figure in figures
+        }
+    print(f"{'':28}" + "".join(f"{side:>12}" for side in medians))
+    for figure in dict.fromkeys(figure for figures in medians.values() for figure in figures):
+        print(f"{figure:28}" + "".join(f"{figures.get(figure, '-'):>12}" for figures in medians.values()))
+    record({name: medians, "options": vars(given)})
