@@ -179,7 +179,12 @@ class Log:
         if not clean and self.end_offset - self.recovery_point >= config.flush_messages:
             # A process that was killed has left records in the page cache. A leader makes them readable at once: a power
             # failure must not take them then.
-            self.flush()
+            try:
+                self.flush()
+            except BaseException:
+                for segment in self._segments:
+                    segment.close()
+                raise
 
     def _load(
         self, recovery_point: int, log_start_offset: int, high_watermark: int, *, clean: bool, may_refill: bool

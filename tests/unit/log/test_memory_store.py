@@ -1,12 +1,17 @@
 """A log directory that lives in memory: what a loss of power leaves of it, and of a store's names."""
 
+import errno
+import os
 import random
 from pathlib import Path
 
 import pytest
 
+from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
+from ottla.log.faulty_store import FaultyStore
+from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
 
 HOME = Path("/data/a")
@@ -102,3 +107,19 @@ def test_a_log_with_flush_messages_is_flushed_when_it_is_opened_after_a_kill(see
     LogDirectory(store, HOME).open_partition("t", 0, ID, config)
     after = LogDirectory(store.power_loss(random.Random(seed)), HOME)
     assert after.open_partition("t", 0, ID, config).end_offset == 1
+
+
+def test_a_log_that_cannot_be_flushed_when_it_is_opened_closes_its_files(tmp_path: Path) -> None:
+    config = LogConfig(flush_messages=1)
+    (tmp_path / "t-0").mkdir()
+    log = Log(DiskStore(), tmp_path / "t-0", config)
+    log.append_records([(b"k", b"v")], 0, 1)
+    log.close(clean=False)
+
+    def fails(operation: str, path: Path) -> OSError | None:
+        return OSError(errno.EIO, "Input/output error") if operation == "flush" and path.suffix == ".log" else None
+
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(StorageError, match="Input/output error"):
+        Log(FaultyStore(DiskStore(), fails), tmp_path / "t-0", config)
+    assert os.listdir("/proc/self/fd") == before
