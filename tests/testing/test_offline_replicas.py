@@ -21,6 +21,14 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def produce(cluster: KafkaCluster, count: int) -> None:
+    """Produce records with the values 0, 1, 2, ..., each in a batch of its own."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.produce("t", b"%d" % number, partition=0)
+            producer.flush()
+
+
 def test_other_replicas_lead_while_a_log_directory_is_offline(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
     cluster.create_topic("t", 3)
@@ -39,10 +47,7 @@ def test_other_replicas_lead_while_a_log_directory_is_offline(kafka_cluster: Cal
 def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
     cluster.create_topic("t")
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(400):  # a batch each
-            producer.produce("t", b"%d" % number, partition=0)
-            producer.flush()
+    produce(cluster, 400)
     leader = cluster.leader_of("t", 0)
     segment = logs(cluster)[leader].segments[0].path
     sound = segment.read_bytes()
@@ -65,10 +70,7 @@ def test_nothing_is_lost_when_a_damaged_follower_is_elected(kafka_cluster: Calla
     """It has cut its log, and has not fetched the rest again: it must not be in the ISR."""
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
     cluster.create_topic("t", 1, **{"follower.replication.throttled.replicas": "*"})
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(100):
-            producer.produce("t", b"%d" % number, partition=0)
-            producer.flush()
+    produce(cluster, 100)
     leader = cluster.leader_of("t", 0)
     victim = next(node for node in (1, 2, 3) if node != leader)
     until(lambda: logs(cluster)[victim].high_watermark == 100)
@@ -108,10 +110,7 @@ def test_a_log_that_has_lost_its_end_does_not_keep_its_high_watermark(
     """Otherwise records appended next would be committed after another crash, before any follower has them."""
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
     cluster.create_topic("t")
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(20):
-            producer.produce("t", b"%d" % number, partition=0)
-            producer.flush()
+    produce(cluster, 20)
     leader = cluster.leader_of("t", 0)
     follower = next(node for node in (1, 2, 3) if node != leader)
     until(lambda: logs(cluster)[follower].high_watermark == 20)

@@ -71,33 +71,32 @@ def test_bytes_and_regions_arrive_in_order(file: LogFile, dice_seed: int) -> Non
     file.close()
 
 
-def test_many_short_regions_are_not_read_at_once(file: LogFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    content, read = file.read(0, 1_000_000), Region.read
-    lengths: list[int] = []
+@pytest.fixture
+def read_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lengths of the regions that are read, instead of being sent by the kernel."""
+    read, lengths = Region.read, list[int]()
 
     def counted(region: Region) -> bytes:
         lengths.append(region.length)
         return read(region)
 
     monkeypatch.setattr(Region, "read", counted)
+    return lengths
+
+
+def test_many_short_regions_are_not_read_at_once(file: LogFile, read_lengths: list[int]) -> None:
+    content = file.read(0, 1_000_000)
     pieces = [Region(file, position, 10_000) for position in range(0, 1_000_000, 10_000)]
     assert asyncio.run(sent(pieces)) == (content, "written")
-    assert 200_000 <= sum(lengths) <= 262_144
+    assert 200_000 <= sum(read_lengths) <= 262_144
     file.close()
 
 
-def test_long_regions_do_not_count_among_those_that_are_read(file: LogFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    content, read = file.read(0, 1_000_000), Region.read
-    lengths: list[int] = []
-
-    def counted(region: Region) -> bytes:
-        lengths.append(region.length)
-        return read(region)
-
-    monkeypatch.setattr(Region, "read", counted)
+def test_long_regions_do_not_count_among_those_that_are_read(file: LogFile, read_lengths: list[int]) -> None:
+    content = file.read(0, 1_000_000)
     pieces = [Region(file, 0, 900_000), Region(file, 900_000, 100), b"end"]
     assert asyncio.run(sent(pieces)) == (content[:900_100] + b"end", "written")
-    assert lengths == [100]
+    assert read_lengths == [100]
     file.close()
 
 
