@@ -53,8 +53,8 @@ class Worker(Protocol):
         failed  called in place of `done` after an exception that `work` should have caught itself; it is logged
         """
 
-    def close(self, *, cancel: bool = False) -> None:
-        """Wait for queued work, with `cancel` only for work that has begun. No callback follows."""
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
+        """Wait for queued work, with `cancel` only for work that has begun, without `wait` for none. No callback follows."""
 
 
 class Workers(Protocol):
@@ -92,6 +92,9 @@ class Receiver(Protocol):
 
     def lost(self, reason: str) -> None:
         """Handle a connection that could not be opened, or broke."""
+
+    def rejected(self, reason: str) -> None:
+        """Handle a connection that one side does not accept, as its certificate is not trusted; another attempt fails too."""
 
 
 class Transport(Protocol):

@@ -1,9 +1,12 @@
-"""Clocks, random numbers and name resolution of the operating system."""
+"""Clocks, random numbers, name resolution and environment variables of the operating system."""
 
 import ipaddress
+import os
 import random
 import socket
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 
 class SystemClock:
@@ -27,6 +30,25 @@ class SystemRandom:
 
     def below(self, bound: int) -> int:
         return self._random.randrange(bound)
+
+
+def thread_cpu_ns() -> int:
+    """Return the CPU time of the calling thread, in ns."""
+    return time.thread_time_ns()
+
+
+def process_io() -> dict[str, int]:
+    """Return the I/O counters of the process by name, as in /proc/self/io; empty where the system has none."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return {}
+    return {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
+
+
+def environment_variables() -> Mapping[str, str]:
+    """Return the environment variables of the process."""
+    return os.environ
 
 
 def resolved_address(host: str) -> str | None:

@@ -43,11 +43,11 @@ class ThreadWorker:
             _logger.error("work on thread %s failed", self._name, exc_info=cause)
             failed()
 
-    def close(self, *, cancel: bool = False) -> None:
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
         """See `Worker.close`."""
         self._closed = True
         if self._threads is not None:
-            self._threads.shutdown(cancel_futures=cancel)
+            self._threads.shutdown(wait, cancel_futures=cancel)
 
 
 class ThreadWorkers:

@@ -1,1 +1,1 @@
-"""Quotas and credentials: decisions without sockets, disks or clocks."""
+"""Quotas, credentials, SASL mechanisms and TLS settings: decisions without sockets or clocks."""

@@ -321,6 +321,11 @@ class RateQuota:
         throttle_ms = rate.throttle_ms(limit, now)
         return throttle_ms if self._most_ms < 0 else min(throttle_ms, self._most_ms)
 
+    def rates(self, now: int) -> Iterator[tuple[Sharer, float]]:
+        """Iterate over the rates, per second, by sharer."""
+        for sharer, rate in self._rates.items():
+            yield sharer, rate.per_second(now)
+
     def take_back(self, user: str, client_id: str, value: float, now: int) -> None:
         """Cancel recorded usage."""
         quota = self.limits.of(user, client_id)

@@ -7,12 +7,23 @@ from ottla.security.operations import AclOperation, AclResourceType, authorized_
 class ReadOnly:
     """Every client may read topic t and describe the cluster."""
 
-    def allows(self, context: RequestContext, operation: int, resource_type: int, name: str) -> bool:
+    def allows(
+        self,
+        context: RequestContext,
+        operation: int,
+        resource_type: int,
+        name: str,
+        *,
+        is_logged: bool = True,
+    ) -> bool:
         assert context.principal == "User:reader"
         return (operation, resource_type, name) in {
             (AclOperation.READ, AclResourceType.TOPIC, "t"),
             (AclOperation.DESCRIBE, AclResourceType.CLUSTER, "kafka-cluster"),
         }
+
+    def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
+        return self.allows(context, operation, resource_type, "t")
 
 
 def test_without_an_authorizer_everything_is_allowed() -> None:

@@ -1,0 +1,1 @@
+"""TLS: key and trust stores, SSL contexts, cipher suites, and principals from certificates, by Kafka's settings."""
