@@ -5,7 +5,7 @@ metadata: the caller converts topic ids to names and leaves out unknown and unau
 """
 # ruff: noqa: ARG001, ARG005 - operations, refusals and timers have one signature each, whatever they need of it
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from ottla.coordinators.groups.records import (
     offset_tombstone,
 )
 from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.offset_commit import (
@@ -38,6 +39,8 @@ from ottla.protocol.messages.offset_fetch import (
 )
 
 NO_OFFSET: Final = -1
+_FIRST_WITH_MEMBER_EPOCHS: Final = 9
+"""First version of OffsetCommit whose senders understand the errors of member epochs."""
 
 # OffsetCommit
 
@@ -64,11 +67,7 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
     """Commit the offsets of a group. Topics are identified by name; their ids, if known, go into the records."""
     group_id = request.group_id
     group = groups.groups.get(group_id)
-    consumer_group = None if group is not None else groups.consumer_groups.get(group_id)
-    if group is None and group_id in groups.share_groups:  # share groups have no committed offsets
-        code = errors.GROUP_ID_NOT_FOUND
-    else:
-        code = _consumer_commit_error(consumer_group, request) if consumer_group else _commit_error(group, request)
+    code = _commit_error_of(groups, request)
     if code != errors.NONE:
         return Result(answers=((request, refuse_commit(request, code)),))
     records, response = _records_of(groups, request, now)
@@ -78,6 +77,22 @@ def commit(groups: Groups, request: OffsetCommitRequest, now: Millis) -> Result:
         if member is not None:  # a commit renews the session
             timers = (Timer(expire_session, (group_id, member.member_id), member.session_timeout_ms),)
     return Result(records, ((request, response),), timers)
+
+
+def _commit_error_of(groups: Groups, request: OffsetCommitRequest) -> int:
+    """Return the error if this sender may not commit to the group, whatever type it has, else NONE."""
+    if request.group_id in groups.share_groups:  # share groups have no committed offsets
+        return errors.GROUP_ID_NOT_FOUND
+    consumer_group = groups.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        return _consumer_commit_error(consumer_group, request)
+    streams_group = groups.streams_groups.get(request.group_id)
+    if streams_group is not None:
+        member = streams_group.members.get(request.member_id)
+        if member is not None and request.context.version < _FIRST_WITH_MEMBER_EPOCHS:
+            return errors.UNSUPPORTED_VERSION
+        return _streams_epoch_error(streams_group, request)
+    return _commit_error(groups.groups.get(request.group_id), request)
 
 
 class TransactionalCommit(NamedTuple):
@@ -98,14 +113,16 @@ def commit_in_transaction(groups: Groups, commit: TransactionalCommit, now: Mill
     Members are checked if the commit names one: older clients do not (KIP-447).
     """
     request = commit.request
-    group = groups.groups.get(request.group_id)
-    consumer_group = None if group is not None else groups.consumer_groups.get(request.group_id)
-    if group is None and request.group_id in groups.share_groups:
+    consumer_group = groups.consumer_groups.get(request.group_id)
+    streams_group = groups.streams_groups.get(request.group_id)
+    if request.group_id in groups.share_groups:
         code = errors.GROUP_ID_NOT_FOUND
     elif consumer_group is not None:
-        code = _transactional_consumer_commit_error(consumer_group, request)
+        code = _transactional_epoch_error(request, lambda: _epoch_error(consumer_group, request))
+    elif streams_group is not None:
+        code = _transactional_epoch_error(request, lambda: _streams_epoch_error(streams_group, request))
     else:
-        code = _transactional_commit_error(group, request)
+        code = _transactional_commit_error(groups.groups.get(request.group_id), request)
     if code != errors.NONE:
         return Result(answers=((commit, refuse_commit(request, code)),))
     records, response = _records_of(groups, request, now)
@@ -184,7 +201,7 @@ def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> i
 def _consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
     """Return the error if this sender may not commit to a consumer group (KIP-848), else NONE."""
     member = group.members.get(request.member_id)
-    if member is not None and not member.is_classic and request.context.version < 9:
+    if member is not None and not member.is_classic and request.context.version < _FIRST_WITH_MEMBER_EPOCHS:
         return errors.UNSUPPORTED_VERSION
     return _epoch_error(group, request)
 
@@ -212,12 +229,35 @@ def _epoch_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
     return _stale(member)
 
 
-def _transactional_consumer_commit_error(group: ConsumerGroup, request: OffsetCommitRequest) -> int:
-    generation, version = request.generation_id_or_member_epoch, request.context.version
-    if generation < 0 and not request.member_id and request.group_instance_id is None:
+def _streams_epoch_error(group: StreamsGroup, request: OffsetCommitRequest) -> int:
+    """Return the error of the sender's member id and epoch in a streams group, or NONE.
+
+    An older epoch than the member's is valid for the input of tasks that it has owned since that epoch.
+    """
+    epoch = request.generation_id_or_member_epoch
+    if epoch < 0 and group.is_empty:
         return errors.NONE
-    code = _epoch_error(group, request)
-    return errors.ILLEGAL_GENERATION if code == errors.STALE_MEMBER_EPOCH and version < 9 else code
+    member = group.members.get(request.member_id)
+    if member is None:
+        return errors.UNKNOWN_MEMBER_ID
+    if epoch == member.current.epoch:
+        return errors.NONE
+    if epoch < member.current.epoch and all(
+        (since := group.assignment_epoch(member, topic.name, part.partition_index)) is not None and epoch >= since
+        for topic in request.topics
+        for part in topic.partitions
+    ):
+        return errors.NONE
+    return errors.STALE_MEMBER_EPOCH
+
+
+def _transactional_epoch_error(request: OffsetCommitRequest, epoch_error: Callable[[], int]) -> int:
+    """Return the error of a commit in a transaction, in which the sender may name no member, or NONE."""
+    if request.generation_id_or_member_epoch < 0 and not request.member_id and request.group_instance_id is None:
+        return errors.NONE
+    code = epoch_error()
+    is_old = request.context.version < _FIRST_WITH_MEMBER_EPOCHS
+    return errors.ILLEGAL_GENERATION if code == errors.STALE_MEMBER_EPOCH and is_old else code
 
 
 def _stale(member: ConsumerMember) -> int:
@@ -258,6 +298,13 @@ def _fetch(groups: Groups, request: OffsetFetchRequestGroup, pending: AbstractSe
             code = errors.NONE if member.current.epoch == request.member_epoch else _stale(member)
         if code != errors.NONE:
             return Result(answers=((request, _refuse_fetch(request, code)),))
+    streams_group = groups.streams_groups.get(request.group_id)
+    if streams_group is not None and (request.member_id is not None or request.member_epoch >= 0):
+        reader = streams_group.members.get(request.member_id or "")
+        if reader is None:
+            return Result(answers=((request, _refuse_fetch(request, errors.UNKNOWN_MEMBER_ID)),))
+        if reader.current.epoch != request.member_epoch:
+            return Result(answers=((request, _refuse_fetch(request, errors.STALE_MEMBER_EPOCH)),))
     offsets = groups.offsets.get(request.group_id, {})
     topics: list[OffsetFetchResponseTopics] = []
     if request.topics is None:
@@ -319,7 +366,11 @@ class OffsetDeletionOutcome(NamedTuple):
 @operation(lambda request, code: OffsetDeletionOutcome(code, []))
 def delete_offsets(groups: Groups, request: OffsetDeletion, now: Millis) -> Result:
     """Delete offsets of topics that no member reads (KIP-496)."""
-    group = groups.groups.get(request.group_id) or groups.consumer_groups.get(request.group_id)
+    group = (
+        groups.groups.get(request.group_id)
+        or groups.consumer_groups.get(request.group_id)
+        or groups.streams_groups.get(request.group_id)
+    )
     code = errors.NONE
     if group is None:
         code = errors.GROUP_ID_NOT_FOUND
@@ -380,6 +431,7 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
         stable consumers  since the commit, and only in topics that no member reads any more
         simple group      since the commit: it never had members
         consumer group    since the commit, and only in topics that no member reads any more (KIP-848)
+        streams group     since the commit, once it has no members (KIP-1071)
     In all other groups nothing expires.
     """
     again = Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)
@@ -398,6 +450,13 @@ def expire_offsets(groups: Groups, now: Millis) -> Result:
         left = sum(len(partitions) for partitions in offsets.values()) - len(expired)
         if left == 0 and consumer_group.is_empty and not groups.has_pending(group_id):
             records += consumer_group.tombstones()
+    for group_id, streams_group in groups.streams_groups.items():
+        if streams_group.is_empty and not groups.has_pending(group_id):
+            offsets = groups.offsets.get(group_id, {})
+            expired = list(_expired_of_streams(streams_group, groups, now)) if offsets else []
+            records += [offset_tombstone(group_id, topic, partition) for topic, partition in expired]
+            if sum(len(partitions) for partitions in offsets.values()) == len(expired):
+                records += streams_group.tombstones()
     # A failed append changes nothing: the next run finds the same records.
     return Result(records, timers=(again,), refused=lambda groups, code, now: Result(timers=(again,)))
 
@@ -422,6 +481,13 @@ def _expired_of_consumers(group: ConsumerGroup, groups: Groups, now: Millis) -> 
             for partition, value in partitions.items():
                 if _is_due(value, -1, groups, now) and not groups.is_pending(group.group_id, topic, partition):
                     yield topic, partition
+
+
+def _expired_of_streams(group: StreamsGroup, groups: Groups, now: Millis) -> Iterator[tuple[str, int]]:
+    for topic, partitions in groups.offsets[group.group_id].items():
+        for partition, value in partitions.items():
+            if _is_due(value, -1, groups, now):
+                yield topic, partition
 
 
 def _is_due(value: OffsetCommitValue, since: int, groups: Groups, now: Millis) -> bool:

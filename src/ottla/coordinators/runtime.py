@@ -462,6 +462,11 @@ class Runtime(Generic[S]):
         return [number for number, shard in self._shards.items() if shard.phase == _ACTIVE]
 
     @property
+    def loading_partitions(self) -> int:
+        """Number of partitions that are being read."""
+        return sum(shard.phase == _LOADING for shard in self._shards.values())
+
+    @property
     def is_loading(self) -> bool:
         """True if any partition is still being read."""
         return any(shard.phase == _LOADING for shard in self._shards.values())

@@ -9,6 +9,7 @@ from ottla.coordinators.groups.consumer import timers as consumer_timers
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups, GroupSettings
+from ottla.coordinators.groups.streams import timers as streams_timers
 from ottla.coordinators.offsets import expire_offsets
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.coordinators.topology import Topology
@@ -50,6 +51,8 @@ def group_coordinator(
 
 def loaded(groups: Groups, now: Millis) -> Result:
     """Start a new session for every member of a loaded partition, and the expiry of offsets."""
+    # What the log says of the past is no rebalance of this broker.
+    groups.rebalances = dict.fromkeys(groups.rebalances, 0)
     timers = [Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)]
     for group in groups.groups.values():
         timers += after_loading(group, groups.settings)
@@ -58,4 +61,7 @@ def loaded(groups: Groups, now: Millis) -> Result:
         timers += consumer_timers.after_loading(groups, consumer_group)
     for share_group in groups.share_groups.values():
         timers += share_heartbeat.after_loading(groups, share_group)
+    for streams_group in groups.streams_groups.values():
+        streams_group.is_stale = True
+        timers += streams_timers.after_loading(groups, streams_group)
     return Result(timers=timers)

@@ -10,6 +10,7 @@ from ottla.coordinators.groups.records import group_tombstone
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.share.group import SHARE, ShareMember
 from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.groups.streams.group import NOT_READY, STREAMS
 from ottla.coordinators.offsets import all_offset_tombstones
 from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.protocol import errors
@@ -48,11 +49,11 @@ def describe(groups: Groups, request: GroupName, now: Millis) -> Result:
     """Describe a group: its state and members; their metadata and assignments only when it is stable.
 
     An unknown group is Dead, with GROUP_ID_NOT_FOUND (left out in versions before 6); so are groups of other types, which
-    `describe_consumer` and `describe_share` describe.
+    `describe_consumer`, `describe_share` and `describe_streams` describe.
     """
     group = groups.get(request.group_id)
     if group is None:
-        is_other = request.group_id in groups.consumer_groups or request.group_id in groups.share_groups
+        is_other = groups.type_of(request.group_id) is not None
         unknown = DescribedGroup(
             group_id=request.group_id,
             group_state="Dead",
@@ -95,7 +96,7 @@ def describe_consumer(groups: Groups, request: GroupName, now: Millis) -> Result
     group_id = request.group_id
     group = groups.consumer_groups.get(group_id)
     if group is None:
-        is_other = group_id in groups.groups or group_id in groups.share_groups
+        is_other = groups.type_of(group_id) is not None
         why = "is not a consumer group" if is_other else "not found"
         unknown = DescribedConsumerGroup(
             group_id=group_id, error_code=errors.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {why}."
@@ -152,7 +153,7 @@ def describe_share(groups: Groups, request: GroupName, now: Millis) -> Result:
     group_id = request.group_id
     group = groups.share_groups.get(group_id)
     if group is None:
-        is_other = group_id in groups.groups or group_id in groups.consumer_groups
+        is_other = groups.type_of(group_id) is not None
         why = "is not a share group" if is_other else "not found"
         unknown = DescribedShareGroup(
             group_id=group_id, error_code=errors.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {why}."
@@ -215,6 +216,13 @@ def list_groups(groups: Groups, states: frozenset[str], types: frozenset[str]) -
                 yield ListedGroup(
                     group_id=share_group.group_id, protocol_type=SHARE, group_state=state, group_type=SHARE
                 )
+    if not types or STREAMS in types:
+        for streams_group in groups.streams_groups.values():
+            state = streams_group.state
+            if not states or ("not_ready" if state == NOT_READY else state.lower()) in states:
+                yield ListedGroup(
+                    group_id=streams_group.group_id, protocol_type=STREAMS, group_state=state, group_type=STREAMS
+                )
 
 
 @operation(lambda request, code: code)
@@ -225,10 +233,10 @@ def delete(groups: Groups, request: GroupName, now: Millis) -> Result:
         empty = groups.share_groups[group_id].is_empty
         answer = request, errors.NONE if empty else errors.NON_EMPTY_GROUP
         return Result(share_records.group_tombstones(group_id) if empty else (), (answer,))
-    group = groups.groups.get(group_id) or groups.consumer_groups.get(group_id)
+    group = groups.groups.get(group_id) or groups.consumer_groups.get(group_id) or groups.streams_groups.get(group_id)
     if group is None:
         return Result(answers=((request, errors.GROUP_ID_NOT_FOUND),))
     if not group.is_empty:
         return Result(answers=((request, errors.NON_EMPTY_GROUP),))
-    ends = group.tombstones() if isinstance(group, ConsumerGroup) else [group_tombstone(group_id)]
+    ends = [group_tombstone(group_id)] if isinstance(group, ClassicGroup) else group.tombstones()
     return Result([*all_offset_tombstones(groups, group_id), *ends], ((request, errors.NONE),))

@@ -6,6 +6,7 @@ from ottla.coordinators.decoding import record_decoder
 from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.coordinators.groups.consumer import records as consumer_records
 from ottla.coordinators.groups.share import records as share_records
+from ottla.coordinators.groups.streams import records as streams_records
 from ottla.coordinators.runtime import CoordinatorRecord
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.protocol.messages.offset_commit_record import (
@@ -26,6 +27,7 @@ _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     GroupMetadataKey.API: (GroupMetadataKey, GroupMetadataValue),
     **consumer_records.MESSAGES,
     **share_records.MESSAGES,
+    **streams_records.MESSAGES,
 }
 """Type of record -> key and value. Kafka reads the values of type 0 and type 1 alike."""
 

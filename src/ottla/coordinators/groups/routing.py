@@ -1,7 +1,8 @@
 """Route a classic-protocol request to the implementation of the group's current type.
 
 A consumer group serves the JoinGroup of a classic member; an empty consumer group becomes a classic one instead. The upgrade of
-a classic group by a ConsumerGroupHeartbeat is in consumer/heartbeat.py. A share group rejects all of these requests.
+a classic group by a ConsumerGroupHeartbeat is in consumer/heartbeat.py. A share group rejects all of
+these requests, and so does a streams group with members; an empty one becomes a classic group.
 """
 
 from ottla.coordinators.groups.classic import membership as classic
@@ -16,6 +17,11 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 
 def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
+    streams = groups.streams_groups.get(request.group_id)
+    if streams is not None:
+        if not streams.is_empty:
+            return classic.rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
+        return classic.join_in_place(groups, request, streams.tombstones(), now)
     group = groups.consumer_groups.get(request.group_id)
     if group is None:
         return classic.join(groups, request, now)
@@ -26,7 +32,7 @@ def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
 
 def _sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
     group = groups.consumer_groups.get(request.group_id)
-    if request.group_id in groups.share_groups:
+    if request.group_id in groups.share_groups or request.group_id in groups.streams_groups:
         return Result(answers=((request, classic.sync.refuse(request, errors.INCONSISTENT_GROUP_PROTOCOL)),))
     if group is None:
         return classic.sync(groups, request, now)

@@ -7,14 +7,19 @@ from ottla.coordinators.groups.consumer.group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.records import KEYS as SHARE_KEYS
+from ottla.coordinators.groups.streams.group import StreamsGroup
+from ottla.coordinators.groups.streams.records import KEYS as STREAMS_KEYS
+from ottla.coordinators.groups.streams.targets import assignor_configs
 from ottla.coordinators.runtime import CoordinatorRecord, Millis
 from ottla.coordinators.topology import Topology
 from ottla.environment import Random
+from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.messages.offset_commit_record import LegacyOffsetCommitKey, OffsetCommitKey
 from ottla.protocol.messages.share_group_metadata_record import ShareGroupMetadataKey
+from ottla.protocol.messages.streams_group_topology_record import StreamsGroupTopologyKey
 
 
 class Bounded(NamedTuple):
@@ -90,6 +95,48 @@ class ShareSettings(NamedTuple):
         )
 
 
+class StreamsSettings(NamedTuple):
+    """Broker configs of streams groups; times in ms.
+
+    tags                  group.streams.rack.aware.assignment.tags, joined with commas
+    describes_topologies  whether a plug-in stores descriptions of topologies (KIP-1331)
+    """
+
+    session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
+    heartbeat_interval_ms: Bounded = Bounded(5_000, 5_000, 15_000)
+    assignment_interval_ms: Bounded = Bounded(1_000, 0, 15_000)
+    task_offset_interval_ms: Bounded = Bounded(60_000, 15_000, 2**31 - 1)
+    initial_rebalance_delay_ms: int = 3_000
+    standby_replicas: Bounded = Bounded(0, 0, 2)
+    acceptable_recovery_lag: int = 10_000
+    max_size: int = 2**31 - 1
+    tags: str = ""
+    describes_topologies: bool = False
+
+    @classmethod
+    def of(cls, values: BrokerValues) -> "StreamsSettings":
+        """Return the settings in a broker's configs."""
+        least_offset_interval = values.integer("group.streams.min.task.offset.interval.ms")
+        return cls(
+            session_timeout_ms=_bounded(values, "group.streams.{}session.timeout.ms"),
+            heartbeat_interval_ms=_bounded(values, "group.streams.{}heartbeat.interval.ms"),
+            assignment_interval_ms=_bounded(values, "group.streams.{}assignment.interval.ms"),
+            task_offset_interval_ms=Bounded(
+                values.integer("group.streams.task.offset.interval.ms"), least_offset_interval, 2**31 - 1
+            ),
+            initial_rebalance_delay_ms=values.integer("group.streams.initial.rebalance.delay.ms"),
+            standby_replicas=Bounded(
+                values.integer("group.streams.num.standby.replicas"),
+                0,
+                values.integer("group.streams.max.standby.replicas"),
+            ),
+            acceptable_recovery_lag=values.integer("group.streams.acceptable.recovery.lag"),
+            max_size=values.integer("group.streams.max.size"),
+            tags=",".join(values.items_of("group.streams.rack.aware.assignment.tags")),
+            describes_topologies=values.text("group.streams.topology.description.plugin.class") is not None,
+        )
+
+
 class GroupSettings(NamedTuple):
     """Broker configs of groups and offsets."""
 
@@ -104,6 +151,7 @@ class GroupSettings(NamedTuple):
     """Time that a member without a member id of its own may stay parked; no config in Kafka either."""
     consumer: ConsumerSettings = ConsumerSettings()
     share: ShareSettings = ShareSettings()
+    streams: StreamsSettings = StreamsSettings()
 
     @classmethod
     def of(cls, values: BrokerValues) -> "GroupSettings":
@@ -118,6 +166,7 @@ class GroupSettings(NamedTuple):
             offsets_retention_check_ms=values.integer("offsets.retention.check.interval.ms"),
             consumer=ConsumerSettings.of(values),
             share=ShareSettings.of(values),
+            streams=StreamsSettings.of(values),
         )
 
 
@@ -128,7 +177,7 @@ Offsets = dict[str, dict[int, OffsetCommitValue]]
 class Groups:
     """State of one partition of __consumer_offsets.
 
-    A group id belongs to a classic group, a consumer group or a share group, never to two: there is a dictionary for each type.
+    A group id belongs to a group of one type: classic, consumer, share or streams. There is a dictionary for each type.
     """
 
     def __init__(self, settings: GroupSettings, random: Random, topology: Topology | None = None) -> None:
@@ -138,16 +187,31 @@ class Groups:
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.share_groups: dict[str, ShareGroup] = {}
+        self.streams_groups: dict[str, StreamsGroup] = {}
         self.offsets: dict[str, Offsets] = {}
         self.pending: dict[int, dict[tuple[str, str, int], tuple[int, CoordinatorRecord]]] = {}
         """Producer id -> offset commits in its open transaction: (group, topic, partition) -> (order in the log, record)."""
         self._committed_at: dict[tuple[str, str, int], int] = {}
         """Order in the log of the last commit of an offset; kept while transactions are open."""
         self._replayed = 0
+        self.rebalances = {"classic": 0, "consumer": 0, "share": 0, "streams": 0}
+        """Generations and epochs of groups that have begun since this partition was loaded, by type of group."""
 
     def get(self, group_id: str) -> ClassicGroup | None:
         """The classic group, if there is one."""
         return self.groups.get(group_id)
+
+    def type_of(self, group_id: str) -> str | None:
+        """Return the type of a group: "classic", "consumer", "share" or "streams"; None for an unknown one."""
+        for kind, groups in (
+            ("classic", self.groups),
+            ("consumer", self.consumer_groups),
+            ("share", self.share_groups),
+            ("streams", self.streams_groups),
+        ):
+            if group_id in groups:
+                return kind
+        return None
 
     # Configs in force for a group: its own within the broker's bounds, else the broker's.
 
@@ -179,6 +243,45 @@ class Groups:
         interval = self._bounded(group.group_id, "share.assignment.interval.ms", config)
         return _has_passed(interval, group.target_timestamp, now)
 
+    def streams_session_timeout_ms(self, group_id: str) -> int:
+        """Session timeout of the members of a streams group, in ms."""
+        return self._bounded(group_id, "streams.session.timeout.ms", self.settings.streams.session_timeout_ms)
+
+    def streams_heartbeat_interval_ms(self, group_id: str) -> int:
+        """Heartbeat interval of the members of a streams group, in ms."""
+        return self._bounded(group_id, "streams.heartbeat.interval.ms", self.settings.streams.heartbeat_interval_ms)
+
+    def streams_task_offset_interval_ms(self, group_id: str) -> int:
+        """Interval at which the members of a streams group report the offsets of their state, in ms."""
+        return self._bounded(group_id, "streams.task.offset.interval.ms", self.settings.streams.task_offset_interval_ms)
+
+    def streams_acceptable_recovery_lag(self, group_id: str) -> int:
+        """Lag of a state, in records, that does not keep a task from being active at once."""
+        return self._integer(group_id, "streams.acceptable.recovery.lag", self.settings.streams.acceptable_recovery_lag)
+
+    def streams_initial_delay_ms(self, group_id: str) -> int:
+        """Time from the first member of a streams group to the first assignment, in ms."""
+        delay_ms = self.settings.streams.initial_rebalance_delay_ms
+        return self._integer(group_id, "streams.initial.rebalance.delay.ms", delay_ms)
+
+    def streams_assignor_configs(self, group_id: str) -> dict[str, str]:
+        """Return the configs of a streams group's assignor, as they are logged with the group's epoch."""
+        settings = self.settings.streams
+        replicas = self._bounded(group_id, "streams.num.standby.replicas", settings.standby_replicas)
+        tags, name = settings.tags, "streams.rack.aware.assignment.tags"
+        if self.topology.image.configs:
+            tags = self.topology.image.configs_of(GROUP, group_id).get(name, tags)
+        return assignor_configs(replicas, tags)
+
+    def may_assign_tasks(self, group: StreamsGroup, now: Millis) -> bool:
+        """Return whether a streams group's targets are old enough to be computed again."""
+        config = self.settings.streams.assignment_interval_ms
+        interval = self._bounded(group.group_id, "streams.assignment.interval.ms", config)
+        return _has_passed(interval, group.target_timestamp, now)
+
+    def _integer(self, group_id: str, name: str, default: int) -> int:
+        return self.topology.integer(group_id, name, f"group.{name}", default)
+
     def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
         if not self.topology.image.configs:
             return config.default
@@ -192,6 +295,9 @@ class Groups:
         for share_group in self.share_groups.values():
             if not share_group.is_stale and any(share_group.is_subscribed(name) for name in names):
                 share_group.is_stale = True
+        for streams_group in self.streams_groups.values():
+            if not streams_group.is_stale and any(streams_group.depends_on(name) for name in names):
+                streams_group.is_stale = True
 
     # Replay.
 
@@ -204,7 +310,7 @@ class Groups:
         self._replayed += 1
         at = key.group, key.topic, key.partition
         self.pending.setdefault(producer_id, {})[at] = self._replayed, record
-        if key.group not in self.consumer_groups and key.group not in self.share_groups:
+        if self.type_of(key.group) is None:
             self._group(key.group)
 
     def replay_end(self, producer_id: int, *, commit: bool) -> None:
@@ -246,13 +352,17 @@ class Groups:
             self._replay_offset(key, value if isinstance(value, OffsetCommitValue) else None)
         elif isinstance(key, GroupMetadataKey):
             if isinstance(value, GroupMetadataValue):
-                self._group(key.group).replay(value)
+                classic = self._group(key.group)
+                self.rebalances["classic"] += value.generation > classic.generation
+                classic.replay(value)
             else:
                 self.groups.pop(key.group, None)
         elif isinstance(key, KEYS):
             self._replay_consumer(key.group_id, record)
         elif isinstance(key, SHARE_KEYS):
             self._replay_share(key.group_id, record)
+        elif isinstance(key, STREAMS_KEYS):
+            self._replay_streams(key.group_id, record)
 
     def _replay_consumer(self, group_id: str, record: CoordinatorRecord) -> None:
         group = self.consumer_groups.get(group_id)
@@ -262,7 +372,9 @@ class Groups:
             # While loading, offsets may come first: the classic group that they created is not a real one.
             self.groups.pop(group_id, None)
             group = self.consumer_groups[group_id] = ConsumerGroup(group_id)
+        epoch = group.epoch
         group.replay(record)
+        self.rebalances["consumer"] += group.epoch > epoch
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.consumer_groups[group_id]
             if group_id in self.offsets:
@@ -274,9 +386,27 @@ class Groups:
             if record.value is None:
                 return
             group = self.share_groups[group_id] = ShareGroup(group_id)
+        epoch = group.epoch
         group.replay(record)
+        self.rebalances["share"] += group.epoch > epoch
         if record.value is None and isinstance(record.key, ShareGroupMetadataKey):
             del self.share_groups[group_id]
+
+    def _replay_streams(self, group_id: str, record: CoordinatorRecord) -> None:
+        group = self.streams_groups.get(group_id)
+        if group is None:
+            if record.value is None:
+                return
+            # While loading, offsets may come first: the classic group that they created is not a real one.
+            self.groups.pop(group_id, None)
+            group = self.streams_groups[group_id] = StreamsGroup(group_id)
+        epoch = group.epoch
+        group.replay(record)
+        self.rebalances["streams"] += group.epoch > epoch
+        if record.value is None and isinstance(record.key, StreamsGroupTopologyKey):  # the last tombstone of a group
+            del self.streams_groups[group_id]
+            if group_id in self.offsets:
+                self._group(group_id)
 
     def _group(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
@@ -289,7 +419,7 @@ class Groups:
         if value is not None:
             if offsets is None:
                 offsets = self.offsets[key.group] = {}
-                if key.group not in self.consumer_groups:
+                if key.group not in self.consumer_groups and key.group not in self.streams_groups:
                     self._group(key.group)  # consumers without membership have a group, too
             partitions = offsets.get(key.topic)
             if partitions is None:

@@ -62,6 +62,11 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions(self) -> int:
+        """Return the number of partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def find(self, member: Member) -> ShareSession | None:
         """The session of a member."""
         return self._sessions.get(member)

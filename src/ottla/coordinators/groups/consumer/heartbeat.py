@@ -11,7 +11,6 @@ from ottla.coordinators.groups.consumer.member import (
     LEAVING,
     LEAVING_FOR_A_WHILE,
     ConsumerMember,
-    Current,
     Description,
     Owned,
 )
@@ -19,7 +18,8 @@ from ottla.coordinators.groups.consumer.reconciliation import is_within, reporte
 from ottla.coordinators.groups.consumer.records import member_current
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due
 from ottla.coordinators.groups.consumer.timers import end_session, fence
-from ottla.coordinators.groups.consumer.update import Update, check_instance, check_released, check_room
+from ottla.coordinators.groups.consumer.update import Update
+from ottla.coordinators.groups.member_checks import check_epoch, check_instance, check_released, check_room
 from ottla.coordinators.groups.migration.upgrade import Upgrade
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, Timer, operation
@@ -119,12 +119,14 @@ def _is_quiet(
 def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) -> Result:
     joins = request.member_epoch == JOINING
     group, upgrade = _group_of(groups, request.group_id, joins=joins)
-    check_room(groups, group, request.member_id, request.instance_id)
+    check_room(group, "consumer", groups.settings.consumer.max_size, request.member_id, request.instance_id)
     member_id = request.member_id or uuid_text(groups.random.bytes16())
     owned = None
     if request.topic_partitions is not None:
         owned = reported((topic.topic_id, topic.partitions) for topic in request.topic_partitions)
     update = Update(groups, group, member_id, now)
+    if request.context.authorizer is not None:
+        update.context = request.context
     if request.instance_id is not None:
         old = group.static_member(request.instance_id)
         if not joins:
@@ -135,7 +137,7 @@ def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis)
             update.take_over(old)
     elif not joins and member_id not in group.members:
         raise Refused(errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    _check_epoch(update.current, request.member_epoch, is_behind=is_within(owned, update.current.assigned))
+    check_epoch(update.current, "consumer", request.member_epoch, is_behind=is_within(owned, update.current.assigned))
     before = update.current.assigned
     update.describe(_description(update.description, request))
     update.retarget()
@@ -165,7 +167,7 @@ def _group_of(groups: Groups, group_id: str, *, joins: bool) -> tuple[ConsumerGr
     if classic is not None and joins:
         upgrade = Upgrade(groups, classic)
         return upgrade.group, upgrade
-    if classic is not None or group_id in groups.share_groups:
+    if groups.type_of(group_id) is not None:
         raise Refused(errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if not joins:
         raise Refused(errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
@@ -180,26 +182,6 @@ def _after_upgrade(upgrade: Upgrade, groups: Groups, now: Millis) -> Result:  # 
         for member in upgrade.classic.members.values()
     ]
     return result._replace(timers=(*result.timers, *sessions))
-
-
-def _check_epoch(current: Current, epoch: int, *, is_behind: bool) -> None:
-    """Raise Refused (FENCED_MEMBER_EPOCH) for an invalid member epoch.
-
-    Valid is the member's current epoch; also the previous one if a response was lost, provided that the member owns only
-    partitions that it was assigned (`is_behind`)."""
-    if epoch in (JOINING, current.epoch):
-        return
-    if epoch > current.epoch:
-        how = "greater"
-    elif epoch == current.previous_epoch and is_behind:
-        return
-    else:
-        how = "smaller"
-    raise Refused(
-        errors.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({current.epoch}). The member must abandon all its partitions and rejoin.",
-    )
 
 
 def _description(before: Description, request: ConsumerGroupHeartbeatRequest) -> Description:
@@ -233,7 +215,7 @@ def _leave(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis) 
     group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
     group = groups.consumer_groups.get(group_id)
     if group is None:
-        known = group_id in groups.groups or group_id in groups.share_groups
+        known = groups.type_of(group_id) is not None
         text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
         raise Refused(errors.GROUP_ID_NOT_FOUND, text)
     answer = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)

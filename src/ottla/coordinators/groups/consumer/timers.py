@@ -25,6 +25,8 @@ from ottla.coordinators.groups.consumer.regexes import matching
 from ottla.coordinators.groups.migration.downgrade import downgrade, may_downgrade
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer
+from ottla.protocol.context import RequestContext
+from ottla.security.operations import AclOperation, AclResourceType
 
 _RETRY_MS: Final = 1_000
 """Delay before a timer runs again after its records could not be appended."""
@@ -105,8 +107,12 @@ def fence(
     return Result(records, answers, timers)
 
 
-def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
-    """Resolve the regular expressions of a group; a change of their topics begins a new epoch."""
+def refresh_regexes(groups: Groups, group_id: str, context: RequestContext | None, now: Millis) -> Result:
+    """Resolve the regular expressions of a group; a change of their topics begins a new epoch.
+
+    context  that of the request after which they are resolved: topics that its sender may not describe do not match, as in
+             Kafka; None without an authorizer
+    """
     group = groups.consumer_groups.get(group_id)
     if group is None:
         return NOTHING
@@ -117,6 +123,8 @@ def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
     changed = False
     for regex in sorted({description.regex for description in descriptions.values() if description.regex}):
         topics = matching(regex, cluster.image.topics)
+        if context is not None:
+            topics = frozenset(topic for topic in topics if _may_describe(context, topic))
         before = resolved.get(regex)
         changed = changed or topics != (frozenset() if before is None else before.topics)
         resolved[regex] = Resolved(topics, cluster.image.revision, now)
@@ -125,6 +133,10 @@ def refresh_regexes(groups: Groups, group_id: str, now: Millis) -> Result:
     if changed or metadata_hash != group.metadata_hash:
         records.append(group_epoch(group_id, group.epoch + 1, metadata_hash))
     return Result(records)
+
+
+def _may_describe(context: RequestContext, topic: str) -> bool:
+    return context.allowed(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic, is_logged=False)
 
 
 def after_loading(groups: Groups, group: ConsumerGroup) -> list[Timer]:

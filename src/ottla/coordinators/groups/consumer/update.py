@@ -14,7 +14,6 @@ from collections.abc import Collection
 from ottla.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
 from ottla.coordinators.groups.consumer.group import ConsumerGroup, subscriptions
 from ottla.coordinators.groups.consumer.member import (
-    LEAVING_FOR_A_WHILE,
     ConsumerMember,
     Description,
     MemberState,
@@ -37,6 +36,7 @@ from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import CoordinatorRecord, Millis, Timer
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
+from ottla.protocol.context import RequestContext
 
 
 class Update:
@@ -52,6 +52,7 @@ class Update:
 
     __slots__ = (
         "before",
+        "context",
         "current",
         "description",
         "epoch",
@@ -72,6 +73,7 @@ class Update:
         self.group = group
         self.member_id = member_id
         self.now = now
+        self.context: RequestContext | None = None
         self.replaced: str | None = None
         self.before = group.members.get(member_id) or ConsumerMember(member_id)
         self.description = self.before.description
@@ -163,7 +165,7 @@ class Update:
     def _refresh(self, regexes: Collection[str]) -> None:
         """Set the timer that resolves the regular expressions, if a refresh is due."""
         if refresh_is_due(self.group, regexes, self.groups, self.now):
-            self.timers.append(Timer(refresh_regexes, (self.group.group_id,), 0))
+            self.timers.append(Timer(refresh_regexes, (self.group.group_id, self.context), 0))
 
     # 3
 
@@ -230,36 +232,3 @@ class Update:
             waits = step.state is MemberState.UNREVOKED_PARTITIONS
             timeout_ms = self.description.rebalance_timeout_ms if waits else None
             self.timers.append(Timer(end_revocation, (group_id, member_id), timeout_ms))
-
-
-def check_room(groups: Groups, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-    """Raise Refused (GROUP_MAX_SIZE_REACHED) for a new member of a full group."""
-    size = groups.settings.consumer.max_size
-    if group.static_member(instance_id) is None and len(group.members) >= size and member_id not in group.members:
-        raise Refused(
-            errors.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {size} members.",
-        )
-
-
-def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return the static member with `instance_id`. Raises Refused unless its member id is `member_id`."""
-    member = group.static_member(instance_id)
-    if member is None:
-        raise Refused(errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise Refused(
-            errors.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-    return member
-
-
-def check_released(old: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raise Refused (UNRELEASED_INSTANCE_ID) if the instance's current member has not left."""
-    if old.current.epoch != LEAVING_FOR_A_WHILE:
-        raise Refused(
-            errors.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {old.member_id} member.",
-        )

@@ -23,7 +23,8 @@ from ottla.coordinators.groups.consumer.member import (
 )
 from ottla.coordinators.groups.consumer.reconciliation import reported
 from ottla.coordinators.groups.consumer.timers import end_join, end_session, end_sync, fence, no_timers
-from ottla.coordinators.groups.consumer.update import Update, check_instance, check_room
+from ottla.coordinators.groups.consumer.update import Update
+from ottla.coordinators.groups.member_checks import check_instance, check_room
 from ottla.coordinators.groups.migration.downgrade import classic_records, may_replace_and_downgrade
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Millis, Result, Timer
@@ -58,7 +59,7 @@ def _join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: 
     instance_id = request.group_instance_id
     is_new = not request.member_id
     member_id = request.member_id or uuid_text(groups.random.bytes16())
-    check_room(groups, group, member_id, instance_id)
+    check_room(group, "consumer", groups.settings.consumer.max_size, member_id, instance_id)
     if not group.supports_classic(request.protocol_type, {protocol.name for protocol in request.protocols}):
         raise Refused(errors.INCONSISTENT_GROUP_PROTOCOL, None)
     if is_new and instance_id is None and request.context.version >= 4:  # KIP-394

@@ -115,7 +115,7 @@ def share_group_of(groups: Groups, group_id: str, missing: str = "Group {} not f
     """Return the share group. Raises Refused (GROUP_ID_NOT_FOUND) if it is missing or has another type."""
     group = groups.share_groups.get(group_id)
     if group is None:
-        is_other = group_id in groups.groups or group_id in groups.consumer_groups
+        is_other = groups.type_of(group_id) is not None
         text = f"Group {group_id} is not a share group." if is_other else missing.format(group_id)
         raise Refused(errors.GROUP_ID_NOT_FOUND, text)
     return group
@@ -123,7 +123,7 @@ def share_group_of(groups: Groups, group_id: str, missing: str = "Group {} not f
 
 def share_group_or_new(groups: Groups, group_id: str) -> ShareGroup:
     """Return the share group, or a new one. Raises Refused (GROUP_ID_NOT_FOUND) for a group of another type."""
-    if group_id in groups.groups or group_id in groups.consumer_groups:
+    if groups.type_of(group_id) not in (None, "share"):
         raise Refused(errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     return groups.share_groups.get(group_id) or ShareGroup(group_id)
 

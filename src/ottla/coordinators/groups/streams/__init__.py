@@ -1,0 +1,1 @@
+"""Streams groups (KIP-1071): the coordinator assigns the tasks of Kafka Streams applications."""
