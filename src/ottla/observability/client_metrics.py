@@ -14,6 +14,7 @@ class ClientMetrics(NamedTuple):
     """Pushed metrics of one client instance.
 
     client_id      client id in the request, "" without one
+    principal      its user, as User:name
     pushes, size   number of pushes, and their decompressed bytes
     received_ms    time of the newest push, in ms since the epoch
     otlp           newest push, as OTLP `MetricsData`
@@ -21,6 +22,7 @@ class ClientMetrics(NamedTuple):
     """
 
     client_id: str
+    principal: str
     pushes: int
     size: int
     received_ms: int
@@ -40,12 +42,16 @@ class ReceivedMetrics:
         self.refused = 0
         self._instances: OrderedDict[bytes, ClientMetrics] = OrderedDict()
 
-    def receive(self, instance: bytes, client_id: str, otlp: bytes, now_ms: int, *, terminated: bool) -> None:
+    def receive(
+        self, instance: bytes, client_id: str, principal: str, otlp: bytes, now_ms: int, *, terminated: bool
+    ) -> None:
         """Store a push of the client instance with this id."""
         before = self._instances.pop(instance, None)
         pushes, size = (before.pushes, before.size) if before is not None else (0, 0)
         kept = otlp or (before.otlp if before is not None else b"")
-        self._instances[instance] = ClientMetrics(client_id, pushes + 1, size + len(otlp), now_ms, kept, terminated)
+        self._instances[instance] = ClientMetrics(
+            client_id, principal, pushes + 1, size + len(otlp), now_ms, kept, terminated
+        )
         self.pushes += 1
         self.size += len(otlp)
         if len(self._instances) > _MOST_INSTANCES:

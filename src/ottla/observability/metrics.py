@@ -1,25 +1,27 @@
 """Metrics over HTTP in Prometheus' text format.
 
-Exports the metrics that clients have pushed (KIP-714). Names are converted to those of Prometheus
-("org.apache.kafka.producer.request.rate" becomes `org_apache_kafka_producer_request_rate`); attributes become labels,
-besides `client_id` and `client_instance_id`. A
-sum with delta temporality, the default of clients, is exported as a gauge with the value of the last push.
+Exports the metrics of a broker and those that clients have pushed to it (KIP-714). Names of the latter are converted to those
+of Prometheus ("org.apache.kafka.producer.request.rate" becomes `org_apache_kafka_producer_request_rate`); attributes become
+labels, besides `client_id`, `client_instance_id` and `principal`. A sum with delta temporality, the default of clients, is
+exported as a gauge with the value of the last push.
 
 The libraries (prometheus-client, opentelemetry-proto) come with the extra `metrics`; nothing else imports this file.
 """
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, NumberDataPoint
-from prometheus_client import start_http_server
+from prometheus_client import GCCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from ottla.environment.http_serving import Page, serve_pages
 from ottla.observability.client_metrics import ClientMetrics
+from ottla.observability.families import CONTENT_TYPE, Family, text_of
 
 Instances = Callable[[], Mapping[bytes, ClientMetrics]]
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
@@ -39,7 +41,7 @@ class ClientMetricsCollector(Collector):
         )
         families: dict[tuple[str, tuple[str, ...]], _Family] = {}
         for instance, pushed in self._instances().items():
-            own = (pushed.client_id, str(uuid.UUID(bytes=instance)))
+            own = (pushed.client_id, str(uuid.UUID(bytes=instance)), pushed.principal)
             pushes.add_metric(own, pushed.pushes)
             if not pushed.terminated:
                 for metric in _metrics(pushed.otlp):
@@ -48,7 +50,7 @@ class ClientMetricsCollector(Collector):
         yield from families.values()
 
 
-_OWN_LABELS: Final = ("client_id", "client_instance_id")
+_OWN_LABELS: Final = ("client_id", "client_instance_id", "principal")
 
 
 def _metrics(otlp: bytes) -> Iterator[Metric]:
@@ -91,20 +93,23 @@ def _name(text: str) -> str:
     return f"_{name}" if name[:1].isdigit() else name
 
 
-def serve_metrics(host: str, port: int, instances: Instances) -> tuple[int, Callable[[], None]]:
-    """Serve the metrics of clients, as `serve_collector` does."""
-    return serve_collector(host, port, ClientMetricsCollector(instances))
+def metrics_page(collector: Collector) -> Page:
+    """Return the metrics of a collector in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return Page(generate_latest(registry), content_type=CONTENT_TYPE)
+
+
+def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetrics]) -> Page:
+    """Return the metrics of a broker, those of its process, and those that clients have pushed."""
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(ClientMetricsCollector(lambda: clients))
+    text = "".join(text_of(families)).encode()
+    return Page(text + generate_latest(registry), content_type=CONTENT_TYPE)
 
 
 def serve_collector(host: str, port: int, collector: Collector) -> tuple[int, Callable[[], None]]:
     """Serve GET /metrics in a thread; returns the port (a free one for 0) and a function that stops it. Raises OSError."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    server, thread = start_http_server(port, host, registry)
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return server.server_port, stop
+    return serve_pages(host, port, {"/metrics": lambda: metrics_page(collector)})

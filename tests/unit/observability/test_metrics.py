@@ -9,13 +9,15 @@ from ottla.observability.metrics import ClientMetricsCollector
 
 DELTA, CUMULATIVE = 1, 2
 INSTANCE = bytes(range(16))
-LABELS = 'client_id="c",client_instance_id="00010203-0405-0607-0809-0a0b0c0d0e0f"'
+OWN = 'client_id="c",client_instance_id="00010203-0405-0607-0809-0a0b0c0d0e0f"'
+PRINCIPAL = 'principal="User:a"'
+LABELS = f"{OWN},{PRINCIPAL}"
 
 
 def shown(otlp: bytes, *, terminated: bool = False) -> list[str]:
     """The samples, without comments."""
     registry = CollectorRegistry(auto_describe=False)
-    pushed = {INSTANCE: ClientMetrics("c", 3, len(otlp), 5, otlp, terminated)}
+    pushed = {INSTANCE: ClientMetrics("c", "User:a", 3, len(otlp), 5, otlp, terminated)}
     registry.register(ClientMetricsCollector(lambda: pushed))
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
 
@@ -38,8 +40,8 @@ def pushed() -> MetricsData:
 def test_names_labels_and_kinds() -> None:
     assert shown(pushed().SerializeToString()) == [
         f"ottla_client_metrics_pushes_total{{{LABELS}}} 3.0",
-        f'org_apache_kafka_consumer_fetch_rate{{{LABELS},node_id="1"}} 0.5',
-        f'org_apache_kafka_consumer_fetch_rate{{{LABELS},node_id="2"}} 1.5',
+        f'org_apache_kafka_consumer_fetch_rate{{{OWN},node_id="1",{PRINCIPAL}}} 0.5',
+        f'org_apache_kafka_consumer_fetch_rate{{{OWN},node_id="2",{PRINCIPAL}}} 1.5',
         f"delta{{{LABELS}}} 7.0",
         f"_2all_total{{{LABELS}}} 7.0",
     ]

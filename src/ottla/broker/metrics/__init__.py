@@ -1,0 +1,1 @@
+"""Metrics of a broker under Kafka's names: counted while requests are served, or computed when they are read."""

@@ -1,0 +1,153 @@
+"""Requests, errors and bytes by topic, counted from responses when they are sent.
+
+What is appended is not counted here: each log counts it (`Log.appended_bytes`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.protocol.api import FETCH, PRODUCE, SHARE_ACKNOWLEDGE, SHARE_FETCH
+from ottla.protocol.context import Peer
+from ottla.protocol.errors import NONE
+from ottla.protocol.schema import Array, Primitive
+
+Path = tuple[str, ...]
+
+
+class TopicTraffic:
+    """Counters of a topic; a request counts once for each of its partitions, as in Kafka."""
+
+    __slots__ = (
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "failed_share_acknowledgements",
+        "failed_share_fetches",
+        "fetches",
+        "produces",
+        "replication_bytes_out",
+        "share_acknowledgements",
+        "share_fetches",
+    )
+
+    def __init__(self) -> None:
+        self.produces = self.failed_produces = 0
+        self.fetches = self.failed_fetches = self.bytes_out = self.replication_bytes_out = 0
+        self.share_fetches = self.failed_share_fetches = 0
+        self.share_acknowledgements = self.failed_share_acknowledgements = 0
+
+    def add(self, other: "TopicTraffic") -> None:
+        """Add the counters of another topic."""
+        self.produces += other.produces
+        self.failed_produces += other.failed_produces
+        self.fetches += other.fetches
+        self.failed_fetches += other.failed_fetches
+        self.bytes_out += other.bytes_out
+        self.replication_bytes_out += other.replication_bytes_out
+        self.share_fetches += other.share_fetches
+        self.failed_share_fetches += other.failed_share_fetches
+        self.share_acknowledgements += other.share_acknowledgements
+        self.failed_share_acknowledgements += other.failed_share_acknowledgements
+
+
+class Traffic:
+    """Counters by topic: by name, or by id where the API's responses have ids."""
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str | bytes, TopicTraffic] = {}
+        self._counting: Mapping[int, Callable[[Any, Peer, Counter[int]], None]] = {
+            PRODUCE: self._produced,
+            FETCH: self._fetched,
+            SHARE_FETCH: self._share_fetched,
+            SHARE_ACKNOWLEDGE: self._share_acknowledged,
+        }
+
+    def counting(self, api: int) -> Callable[[Any, Peer, Counter[int]], None]:
+        """Return the function that counts a response of an API, sent to a peer, and its error codes."""
+        return self._counting.get(api, self._other)
+
+    def _other(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
+        paths = _PATHS.get(type(response))
+        if paths is None:
+            paths = _PATHS[type(response)] = _error_paths(type(response))
+        for path in paths:
+            _count_errors(response, path, errors)
+
+    def _of(self, topic: str | bytes) -> TopicTraffic:
+        traffic = self.by_topic.get(topic)
+        if traffic is None:
+            traffic = self.by_topic[topic] = TopicTraffic()
+        return traffic
+
+    def _produced(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
+        for topic in response.responses:
+            traffic = self._of(topic.name or topic.topic_id)
+            rows = topic.partition_responses
+            traffic.produces += len(rows)
+            for row in rows:
+                code = row.error_code
+                errors[code] += 1
+                if code != NONE:
+                    traffic.failed_produces += 1
+
+    def _fetched(self, response: Any, peer: Peer, errors: Counter[int]) -> None:
+        errors[response.error_code] += 1
+        for topic in response.responses:
+            traffic = self._of(topic.topic or topic.topic_id)
+            size = 0
+            for row in topic.partitions:
+                code = row.error_code
+                errors[code] += 1
+                if code != NONE:
+                    traffic.failed_fetches += 1
+                elif row.records:
+                    size += len(row.records)
+            traffic.fetches += len(topic.partitions)
+            if peer.is_follower:
+                traffic.replication_bytes_out += size
+            else:
+                traffic.bytes_out += size
+
+    def _share_fetched(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
+        errors[response.error_code] += 1
+        for topic in response.responses:
+            traffic = self._of(topic.topic_id)
+            traffic.share_fetches += len(topic.partitions)
+            for row in topic.partitions:
+                errors[row.error_code] += 1
+                traffic.failed_share_fetches += row.error_code != NONE
+                traffic.bytes_out += len(row.records or b"")
+                if row.acknowledge_error_code != NONE:
+                    traffic.failed_share_acknowledgements += 1
+
+    def _share_acknowledged(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
+        errors[response.error_code] += 1
+        for topic in response.responses:
+            traffic = self._of(topic.topic_id)
+            traffic.share_acknowledgements += len(topic.partitions)
+            for row in topic.partitions:
+                errors[row.error_code] += 1
+                traffic.failed_share_acknowledgements += row.error_code != NONE
+
+
+_PATHS: Final[dict[type, tuple[Path, ...]]] = {}
+"""Attributes that lead to the error codes of a response, by its class."""
+
+
+def _error_paths(struct: Any) -> tuple[Path, ...]:
+    paths: list[Path] = []
+    for declared in struct.FIELDS:
+        if declared.name == "error_code":
+            paths.append(("error_code",))
+        elif isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
+            paths += ((declared.name, *path) for path in _error_paths(declared.type.element))
+    return tuple(paths)
+
+
+def _count_errors(value: Any, path: Path, errors: Counter[int]) -> None:
+    if len(path) == 1:
+        errors[value.error_code] += 1
+        return
+    for item in getattr(value, path[0]) or ():
+        _count_errors(item, path[1:], errors)

@@ -1,0 +1,137 @@
+"""Requests by API and topic, recorded from their responses."""
+
+from collections import Counter
+
+from ottla.broker.metrics.meter import RequestMeter
+from ottla.broker.metrics.requests import RequestFamilies
+from ottla.observability.families import Buckets, Family
+from ottla.protocol.api import APIS, FETCH, OFFSET_COMMIT, PRODUCE
+from ottla.protocol.connection import Envelope
+from ottla.protocol.context import Peer
+from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.protocol.schema import Response
+
+MS = 1_000_000
+
+
+def envelope(api: int, version: int = 9, size: int = 100) -> Envelope:
+    return Envelope(APIS[api], version, version, 1, "client", bytes(size), 10)
+
+
+def measure(
+    meter: RequestMeter, api: int, response: Response | None, *times: int, peer: Peer | None = None, version: int = 9
+) -> None:
+    local, remote, queued = (*times, 0, 0, 0)[:3]
+    request, sender = envelope(api, version), peer or Peer()
+    entry = meter.begin(request, sender)
+    meter.measure(entry, request, sender, response, local, remote, queued, 0, entry.weight)
+
+
+def produced(*codes: int) -> ProduceResponse:
+    rows = [PartitionProduceResponse(index=at, error_code=code, base_offset=0) for at, code in enumerate(codes)]
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=rows)])
+
+
+def fetched(size: int) -> FetchResponse:
+    row = PartitionData(partition_index=0, high_watermark=1, records=bytes(size))
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])
+
+
+def by_name(meter: RequestMeter) -> dict[str, Family]:
+    return {family.name: family for family in RequestFamilies(meter.requests).collect(0)}
+
+
+def value(family: Family, *labels: str) -> float | Buckets:
+    return dict(family.samples)[labels]
+
+
+def test_requests_are_counted_by_version_and_partitions_by_error() -> None:
+    meter = RequestMeter()
+    measure(meter, PRODUCE, produced(NONE, NOT_LEADER_OR_FOLLOWER), MS)
+    measure(meter, PRODUCE, produced(NONE, NONE), MS, version=3)
+    families = by_name(meter)
+    requests = families["kafka_network_requestmetrics_requests_total"]
+    assert dict(requests.samples) == {("Produce", "3"): 1, ("Produce", "9"): 1}
+    errors = families["kafka_network_requestmetrics_errors_total"]
+    assert dict(errors.samples) == {("Produce", "NONE"): 3, ("Produce", "NOT_LEADER_OR_FOLLOWER"): 1}
+    traffic = meter.traffic.by_topic["t"]
+    assert (traffic.produces, traffic.failed_produces) == (4, 1)
+
+
+def test_errors_in_nested_rows_are_counted() -> None:
+    meter = RequestMeter()
+    rows = [OffsetCommitResponsePartition(partition_index=at, error_code=code) for at, code in enumerate((0, 0, 16))]
+    topics = [OffsetCommitResponseTopic(name="t", partitions=rows)]
+    measure(meter, OFFSET_COMMIT, OffsetCommitResponse(topics=topics), MS)
+    assert meter.requests.by_api["OffsetCommit"].errors == Counter({NONE: 2, 16: 1})
+
+
+def test_fetches_of_consumers_and_followers_are_told_apart() -> None:
+    meter, follower = RequestMeter(), Peer()
+    follower.is_follower = True
+    measure(meter, FETCH, fetched(70), MS)
+    measure(meter, FETCH, fetched(30), MS, peer=follower)
+    traffic = meter.traffic.by_topic["t"]
+    assert (traffic.bytes_out, traffic.replication_bytes_out, traffic.fetches) == (70, 30, 2)
+    counts = by_name(meter)["kafka_network_requestmetrics_totaltimems_count_total"]
+    assert dict(counts.samples) == {("Fetch",): 2, ("FetchConsumer",): 1, ("FetchFollower",): 1}
+
+
+def test_the_total_time_has_the_time_in_the_queue_and_the_wait() -> None:
+    meter = RequestMeter()
+    measure(meter, PRODUCE, produced(NONE), 1 * MS, 6 * MS, 1 * MS)
+    families = by_name(meter)
+
+    def median(kind: str) -> float | Buckets:
+        return value(families[f"kafka_network_requestmetrics_{kind}timems"], "Produce", "0.50")
+
+    for kind, expected in (("total", 8.0), ("local", 1.0), ("remote", 6.0), ("requestqueue", 1.0)):
+        held = median(kind)
+        assert isinstance(held, float)
+        assert expected / 1.5 <= held <= expected * 1.5
+    seconds = value(families["ottla_request_seconds"], "Produce")
+    assert isinstance(seconds, Buckets)
+    assert (sum(seconds.counts), seconds.total) == (1, 0.008)
+
+
+def test_requests_that_did_not_wait_have_waited_for_no_time() -> None:
+    meter = RequestMeter()
+    for _ in range(9):
+        measure(meter, PRODUCE, produced(NONE), MS)
+    measure(meter, PRODUCE, produced(NONE), MS, 50 * MS)
+    remote = by_name(meter)["kafka_network_requestmetrics_remotetimems"]
+    assert value(remote, "Produce", "0.50") == 0.0 or value(remote, "Produce", "0.50") < 1e-5  # type: ignore[operator]
+    late = value(remote, "Produce", "0.95")
+    assert isinstance(late, float)
+    assert 30 < late < 75
+
+
+def test_a_refused_batch_is_a_failed_request() -> None:
+    meter = RequestMeter()
+    measure(meter, PRODUCE, produced(MESSAGE_TOO_LARGE), MS)
+    measure(meter, PRODUCE, None, MS)  # acks=0: no response
+    assert meter.traffic.by_topic["t"].failed_produces == 1
+    assert meter.requests.by_api["Produce"].requests == 2
+
+
+def test_times_of_frequent_requests_are_those_of_a_sample() -> None:
+    meter, peer = RequestMeter(), Peer()
+    weights = [meter.begin(envelope(PRODUCE), peer).weight for _ in range(2600)]
+    assert weights[:1000] == [1] * 1000
+    assert set(weights[1000:]) == {0, 16}
+    assert abs(sum(weights) - 2600) < 16
+
+
+def test_responses_without_times_are_counted() -> None:
+    meter, peer, request = RequestMeter(), Peer(), envelope(PRODUCE)
+    entry = meter.begin(request, peer)
+    entry.counting(produced(NONE, NOT_LEADER_OR_FOLLOWER), peer, entry.errors)
+    assert meter.traffic.by_topic["t"].failed_produces == 1
+    assert meter.requests.by_api["Produce"].errors[NONE] == 1
