@@ -1,0 +1,179 @@
+"""Groups of all kinds: list with lag, members and offsets of one group, and the lag as numbers for its chart."""
+
+from typing import Any, Final, NamedTuple
+
+from starlette.responses import JSONResponse, Response
+
+from ottla.client.admin.groups import ListedGroup
+from ottla.client.errors import KafkaError
+from ottla.client.topics import LATEST, TopicPartition
+from ottla.console.clusters import TIMEOUT_S
+from ottla.console.problem import Problem
+from ottla.console.visit import Visit, page
+
+_PAGE: Final = 50
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+
+
+class OffsetRow(NamedTuple):
+    """Offsets of a group in one partition: the committed offset, or the start offset of a share group."""
+
+    partition: TopicPartition
+    offset: int | None
+    end: int | None
+    lag: int | None
+    metadata: str
+    member: str
+
+
+class GroupRow(NamedTuple):
+    """Group in the list; the lag is None if it is not known."""
+
+    group: ListedGroup
+    lag: int | None
+
+
+async def groups(visit: Visit) -> Response:
+    """List groups: one page of those whose ids contain the search text."""
+    listed = await visit.admin.list_groups(timeout=TIMEOUT_S)
+    query, kind = visit.text("q"), visit.text("type")
+    kinds = sorted({group.type or "classic" for group in listed.values()})
+    matching = [
+        group
+        for _, group in sorted(listed.items())
+        if query.lower() in group.group_id.lower() and kind in ("", group.type or "classic")
+    ]
+    last = max(1, -(-len(matching) // _PAGE))
+    number = min(visit.integer("page", 1, 1), last)
+    shown = matching[(number - 1) * _PAGE : number * _PAGE]
+    lags = await lags_of(visit, shown)
+    return visit.render(
+        "groups.html",
+        title="Groups",
+        rows=[GroupRow(group, lags.get(group.group_id)) for group in shown],
+        count=len(matching),
+        page=number,
+        last=last,
+        query=query,
+        kind=kind,
+        kinds=kinds,
+    )
+
+
+async def lags_of(visit: Visit, listed: list[ListedGroup]) -> dict[str, int]:
+    """Return the lag of groups, over all partitions with a known offset."""
+    lags: dict[str, int] = {}
+    shared = [group.group_id for group in listed if group.type == SHARE]
+    others = [group.group_id for group in listed if group.type != SHARE]
+    if shared:
+        share_offsets = await visit.admin.list_share_group_offsets(shared, timeout=TIMEOUT_S / 2)
+        for group_id, starts in share_offsets.successes.items():
+            known = [entry.lag for entry in starts.values() if entry.lag is not None]
+            if known:
+                lags[group_id] = sum(known)
+    committed = await visit.admin.list_consumer_group_offsets(others, timeout=TIMEOUT_S / 2)
+    offsets = {
+        group_id: {partition: entry.offset for partition, entry in its.items() if entry.offset >= 0}
+        for group_id, its in committed.successes.items()
+    }
+    partitions = sorted({partition for its in offsets.values() for partition in its})
+    ends = await visit.admin.list_offsets(dict.fromkeys(partitions, LATEST), timeout=TIMEOUT_S / 2)
+    known_ends = {partition: entry.offset for partition, entry in ends.successes.items()}
+    for group_id, its in offsets.items():
+        behind = [max(0, known_ends[part] - offset) for part, offset in its.items() if part in known_ends]
+        if behind:
+            lags[group_id] = sum(behind)
+    return lags
+
+
+async def listed_group(visit: Visit, group_id: str) -> ListedGroup:
+    """Return the group of an id. Raises Problem."""
+    group = (await visit.admin.list_groups(timeout=TIMEOUT_S)).get(group_id)
+    if group is None:
+        raise Problem(f"There is no group {group_id!r}: it may have been deleted.", 404)
+    return group
+
+
+async def offset_rows(visit: Visit, group: ListedGroup, owners: dict[TopicPartition, str]) -> list[OffsetRow]:
+    """Return the offsets of a group in each partition, sorted."""
+    group_id, rows = group.group_id, []
+    if group.type == SHARE:
+        starts = (await visit.admin.list_share_group_offsets([group_id], timeout=TIMEOUT_S))[group_id]
+        ends = await visit.admin.list_offsets(dict.fromkeys(starts, LATEST), timeout=TIMEOUT_S)
+        for partition, entry in sorted(starts.items()):
+            end = ends.successes.get(partition)
+            last = None if end is None else end.offset
+            rows.append(OffsetRow(partition, entry.start_offset, last, entry.lag, "", owners.get(partition, "")))
+        return rows
+    committed = (await visit.admin.list_consumer_group_offsets([group_id], timeout=TIMEOUT_S))[group_id]
+    partitions = sorted({*committed, *owners})
+    ends = await visit.admin.list_offsets(dict.fromkeys(partitions, LATEST), timeout=TIMEOUT_S)
+    for partition in partitions:
+        entry_of = committed.get(partition)
+        offset = entry_of.offset if entry_of is not None and entry_of.offset >= 0 else None
+        end = ends.successes.get(partition)
+        last = None if end is None else end.offset
+        lag = None if last is None or offset is None else max(0, last - offset)
+        metadata = entry_of.metadata if entry_of is not None else ""
+        rows.append(OffsetRow(partition, offset, last, lag, metadata, owners.get(partition, "")))
+    return rows
+
+
+async def group(visit: Visit) -> Response:
+    """Show a group: state, members, offsets and lag."""
+    group_id = visit.text("id")
+    listed = await listed_group(visit, group_id)
+    described: Any = None
+    error = ""
+    try:
+        if listed.type == SHARE:
+            described = (await visit.admin.describe_share_groups([group_id], timeout=TIMEOUT_S))[group_id]
+        elif listed.type == STREAMS:
+            described = (await visit.admin.describe_streams_groups([group_id], timeout=TIMEOUT_S))[group_id]
+        else:
+            described = (await visit.admin.describe_consumer_groups([group_id], timeout=TIMEOUT_S))[group_id]
+    except KafkaError as failure:
+        error = str(failure)
+    members = described.members if described is not None else ()
+    assignments = {member.member_id: _assignment(listed, member) for member in members}
+    owners: dict[TopicPartition, str] = {}
+    if listed.type not in (SHARE, STREAMS):
+        owners = {partition: member.member_id for member in members for partition in member.assignment}
+    rows = await offset_rows(visit, listed, owners)
+    lags = [row.lag for row in rows if row.lag is not None]
+    return visit.render(
+        "group.html",
+        title=group_id,
+        group=listed,
+        described=described,
+        error=error,
+        members=members,
+        assignments=assignments,
+        assignor="sticky" if listed.type == STREAMS else getattr(described, "assignor", ""),
+        rows=rows,
+        lag=sum(lags) if lags else None,
+        is_share=listed.type == SHARE,
+        topics=sorted({row.partition.topic for row in rows}),
+    )
+
+
+def _assignment(listed: ListedGroup, member: Any) -> str:
+    """Return the partitions of a member, or the tasks of a member of a streams group, as text."""
+    if listed.type != STREAMS:
+        return ", ".join(map(str, sorted(member.assignment)))
+    roles = (("active", member.assignment.active), ("standby", member.assignment.standby))
+    return "; ".join(
+        f"{role} {', '.join(f'{name}_{number}' for name, number in tasks)}" for role, tasks in roles if tasks
+    )
+
+
+async def lag(visit: Visit) -> Response:
+    """Return the lag of a group now, for the chart."""
+    group_id = visit.text("id")
+    listed = await listed_group(visit, group_id)
+    lags = await lags_of(visit, [listed])
+    return JSONResponse({"time": visit.now_ms, "lag": lags.get(group_id), "state": listed.state})
+
+
+ROUTES = [page("/groups", groups), page("/group", group), page("/group/lag", lag)]

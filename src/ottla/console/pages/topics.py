@@ -1,0 +1,192 @@
+"""Topics: list with search, and one topic with its partitions, sizes and configs."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+
+from ottla.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from ottla.client.admin.topics import PartitionDescription, TopicDescription
+from ottla.client.errors import KafkaError
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
+from ottla.console.clusters import TIMEOUT_S
+from ottla.console.visit import Visit, page
+from ottla.protocol.uuids import uuid_text
+
+_PAGE: Final = 50
+_MOST_PARTITIONS: Final = 500
+
+
+class TopicRow(NamedTuple):
+    """Topic in the list; records and size are None where the cluster does not report them."""
+
+    name: str
+    internal: bool
+    partitions: int
+    replicas: int
+    unhealthy: int
+    records: int | None
+    size: int | None
+
+
+class PartitionRow(NamedTuple):
+    """Partition of a topic with its offsets and the size of its largest replica."""
+
+    description: PartitionDescription
+    start: int | None
+    end: int | None
+    size: int | None
+
+    @property
+    def records(self) -> int | None:
+        """Number of offsets between start and end."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
+
+class ConfigRow(NamedTuple):
+    """Config of a topic; `default` is the value without the topic's own one."""
+
+    entry: ConfigEntry
+    default: str | None
+    is_own: bool
+
+
+async def topics(visit: Visit) -> Response:
+    """List topics: one page of those whose names contain the search text."""
+    query, internal = visit.text("q"), visit.text("internal") == "1"
+    matching = [
+        topic
+        for topic in await visit.cluster.topics()
+        if query.lower() in topic.name.lower() and (internal or not topic.internal)
+    ]
+    only_unhealthy = visit.text("unhealthy") == "1"
+    if only_unhealthy:
+        matching = [topic for topic in matching if topic.under_replicated or topic.leaderless]
+    last = max(1, -(-len(matching) // _PAGE))
+    number = min(visit.integer("page", 1, 1), last)
+    shown = matching[(number - 1) * _PAGE : number * _PAGE]
+    partitions = [TopicPartition(topic.name, index) for topic in shown for index in range(topic.partitions)]
+    starts, ends = await offsets_of(visit, partitions[:_MOST_PARTITIONS])
+    sizes = await sizes_of(visit, partitions)
+    rows = []
+    for topic in shown:
+        its = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
+        is_known = all(partition in starts and partition in ends for partition in its)
+        rows.append(
+            TopicRow(
+                topic.name,
+                topic.internal,
+                topic.partitions,
+                topic.replicas,
+                topic.under_replicated + topic.leaderless,
+                sum(ends[partition] - starts[partition] for partition in its) if is_known else None,
+                sum(sizes.get(partition, 0) for partition in its) if sizes is not None else None,
+            )
+        )
+    return visit.render(
+        "topics.html",
+        title="Topics",
+        rows=rows,
+        count=len(matching),
+        page=number,
+        last=last,
+        query=query,
+        internal=internal,
+        unhealthy=only_unhealthy,
+    )
+
+
+async def topic(visit: Visit) -> Response:
+    """Show the partitions of a topic."""
+    description = await described_topic(visit)
+    shown = description.partitions[:_MOST_PARTITIONS]
+    partitions = [TopicPartition(description.name, row.partition) for row in shown]
+    starts, ends = await offsets_of(visit, partitions)
+    sizes = await sizes_of(visit, partitions) or {}
+    rows = [
+        PartitionRow(row, starts.get(partition), ends.get(partition), sizes.get(partition))
+        for row, partition in zip(shown, partitions, strict=True)
+    ]
+    own = [row for row in await config_rows(visit, description.name) if row.is_own]
+    return visit.render(
+        "topic.html",
+        title=description.name,
+        topic=description,
+        topic_id=uuid_text(description.topic_id),
+        rows=rows,
+        more=len(description.partitions) - len(shown),
+        own=own,
+        records=sum(row.records or 0 for row in rows),
+        size=sum(row.size or 0 for row in rows) if sizes else None,
+        replicas=max((len(row.replicas) for row in description.partitions), default=0),
+    )
+
+
+async def configs(visit: Visit) -> Response:
+    """Show all configs of a topic: its own ones first."""
+    name = visit.path("topic")
+    rows = await config_rows(visit, name)
+    return visit.render(
+        "topic_configs.html",
+        title=f"Configs of {name}",
+        name=name,
+        own=[row for row in rows if row.is_own],
+        others=[row for row in rows if not row.is_own],
+    )
+
+
+async def described_topic(visit: Visit) -> TopicDescription:
+    """Describe the topic of the URL. Raises KafkaError."""
+    name = visit.path("topic")
+    return (await visit.admin.describe_topics([name], timeout=TIMEOUT_S))[name]
+
+
+async def config_rows(visit: Visit, name: str) -> list[ConfigRow]:
+    """Return the configs of a topic, sorted by name. Raises KafkaError."""
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    described = await visit.admin.describe_configs(
+        [resource], include_synonyms=True, include_documentation=True, timeout=TIMEOUT_S
+    )
+    return [
+        ConfigRow(entry, _default(entry), entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        for _, entry in sorted(described[resource].items())
+    ]
+
+
+def _default(entry: ConfigEntry) -> str | None:
+    """Return the value that applies without the topic's own one."""
+    for synonym in entry.synonyms:
+        if synonym.source != ConfigSource.DYNAMIC_TOPIC_CONFIG:
+            return synonym.value
+    return None
+
+
+async def offsets_of(
+    visit: Visit, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return the start and end offsets of the partitions that have a leader and may be read."""
+    asked = list(partitions)
+    bounds = []
+    for moment in (EARLIEST, LATEST):
+        offsets = await visit.admin.list_offsets(dict.fromkeys(asked, moment), timeout=TIMEOUT_S / 2)
+        bounds.append({partition: entry.offset for partition, entry in offsets.successes.items()})
+    return bounds[0], bounds[1]
+
+
+async def sizes_of(visit: Visit, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
+    """Return the size of the largest replica of each partition, None if the cluster does not report sizes."""
+    sizes: dict[TopicPartition, int] = {}
+    try:
+        metadata = await visit.cluster.metadata()
+        nodes = [broker.node_id for broker in metadata.brokers]
+        described = await visit.admin.describe_log_dirs(nodes, partitions=partitions, timeout=TIMEOUT_S / 2)
+    except KafkaError:
+        return None
+    for directories in described.successes.values():
+        for directory in directories.values():
+            for partition, replica in directory.replicas.items():
+                sizes[partition] = max(sizes.get(partition, 0), replica.size)
+    return sizes if described.successes else None
+
+
+ROUTES = [page("/topics", topics), page("/topics/{topic}", topic), page("/topics/{topic}/configs", configs)]

@@ -1,0 +1,115 @@
+"""Keys, values and headers of messages as text: JSON, text, hex, or decoded records of internal topics."""
+
+import json
+from typing import Any, Final, NamedTuple
+
+from ottla.console.settings import RegistryText, Settings
+from ottla.records.record import Record
+
+FORMATS: Final = ("auto", "json", "text", "hex")
+SHOWN: Final = 4_000
+"""Number of characters of a value in a list; the page of a record has all."""
+
+
+class Shown(NamedTuple):
+    """Text of a key or value.
+
+    kind    "null", "json", "text", "hex", "record" (of an internal topic) or "schema" (of a registry)
+    length  number of bytes, None for null
+    is_cut  text continues
+    """
+
+    text: str
+    kind: str
+    length: int | None
+    is_cut: bool = False
+
+
+class RecordView(NamedTuple):
+    """A record as it is shown."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: Shown
+    value: Shown
+    headers: list[tuple[str, Shown]]
+
+    def document(self) -> dict[str, Any]:
+        """Return the record as a JSON object."""
+        return {
+            "partition": self.partition,
+            "offset": self.offset,
+            "timestamp": self.timestamp,
+            "key": self.key._asdict(),
+            "value": self.value._asdict(),
+            "headers": [[name, shown.text] for name, shown in self.headers],
+        }
+
+
+def record_view(record: Record, form: str, settings: Settings, limit: int | None = SHOWN) -> RecordView:
+    """Return a record as it is shown in a format. Blocks if a schema registry is set."""
+    key, value = shown(record.key, form, limit), shown(record.value, form, limit)
+    if form == "auto" and record.key is not None and record.topic.startswith("__"):
+        try:
+            decoded = settings.internal_record(record.topic, record.key, record.value)
+        except (ValueError, IndexError):
+            decoded = None
+        if decoded is not None:
+            key = _cut(_pretty(decoded[0]) or "", "record", len(record.key), limit)
+            if record.value is not None and decoded[1] is not None:
+                value = _cut(_pretty(decoded[1]) or "", "record", len(record.value), limit)
+    if form == "auto" and settings.registry_text is not None:
+        key = _with_schema(record.topic, record.key, settings.registry_text, limit) or key
+        value = _with_schema(record.topic, record.value, settings.registry_text, limit) or value
+    headers = [(name, shown(content, "auto" if form == "json" else form, 200)) for name, content in record.headers]
+    return RecordView(record.partition, record.offset, record.timestamp, key, value, headers)
+
+
+def _with_schema(topic: str, data: bytes | None, registry_text: RegistryText, limit: int | None) -> Shown | None:
+    text = None if data is None else _pretty(registry_text(topic, data))
+    return None if text is None or data is None else _cut(text, "schema", len(data), limit)
+
+
+def shown(data: bytes | None, form: str, limit: int | None = SHOWN) -> Shown:
+    """Return bytes as text in a format: "auto" tries JSON, then text, then hex."""
+    if data is None:
+        return Shown("null", "null", None)
+    size = len(data)
+    if form == "hex":
+        return _cut(_hex(data, limit), "hex", size, limit)
+    try:
+        text = data.decode("utf-8", "replace" if form == "text" else "strict")
+    except UnicodeDecodeError:
+        return _cut(_hex(data, limit), "hex", size, limit)
+    if form in ("auto", "json") and text[:1] in ("{", "["):
+        pretty = _pretty(text)
+        if pretty is not None:
+            return _cut(pretty, "json", size, limit)
+    if form == "auto" and not all(letter.isprintable() or letter in "\t\r\n" for letter in text[:1000]):
+        return _cut(_hex(data, limit), "hex", size, limit)
+    return _cut(text, "text", size, limit)
+
+
+def _pretty(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _hex(data: bytes, limit: int | None) -> str:
+    """Return a hex dump with offsets and printable characters."""
+    lines = []
+    for start in range(0, len(data) if limit is None else min(len(data), limit // 4), 16):
+        row = data[start : start + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{start:06x}  {row.hex(' '):<47}  {letters}")
+    return "\n".join(lines)
+
+
+def _cut(text: str, kind: str, length: int, limit: int | None) -> Shown:
+    is_cut = limit is not None and (len(text) > limit or (kind == "hex" and length > limit // 4))
+    return Shown(text[:limit] if is_cut else text, kind, length, is_cut)

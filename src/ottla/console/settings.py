@@ -1,0 +1,68 @@
+"""Settings of a console: its clusters, its address and its protection."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.console.passwords import PasswordFile
+from ottla.environment import Clock, Random
+from ottla.environment.system import SystemClock, SystemRandom
+
+InternalRecord = Callable[[str, bytes, bytes | None], tuple[str | None, str | None] | None]
+"""Decoder of records of internal topics: (topic, key, value) -> key and value as JSON, None for other topics."""
+
+RegistryText = Callable[[str, bytes], str | None]
+"""Decoder of keys and values with a schema: (topic, data) -> JSON, None for other data. It may block."""
+
+
+def _undecoded(topic: str, key: bytes, value: bytes | None) -> tuple[str | None, str | None] | None:
+    del topic, key, value
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """Access to one cluster.
+
+    name     name in URLs and menus
+    configs  client configs by Kafka's names
+    options  options of the command line that select the same cluster
+    """
+
+    name: str
+    configs: Mapping[str, Any]
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a console.
+
+    clusters       at least one
+    base_path      path below which a reverse proxy serves the console, "" or "/name"
+    hosts          accepted names of the Host header, without port; all if empty
+    token          token that logs in, None without
+    passwords      users with hashed passwords, None without; with neither, no login is required
+    cookie         name of the session cookie
+    secure         set the cookie for HTTPS only
+    search_ms      longest time of a search for messages
+    """
+
+    clusters: tuple[ClusterAccess, ...]
+    base_path: str = ""
+    read_only: bool = False
+    hosts: frozenset[str] = frozenset()
+    token: str | None = None
+    passwords: PasswordFile | None = None
+    cookie: str = "ottla-console"
+    secure: bool = False
+    search_ms: int = 5_000
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=SystemRandom)
+    internal_record: InternalRecord = _undecoded
+    registry_text: RegistryText | None = None
+
+    @property
+    def requires_login(self) -> bool:
+        """True if a request needs a session with a user."""
+        return self.token is not None or self.passwords is not None

@@ -1,0 +1,76 @@
+"""Fixtures of the console's tests. The extra `console` may be missing here: the test modules skip themselves."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import Admin, NewTopic, Producer
+from ottla.testing import EmbeddedBroker
+from tests.console import Broker
+
+if TYPE_CHECKING:
+    from tests.console.browser import Browse, Browser
+
+BROKER_CONFIGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "offsets.topic.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@pytest.fixture(scope="package")
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """An embedded broker, or that of `--broker`: an empty one, with BROKER_CONFIGS."""
+    address = request.config.getoption("--broker")
+    if address is not None:
+        yield Broker(address)
+        return
+    with EmbeddedBroker(BROKER_CONFIGS) as embedded:
+        yield Broker(embedded.bootstrap_servers)
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as client:
+        yield client
+
+
+@pytest.fixture
+def browse(broker: Broker) -> "Iterator[Browse]":
+    """Start consoles with these options; return a browser at each."""
+    from ottla.console.application import console_application
+    from tests.console.browser import browsing, settings_for
+
+    with ExitStack() as stack:
+
+        def start(base: str = "/c/test", **options: Any) -> "Browser":
+            return stack.enter_context(browsing(console_application(settings_for(broker, **options)), base))
+
+        yield start
+
+
+@pytest.fixture
+def browser(browse: "Browse") -> "Browser":
+    return browse()
+
+
+@pytest.fixture(scope="package")
+def flights(broker: Broker) -> None:
+    """A topic with three partitions and 30 records."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as client:
+        client.create_topics([NewTopic("flights", 3, 1, config={"retention.ms": "315360000000"})]).check()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(30):
+            carrier = ("AA", "UA", "DL")[number % 3]
+            value = json.dumps({"carrier": carrier, "delay": number, "route": {"from": "JFK", "to": ["LAX", "SFO"]}})
+            headers = [("source", b"test"), ("number", str(number).encode())]
+            producer.produce(
+                "flights", value, carrier, number % 3, timestamp=1_700_000_000_000 + number * 60_000, headers=headers
+            )
+        producer.flush()

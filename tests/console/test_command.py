@@ -1,0 +1,73 @@
+"""`ottla console` as a command: profiles, and wrong usage as one line."""
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.main import main
+from tests.console import Broker
+from tests.console.browser import Browser  # noqa: F401  (skips without the extra)
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
+    (tmp_path / "ottla").mkdir()
+    path = tmp_path / "ottla" / "profiles.toml"
+    table = f'"bootstrap.servers" = "{broker.bootstrap_servers}"\n'
+    path.write_text(f"[staging]\n{table}[production]\n{table}[empty]\n", encoding="utf-8")
+    path.chmod(0o600)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("profiles")
+def test_a_console_for_several_profiles() -> None:
+    words = ["console", "--cluster", "staging", "--cluster", "production", "--listen", "127.0.0.1:0"]
+    run = [sys.executable, "-c", "from ottla.cli.main import main; main()", *words]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen(address, timeout=20) as response:
+                text = response.read().decode()
+            assert response.url.endswith("/c/staging")
+            assert 'href="/c/production"' in text
+            with urllib.request.urlopen(f"{address}c/production/create-topic", timeout=20) as response:
+                assert b"Create a topic" in response.read()
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+@pytest.mark.usefixtures("profiles")
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--cluster", "nowhere"], 1, "no profile nowhere"),
+        (["--cluster", "empty"], 1, "needs bootstrap.servers"),
+        (["--cluster", "staging", "--bootstrap-server", "a:1"], 2, "cannot be combined"),
+        (["--listen", "8080"], 2, "HOST:PORT"),
+        (["--base-path", "kafka"], 2, "begins with /"),
+        (["--passwords", "/nonexistent"], 1, "--hash-password"),
+        (["--tls-certificate", "/nonexistent"], 1, "--tls-certificate"),
+        (["--tls-key", "/nonexistent"], 2, "needs --tls-certificate"),
+    ],
+)
+def test_wrong_usage_is_one_line(words: list[str], code: int, message: str) -> None:
+    result = CliRunner().invoke(main, ["console", *words])
+    assert result.exit_code == code, result.output
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = CliRunner().invoke(main, ["console", "--listen", f"127.0.0.1:{taken.getsockname()[1]}"])
+    assert result.exit_code == 1
+    assert "choose another address with --listen" in result.output
+    assert len(result.output.splitlines()) == 1

@@ -1,0 +1,166 @@
+"""What protects a console: host check, login, CSRF tokens, read-only mode, audit lines, headers."""
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.main import main
+from ottla.console.passwords import InvalidPasswordFile, PasswordFile, hashed
+from ottla.console.settings import ClusterAccess, Settings
+from tests.console import Broker
+from tests.console.browser import Browse, Browser, browsing, console_application, settings_for
+
+
+def test_every_response_forbids_foreign_and_inline_scripts(browser: Browser) -> None:
+    for path in ("/c/test", "/static/console.js", "/c/nowhere", "/nowhere"):
+        response = browser.client.get(path)
+        policy = response.headers["content-security-policy"]
+        assert "script-src 'self';" in policy
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_templates_have_no_inline_script_style_or_handler() -> None:
+    templates = Path(__file__).parents[2] / "src" / "ottla" / "console" / "templates"
+    for path in templates.glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:|https?://", text), path
+
+
+def test_a_page_of_another_site_that_resolves_to_this_host_gets_nothing(broker: Broker) -> None:
+    app = console_application(settings_for(broker, hosts=frozenset({"127.0.0.1"})))
+    with browsing(app, host="evil.example") as browser:
+        assert browser.client.get("/c/test").status_code == 421
+    with browsing(app) as browser:
+        browser.get("")
+
+
+def test_a_page_of_another_site_starts_no_search(browser: Browser, flights: None) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    assert browser.client.get("/c/test/topics/flights/messages", headers=headers).status_code == 403
+    headers["sec-fetch-mode"] = "navigate"  # a link on another site
+    assert browser.client.get("/c/test/topics/flights/messages", headers=headers).status_code == 200
+
+
+def test_a_change_without_the_sessions_token_is_refused(browser: Browser) -> None:
+    browser.get("/create-topic")
+    token, browser.csrf = browser.csrf, "0" * 64
+    assert "form has expired" in browser.post("/create-topic", 403, name="forged", partitions="1")
+    browser.csrf = token
+    headers = {"sec-fetch-site": "cross-site"}
+    form = {"csrf": token, "name": "forged", "partitions": "1"}
+    assert browser.client.post("/c/test/create-topic", data=form, headers=headers).status_code == 403
+    browser.client.cookies.clear()  # the token of one session is none of another
+    assert browser.client.post("/c/test/create-topic", data=form).status_code == 403
+    assert "forged" not in browser.get("/topics")
+
+
+def test_a_read_only_console_refuses_changes_and_shows_no_forms(browse: Browse, flights: None) -> None:
+    browser = browse(read_only=True)
+    assert "read-only" in browser.get("")
+    assert "Create a topic" not in browser.get("/topics")
+    assert "Delete" not in browser.get("/topics/flights")
+    browser.get("")
+    assert "read-only" in browser.post("/topics/flights/delete", 403)
+    assert "flights" in browser.get("/topics")
+
+
+def test_a_change_writes_one_audit_line(browser: Browser, caplog: pytest.LogCaptureFixture) -> None:
+    browser.get("/create-topic")
+    with caplog.at_level(logging.INFO, "ottla.console"):
+        browser.post("/create-topic", name="audited", partitions="1")
+        browser.post("/create-topic", 409, name="audited", partitions="1")
+        browser.post("/create-topic", 409, name='bad"\nuser=root', partitions="1")
+    lines = [record.getMessage() for record in caplog.records if record.name == "ottla.console"]
+    assert len(lines) == 3
+    assert 'change="create topic audited" outcome="done"' in lines[0]
+    assert "already exists" in lines[1]
+    assert all("\n" not in line for line in lines)
+
+
+def test_a_console_with_a_token_asks_for_it(broker: Broker) -> None:
+    app = console_application(settings_for(broker, token="secret-token"))
+    with browsing(app) as browser:
+        assert "<h1>Login</h1>" in browser.get("")
+        assert "Wrong" in browser.client.get("/login?token=guess").text
+        assert "<h1>test</h1>" in browser.client.get("/login?token=secret-token").text
+        assert "<h1>test</h1>" in browser.get("")
+        browser.base = ""
+        browser.get("/c/test")
+        browser.post("/logout")
+        assert "<h1>Login</h1>" in browser.get("/c/test")
+
+
+def test_the_login_leads_only_to_pages_of_the_console(broker: Broker) -> None:
+    app = console_application(settings_for(broker, token="t"))
+    for target in ("//evil.example/", "https://evil.example/", "/\\evil.example"):
+        with browsing(app) as browser:
+            response = browser.client.get("/login", params={"token": "t", "next": target}, follow_redirects=False)
+            assert response.headers["location"] == "/"
+
+
+def test_a_password_file_logs_users_in(broker: Broker, tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    path.write_text(f"# users\nada:{hashed('correct horse', b'salt')}\n", encoding="utf-8")
+    app = console_application(settings_for(broker, passwords=PasswordFile(path)))
+    with browsing(app, base="") as browser:
+        browser.get("/login")
+        assert "Wrong" in browser.post("/login", 401, user="ada", password="guess")
+        assert "Wrong" in browser.post("/login", 401, user="", password="correct horse")
+        before = browser.client.cookies["ottla-console"]
+        assert "Log out ada" in browser.post("/login", user="ada", password="correct horse")
+        assert browser.client.cookies["ottla-console"] != before  # a new session, against fixation
+
+
+def test_failed_logins_are_limited(broker: Broker) -> None:
+    app = console_application(settings_for(broker, token="secret-token"))
+    with browsing(app) as browser:
+        for _ in range(10):
+            assert browser.client.get("/login?token=guess").status_code == 401
+        assert browser.client.get("/login?token=secret-token").status_code == 429
+
+
+@pytest.mark.parametrize("line", ["ada", "ada:plain", "ada:scrypt$99999999$8$1$c2FsdA==$aGFzaA==", ":x", ""])
+def test_a_malformed_password_file_is_one_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "users"
+    path.write_text(line, encoding="utf-8")
+    with pytest.raises(InvalidPasswordFile, match="--hash-password"):
+        PasswordFile(path)
+
+
+def test_hash_password_prints_a_line_of_the_file(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["console", "--hash-password", "ada"], input="pw\npw\n")
+    assert result.exit_code == 0, result.output
+    path = tmp_path / "users"
+    path.write_text(result.output.splitlines()[-1], encoding="utf-8")
+    assert PasswordFile(path).accepts("ada", "pw")
+    assert not PasswordFile(path).accepts("ada", "wp")
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_with_a_remedy() -> None:
+    access = ClusterAccess("test", {"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "500"}, ())
+    with browsing(console_application(Settings((access,)))) as browser:
+        text = browser.get("", 504)
+    assert "127.0.0.1:1" in text
+    assert "Check that the brokers" in text
+    assert "Traceback" not in text
+
+
+def test_below_a_base_path_every_link_has_it(browse: Browse) -> None:
+    browser = browse("/kafka/c/test", base_path="/kafka")
+    text = browser.get("")
+    links = re.findall(r'(?:href|src|action)="(/[^"]*)"', text)
+    assert links
+    assert all(link.startswith("/kafka/") for link in links), links
+    assert browser.client.get("/kafka").status_code == 200
+    assert browser.client.get("/c/test").status_code == 404
+
+
+def test_several_clusters_are_in_the_menu(broker: Broker) -> None:
+    with browsing(console_application(settings_for(broker, broker))) as browser:
+        assert 'href="/c/test1"' in browser.get("")
+        assert "has no cluster 'test9'" in browser.client.get("/c/test9").text.replace("&#39;", "'")
