@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, Any
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
+    from ottla.client.admin.acls import (
+        AccessControlEntry,
+        AccessControlEntryFilter,
+        AclBinding,
+        AclBindingFilter,
+        AclPermissionType,
+        PatternType,
+        ResourcePattern,
+        ResourcePatternFilter,
+    )
     from ottla.client.admin.cluster import FeatureUpdate, UpgradeType
     from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
     from ottla.client.admin.log_dirs import TopicPartitionReplica
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking import Admin, Consumer, Producer, ShareConsumer
     from ottla.client.errors import KafkaError
     from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+    from ottla.client.permissions import AclOperation, AclResourceType
     from ottla.client.producer.closed import Delivered
     from ottla.client.share.delivery import AcknowledgeType
     from ottla.client.topics import EARLIEST, LATEST, TopicPartition
@@ -28,26 +39,36 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _HOMES = {
-    "EARLIEST": "ottla.client.topics",
-    "LATEST": "ottla.client.topics",
     "AbortTransactionSpec": "ottla.client.admin.transactions",
+    "AccessControlEntry": "ottla.client.admin.acls",
+    "AccessControlEntryFilter": "ottla.client.admin.acls",
     "AcknowledgeType": "ottla.client.share.delivery",
+    "AclBinding": "ottla.client.admin.acls",
+    "AclBindingFilter": "ottla.client.admin.acls",
+    "AclOperation": "ottla.client.permissions",
+    "AclPermissionType": "ottla.client.admin.acls",
+    "AclResourceType": "ottla.client.permissions",
     "Admin": "ottla.client.blocking",
     "ConfigChange": "ottla.client.admin.configs",
     "ConfigOperation": "ottla.client.admin.configs",
     "ConfigResource": "ottla.client.admin.configs",
-    "ElectionType": "ottla.client.admin.replicas",
-    "FeatureUpdate": "ottla.client.admin.cluster",
     "Consumer": "ottla.client.blocking",
     "Delivered": "ottla.client.producer.closed",
+    "EARLIEST": "ottla.client.topics",
+    "ElectionType": "ottla.client.admin.replicas",
+    "FeatureUpdate": "ottla.client.admin.cluster",
     "GroupMetadata": "ottla.client.groups",
     "KafkaError": "ottla.client.errors",
+    "LATEST": "ottla.client.topics",
     "NewPartitions": "ottla.client.admin.topics",
     "NewTopic": "ottla.client.admin.topics",
     "OffsetAndMetadata": "ottla.client.groups",
-    "QuotaFilter": "ottla.client.admin.quotas",
+    "PatternType": "ottla.client.admin.acls",
     "Producer": "ottla.client.blocking",
+    "QuotaFilter": "ottla.client.admin.quotas",
     "Record": "ottla.records.record",
+    "ResourcePattern": "ottla.client.admin.acls",
+    "ResourcePatternFilter": "ottla.client.admin.acls",
     "ResourceType": "ottla.client.admin.configs",
     "ScramMechanism": "ottla.client.admin.scram",
     "ShareConsumer": "ottla.client.blocking",
@@ -62,7 +83,14 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "AbortTransactionSpec",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
     "AcknowledgeType",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "ConfigChange",
     "ConfigOperation",
@@ -76,9 +104,12 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "PatternType",
     "Producer",
     "QuotaFilter",
     "Record",
+    "ResourcePattern",
+    "ResourcePatternFilter",
     "ResourceType",
     "ScramMechanism",
     "ShareConsumer",

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
+from ottla.broker.context_fields import log_fields
+from ottla.broker.permission import config_denial
 from ottla.metadata.alteration import (
     APPEND,
     BROKER,
@@ -26,12 +28,15 @@ from ottla.metadata.alteration import (
     edited,
 )
 from ottla.metadata.configs import InvalidConfig
+from ottla.metadata.eligibility import has_elr
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
 from ottla.protocol.answer import Answer, after, in_sequence
-from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.context import RequestContext
+from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
+from ottla.security.operations import AclOperation
 
 _logger = logging.getLogger("ottla.broker")
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -60,14 +65,24 @@ class ConfigAlterations:
     """Alters the configs of resources on this broker.
 
     config  returns the broker's configs in force
+    checks  further checks of new configs of the broker; they raise InvalidConfig
     """
 
-    def __init__(self, metadata: Metadata, config: Callable[[], BrokerConfig], node_id: int) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        config: Callable[[], BrokerConfig],
+        node_id: int,
+        checks: Sequence[Callable[[BrokerConfig], None]] = (),
+    ) -> None:
         self._metadata = metadata
+        self._checks = checks
         self._config = config
         self._node_id = node_id
 
-    def alter(self, alterations: Sequence[Alteration], requester: str, *, validate_only: bool) -> Answer[list[Outcome]]:
+    def alter(
+        self, alterations: Sequence[Alteration], context: RequestContext, *, validate_only: bool
+    ) -> Answer[list[Outcome]]:
         """Alter each resource on its own, one after the other: an error of one does not affect the others."""
         times = Counter((requested.kind, requested.name) for requested in alterations)
 
@@ -76,6 +91,9 @@ class ConfigAlterations:
             try:
                 if times[kind, name] > 1:
                     raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
+                denial = config_denial(context, AclOperation.ALTER_CONFIGS, kind, name)
+                if denial != NONE:
+                    raise Refused(denial, None if kind in (BROKER, BROKER_LOGGER) else error(denial).message)
                 check_edits(alteration.edits, replaces=alteration.replaces)
                 if kind == BROKER_LOGGER and not alteration.replaces:
                     _alter_loggers(alteration, self._node_id, validate_only=validate_only)
@@ -89,7 +107,8 @@ class ConfigAlterations:
             if outcome.error_code == NONE and not validate_only:
                 names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
                 where = f"{_KINDS.get(alteration.kind, alteration.kind)} {alteration.name or '(all)'}"
-                _logger.info("configs of %s altered by %s: %s", where, requester, names)
+                fields = log_fields(context)
+                _logger.info("configs of %s altered by %s: %s", where, context.requester, names, extra=fields)
             return outcome
 
         return in_sequence(partial(outcome, alteration) for alteration in alterations)
@@ -102,7 +121,15 @@ class ConfigAlterations:
                 edited(alteration.kind, _NOTHING, alteration.edits, self._config())
             raise
         texts = edited(alteration.kind, _NOTHING if alteration.replaces else current, alteration.edits, self._config())
-        check_set(alteration.kind, alteration.name, texts, alteration.edits, self._config())
+        check_set(
+            alteration.kind,
+            alteration.name,
+            current,
+            texts,
+            alteration.edits,
+            self._config(),
+            has_elr=has_elr(self._metadata.image),
+        )
         if alteration.kind == BROKER:
             self._check_together(alteration.name, texts)
         if validate_only or texts == dict(current):
@@ -117,7 +144,10 @@ class ConfigAlterations:
             name: texts
         }
         try:
-            self._config().with_dynamic(for_all=layers[""], for_this=layers[str(self._node_id)]).check()
+            new = self._config().with_dynamic(for_all=layers[""], for_this=layers[str(self._node_id)])
+            new.check()
+            for check in self._checks:
+                check(new)
         except InvalidConfig as cause:
             raise Refused(INVALID_REQUEST, str(cause)) from None
 

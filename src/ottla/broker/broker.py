@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
+from ottla.broker.delayed import Expirations
 from ottla.broker.listeners import BoundListeners
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import OtherBrokers
@@ -20,6 +21,7 @@ from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Address, Clock, Random, Timers
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.elections import ElectionRules
+from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
@@ -29,9 +31,12 @@ from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import ReplicationThrottles
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization import Authorization
     from ottla.broker.coordination.coordinators import Coordination
     from ottla.broker.share_partitions.partitions import SharePartitions
+    from ottla.broker.streams_topics import StreamsTopics
     from ottla.broker.telemetry import Telemetry
+    from ottla.broker.topology_descriptions import TopologyDescriptionPlugin
     from ottla.coordinators.runtime import Runtime
 
 
@@ -50,6 +55,9 @@ class Broker:
     resolve       returns the IP address of a host, None if it has none
     slices        long work on the event loop, in slices
     peers         requests to other brokers of the cluster
+    config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
+    authorization  the authorizer; None if every client may do everything
+    expirations   numbers of waits that ended at their timeout
     large_checks  checks of batches that are large when decompressed, one after the other
     """
 
@@ -75,6 +83,8 @@ class Broker:
         self.timers = timers
         self.slices = slices
         self.large_checks = Turns()
+        self.expirations = Expirations()
+        self.config_checks: list[Callable[[BrokerConfig], None]] = []
         self.metadata = metadata
         self.replicas = replicas
         self.moves = moves
@@ -85,9 +95,12 @@ class Broker:
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config)
         self.producer_ids = ProducerIds(metadata.producer_id_block)
+        self.authorization: Authorization | None = None
         self.throttling: Throttling | None = None
         self._coordination: Coordination | None = None
         self._share_partitions: SharePartitions | None = None
+        self._description_plugin: TopologyDescriptionPlugin | None = None
+        self._streams_topics: StreamsTopics | None = None
         self._telemetry: Telemetry | None = None
 
     @property
@@ -116,11 +129,7 @@ class Broker:
     def election_rules(self, topic: TopicImage) -> ElectionRules:
         """Return the settings for elections of a topic."""
         configs = topic_configs(topic.configs, self.config)
-        return ElectionRules(
-            feature_level(self.image.features, "eligible.leader.replicas.version") > 0,
-            configs.integer("min.insync.replicas"),
-            configs.flag("unclean.leader.election.enable"),
-        )
+        return ElectionRules(min_isr_of(self.image, topic.configs), configs.flag("unclean.leader.election.enable"))
 
     @property
     def controller_id(self) -> int:
@@ -173,6 +182,24 @@ class Broker:
         return self._share_partitions
 
     @property
+    def description_plugin(self) -> "TopologyDescriptionPlugin | None":
+        """The plug-in that stores descriptions of topologies, None without one."""
+        if self._description_plugin is None and self.config.text("group.streams.topology.description.plugin.class"):
+            from ottla.broker.topology_descriptions import description_plugin
+
+            self._description_plugin = description_plugin(self.config)
+        return self._description_plugin
+
+    @property
+    def streams_topics(self) -> "StreamsTopics":
+        """The creation of internal topics for streams groups, created at first use."""
+        if self._streams_topics is None:
+            from ottla.broker.streams_topics import StreamsTopics
+
+            self._streams_topics = StreamsTopics(self.topics, self.clock, self.timers)
+        return self._streams_topics
+
+    @property
     def telemetry(self) -> "Telemetry":
         """The metrics of clients, created at first use."""
         if self._telemetry is None:
@@ -180,6 +207,16 @@ class Broker:
 
             self._telemetry = Telemetry(self.config.integer("telemetry.max.bytes"), self.random)
         return self._telemetry
+
+    @property
+    def used_coordination(self) -> "Coordination | None":
+        """The coordinators, if anything has used them."""
+        return self._coordination
+
+    @property
+    def used_share_partitions(self) -> "SharePartitions | None":
+        """The share partitions, if anything has used them."""
+        return self._share_partitions
 
     def close(self) -> None:
         """Cancel the timers of all services; afterwards no service writes anything."""

@@ -2,18 +2,20 @@
 
 Every source uses Kafka's names. On the command line and in the environment an unknown config name is an error that names the
 nearest one, because a misspelt config that is silently ignored is found in production; in a file, which may be another
-broker's, it is a warning, as in Kafka. Only `read_file` touches the disk; all the rest is pure.
+broker's, it is a warning, as in Kafka. Only `read_file`, and values that refer to another file (config.providers), touch the
+disk; all the rest is pure.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from ottla.addresses import address_text
+from ottla.broker.listener_configs import Listener, check_listeners, client_listeners, parse_listeners
 from ottla.metadata.config_effects import OF_THE_AUTHORIZER, without_effect
 from ottla.metadata.config_table import CLASS
 from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
+from ottla.properties import BadReference, read_properties, resolve_references
 from ottla.spelling import did_you_mean
 
 ENVIRONMENT_PREFIX: Final = "OTTLA_"
@@ -41,49 +43,15 @@ _ASSIGNORS: Final = {
     "group.streams.assignors": ("sticky",),
 }
 """Valid values of the assignor configs: short names and Kafka's classes."""
+_PYTHON_CLASSES: Final = (
+    "authorizer.class.name",
+    "group.streams.topology.description.plugin.class",
+    "principal.builder.class",
+    "sasl.server.callback.handler.class",
+)
+"""Configs that take a Python class as package.module:Name."""
 _OPEN_PREFIXES: Final = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.")
 """Prefixes of names that end in a listener's or a plug-in's own name."""
-
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-def read_properties(text: str) -> dict[str, str]:
-    r"""Return the properties of a Java properties file: # and ! comments, `=`, `:` or a blank as separator, `\` to continue a
-    line, the escapes \n \t \r \f and \uXXXX. A name without a value maps to "". Later lines win."""
-    properties: dict[str, str] = {}
-    for line in _logical_lines(text):
-        matched = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
-        if matched and matched[1]:
-            properties[_unescaped(matched[1])] = _unescaped(matched[2])
-    return properties
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Drop comments and blank lines, and join each line that ends in an odd number of backslashes with the next one."""
-    held = ""
-    for line in text.splitlines():
-        stripped = line.lstrip(" \t\f")
-        if not held and (not stripped or stripped[0] in "#!"):
-            continue
-        whole = held + stripped
-        if (len(whole) - len(whole.rstrip("\\"))) % 2:
-            held = whole[:-1]
-        else:
-            held = ""
-            yield whole
-    if held:
-        yield held
-
-
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-
-
-def _unescaped(text: str) -> str:
-    def plain(matched: re.Match[str]) -> str:
-        escape = matched[1]
-        return chr(int(escape[1:], 16)) if len(escape) == 5 else _ESCAPES.get(escape, escape)
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", plain, text)
 
 
 def read_file(path: Path) -> dict[str, str]:
@@ -93,6 +61,10 @@ def read_file(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) else "it is not UTF-8 text"
         raise InvalidConfig(f"cannot read {path}: {reason}") from None
+
+
+def _read_text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -150,6 +122,8 @@ def _check_classes(config: "BrokerConfig") -> None:
     """Raise InvalidConfig for a class or an assignor that Ottla does not have, rather than ignore it silently."""
     for row in configs(Scope.BROKER).values():
         text = config.static.get(row.name)
+        if row.name in _PYTHON_CLASSES and text and ":" in text:
+            continue
         if text and row.type == CLASS and text != row.default and not text.startswith(_KAFKAS_OWN):
             raise InvalidConfig(f"Invalid value {text} for configuration {row.name}: Class {text} could not be found.")
     classes = [("metric.reporters", text) for text in config.items_of("metric.reporters")]
@@ -161,29 +135,6 @@ def _check_classes(config: "BrokerConfig") -> None:
         for text in config.items_of(name):
             if text not in assignors:
                 raise InvalidConfig(f"Invalid value {text} for configuration {name}: Class cannot be found")
-    authorizer = config.text("authorizer.class.name")
-    if authorizer:
-        raise InvalidConfig(
-            f"authorizer.class.name is {authorizer}, and Ottla has no authorizer yet: the broker would be open to every "
-            "client; remove it to run without permissions"
-        )
-
-
-class Listener(NamedTuple):
-    """One entry of `listeners`; an empty `host` means all addresses, port 0 any free port."""
-
-    name: str
-    host: str
-    port: int
-    protocol: str
-
-    def __str__(self) -> str:
-        return f"{self.name}://{self.address}"
-
-    @property
-    def address(self) -> str:
-        """Host and port, an IPv6 address in brackets."""
-        return address_text(self.host, self.port)
 
 
 class BrokerConfig(BrokerValues):
@@ -215,7 +166,10 @@ class BrokerConfig(BrokerValues):
     @property
     def idle(self) -> list[str]:
         """Names of the configs that are set and have no effect, sorted."""
-        return without_effect(self.static)
+        idle = without_effect(self.static)
+        if not self.text("authorizer.class.name"):
+            idle += [name for name in OF_THE_AUTHORIZER if name in self.static]
+        return sorted(idle)
 
     @property
     def log_dirs(self) -> list[str]:
@@ -230,13 +184,12 @@ class BrokerConfig(BrokerValues):
     @property
     def listeners(self) -> list[Listener]:
         """Listeners for clients: `listeners` without those of the controller. Raises InvalidConfig."""
-        apart = set(self.items_of("controller.listener.names"))
-        return [listener for listener in self._listeners("listeners") if listener.name not in apart]
+        return client_listeners(self)
 
     @property
     def advertised_listeners(self) -> list[Listener]:
         """Addresses returned to clients; empty means the address that each of them connected to. Raises InvalidConfig."""
-        return self._listeners("advertised.listeners")
+        return parse_listeners(self, "advertised.listeners")
 
     @property
     def connections_per_ip(self) -> dict[str, int]:
@@ -255,35 +208,8 @@ class BrokerConfig(BrokerValues):
     def check(self) -> None:
         """Raise InvalidConfig for values that are valid by type but not usable."""
         _check_classes(self)
-        if not self.listeners:
-            raise InvalidConfig("Invalid value  for configuration listeners: there is no listener for clients")
-        _ = self.advertised_listeners, self.connections_per_ip
-
-    def _listeners(self, config: str) -> list[Listener]:
-        protocols = dict(
-            pair.strip().partition(":")[::2]
-            for pair in (self.text("listener.security.protocol.map") or "").split(",")
-            if pair.strip()
-        )
-        listeners: list[Listener] = []
-        for text in self.items_of(config):
-            matched = re.fullmatch(r"(\w+)://(?:\[([0-9a-fA-F:.%]*)\]|([^:\[\]/]*)):(\d{1,5})", text)
-            if matched is None or int(matched[4]) > 65535:
-                raise InvalidConfig(
-                    f"Invalid value {text} for configuration {config}: a listener is NAME://host:port, as in "
-                    "PLAINTEXT://127.0.0.1:9092"
-                )
-            name = matched[1].upper()
-            protocol = protocols.get(name, "")
-            if protocol.upper() not in _PROTOCOLS:
-                raise InvalidConfig(
-                    f"Invalid value {text} for configuration {config}: "
-                    f"No security protocol defined for listener {name}; set listener.security.protocol.map"
-                )
-            if any(listener.name == name for listener in listeners):
-                raise InvalidConfig(f"Invalid value {text} for configuration {config}: listener {name} is named twice")
-            listeners.append(Listener(name, matched[2] or matched[3] or "", int(matched[4]), protocol.upper()))
-        return listeners
+        check_listeners(self)
+        _ = self.connections_per_ip
 
 
 def broker_config(
@@ -299,7 +225,11 @@ def broker_config(
     file = dict(file or {})
     if "controller.quorum.voters" in file or "process.roles" in file:
         file.setdefault("controller.listener.names", "CONTROLLER")
-    merged = _checked(file | from_environment(environment or {}) | from_options(options), file)
-    config = BrokerConfig(merged)
+    merged = file | from_environment(environment or {}) | from_options(options)
+    try:
+        merged = resolve_references(merged, _read_text, environment or {})
+    except BadReference as cause:
+        raise InvalidConfig(str(cause)) from None
+    config = BrokerConfig(_checked(merged, file))
     config.check()
     return config

@@ -16,6 +16,35 @@ from ottla.replication.partition import Partition, Watchers
 R = TypeVar("R")
 
 
+class Expirations:
+    """Numbers of waits that ended at their timeout, by operation; Produce and DeleteRecords count once for each partition."""
+
+    __slots__ = ("deletions", "fetches", "follower_fetches", "produces", "share_fetches")
+
+    def __init__(self) -> None:
+        self.produces = self.deletions = self.fetches = self.follower_fetches = self.share_fetches = 0
+
+    def produce(self, count: int) -> None:
+        """Count batches that were not committed in time."""
+        self.produces += count
+
+    def delete_records(self, count: int) -> None:
+        """Count deletions that were not complete in time."""
+        self.deletions += count
+
+    def fetch(self) -> None:
+        """Count a fetch of a consumer."""
+        self.fetches += 1
+
+    def follower_fetch(self) -> None:
+        """Count a fetch of a follower."""
+        self.follower_fetches += 1
+
+    def share_fetch(self) -> None:
+        """Count a fetch of a member of a share group."""
+        self.share_fetches += 1
+
+
 class Watched(Protocol):
     """Partition or share partition, for whose next change a request can wait."""
 
@@ -27,15 +56,22 @@ class DelayedAnswer(Generic[R]):
     """Delayed answer, attempted whenever one of `partitions` grows, and for the last time at the timeout.
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
+    expired        called at the timeout
     is_deferred    whether the attempt is made after the current event, so that one answer has all that a request appends
     """
 
-    __slots__ = ("_attempt", "_deferred", "_is_deferred", "_partitions", "_pending", "_timer", "_timers")
+    __slots__ = ("_attempt", "_deferred", "_expired", "_is_deferred", "_partitions", "_pending", "_timer", "_timers")
 
     def __init__(
-        self, attempt: Callable[[bool], R | None], partitions: Iterable[Watched], *, is_deferred: bool = False
+        self,
+        attempt: Callable[[bool], R | None],
+        partitions: Iterable[Watched],
+        expired: Callable[[], None] = lambda: None,
+        *,
+        is_deferred: bool = False,
     ) -> None:
         self._attempt = attempt
+        self._expired = expired
         self._is_deferred = is_deferred
         self._deferred: Cancellable | None = None
         self._timers: Timers | None = None
@@ -66,6 +102,7 @@ class DelayedAnswer(Generic[R]):
             self._finish(response)
 
     def _time_over(self) -> None:
+        self._expired()
         response = self._attempt(True)
         assert response is not None
         self._finish(response)
@@ -123,13 +160,15 @@ class Deleted(NamedTuple):
 class DelayedCommit:
     """Wait for several batches or deletions; those not decided at the timeout get REQUEST_TIMED_OUT.
 
-    done  called when all are decided, perhaps before `begin` returns
+    done     called when all are decided, perhaps before `begin` returns
+    expired  called with the number of those that are not decided at the timeout
     """
 
-    __slots__ = ("_done", "_timer", "_waiting")
+    __slots__ = ("_done", "_expired", "_timer", "_waiting")
 
-    def __init__(self, done: Callable[[], None]) -> None:
+    def __init__(self, done: Callable[[], None], expired: Callable[[int], None] = lambda count: None) -> None:  # noqa: ARG005
         self._done = done
+        self._expired = expired
         self._timer: Cancellable | None = None
         self._waiting: dict[int, tuple[Cancellable | None, Callable[[int], None]]] = {}
 
@@ -155,6 +194,7 @@ class DelayedCommit:
 
     def _time_over(self) -> None:
         left, self._waiting = self._waiting, {}
+        self._expired(len(left))
         for waiter, decided in left.values():
             if waiter is not None:
                 waiter.cancel()

@@ -86,7 +86,18 @@ def route(envelope: Envelope, *, allows_unstable: Callable[[], bool]) -> Route:
 def failure(key: int) -> Response:
     """Return an UNKNOWN_SERVER_ERROR response. Raises PeerError if the API's response has no error code of its own."""
     response_class: Any = APIS[key].response_class()
-    if not any(field.name == "error_code" for field in response_class.FIELDS):
+    if not _has_error_code(response_class):
         raise PeerError(f"{APIS[key].name} failed, and its response has no error code")
     response: Response = response_class(error_code=UNKNOWN_SERVER_ERROR)
     return response
+
+
+def refusal(key: int, code: int) -> Response:
+    """Return a response with an error code; an empty one if the API's response has no error code of its own."""
+    response_class: Any = APIS[key].response_class()
+    response: Response = response_class(error_code=code) if _has_error_code(response_class) else response_class()
+    return response
+
+
+def _has_error_code(response_class: Any) -> bool:
+    return any(field.name == "error_code" for field in response_class.FIELDS)

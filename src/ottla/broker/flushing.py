@@ -14,6 +14,7 @@ from ottla.environment import Clock, Timers, Worker
 from ottla.log.disk_errors import is_disk_failure, is_shortage
 from ottla.log.flush import Flush
 from ottla.log.log import Log
+from ottla.observability.distribution import Distribution
 from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
@@ -24,12 +25,18 @@ _RETRY_MS: Final = 1_000
 
 
 class Flusher:
-    """Runs flushes on the threads of a worker."""
+    """Runs flushes on the threads of a worker.
+
+    times   durations of flushes in ns
+    now_ns  time of a monotonic clock, in ns; None: durations are not measured
+    """
 
     def __init__(self, worker: Worker, timers: Timers, clock: Clock) -> None:
         self._worker = worker
         self._timers = timers
         self._clock = clock
+        self.times = Distribution()
+        self.now_ns: Callable[[], int] | None = None
         self._running: set[Log] = set()
         self._closed = False
 
@@ -60,13 +67,31 @@ class Flusher:
 
     def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
         """Run `flush`, then call `done` on the loop with the error, or None on success."""
+        if self.now_ns is not None:
+            timed = partial(self._timed, done)
+            self._worker.run(
+                partial(_attempt_timed, flush, self.now_ns),
+                timed,
+                lambda: done(OSError("flush failed, the log says why")),
+            )
+            return
         # A bug in a flush counts as a failure, so that no waiting request takes its batch for flushed.
         self._worker.run(partial(_attempt, flush), done, lambda: done(OSError("flush failed, the log says why")))
+
+    def _timed(self, done: Callable[[OSError | None], None], outcome: tuple[OSError | None, int]) -> None:
+        cause, duration_ns = outcome
+        self.times.record(duration_ns)
+        done(cause)
 
     def close(self) -> None:
         """Wait for running flushes; their callbacks are not called."""
         self._closed = True
         self._worker.close()
+
+
+def _attempt_timed(flush: Flush, now_ns: Callable[[], int]) -> tuple[OSError | None, int]:
+    begun_ns = now_ns()
+    return _attempt(flush), now_ns() - begun_ns
 
 
 def _attempt(flush: Flush) -> OSError | None:

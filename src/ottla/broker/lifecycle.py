@@ -14,10 +14,12 @@ from ottla.broker.broker import Broker
 from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
-from ottla.broker.limits import ConnectionLimits
+from ottla.broker.limits import ConnectionLimits, LimitConfigs
+from ottla.broker.listener_configs import PLAINTEXT, Listener, ListenerValues, inter_broker_listener
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
+from ottla.broker.periodic import Periodic
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.removals import Removals
 from ottla.broker.sessions import FetchSessions
@@ -30,7 +32,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.alteration import BROKER
-from ottla.metadata.configs import topic_configs
+from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.following import Following
     from ottla.broker.cluster.node import ClusterNode
     from ottla.broker.cluster.peers import Peers
+    from ottla.broker.listener_security import ListenerSecurity
+    from ottla.net.authentication import Credentials
 
 _logger = logging.getLogger("ottla.broker")
 _FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.fetch.session.eviction.ms a constant
@@ -73,6 +77,7 @@ class BrokerServer:
     broker    its services, from `open` on
     pipeline  serves requests, from `open` on
     sockets   its listeners and connections, from `open` on
+    flusher   runs flushes of logs
     store     metadata store of a cluster; None for a single broker
     node      its membership in a cluster; None for a single broker
     fences_quickly  False: a broker whose process has ended is fenced at the end of its session only
@@ -92,14 +97,15 @@ class BrokerServer:
         self._background = workers.start("ottla-background")
         """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
         self._removing = workers.start("ottla-removing")
-        self._flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), environment.timers, environment.clock)
+        self.flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), environment.timers, environment.clock)
         self._removals = Removals(environment.clock, environment.timers, self._removing)
         self._storage = Storage(
             self._config, environment.random, environment.files, self._background if environment.files.durable else None
         )
-        self._limits = ConnectionLimits(*_limits_of(self._config))
+        self._limits = ConnectionLimits(_limits_of(self._config))
         self._least_throttle_ms = 0
         self._maintenance: Maintenance | None = None
+        self._token_removal: Periodic | None = None
         self.node: ClusterNode | None = None
         self._following: Following | None = None
         self.failed: Callable[[str], None] | None = None
@@ -175,7 +181,7 @@ class BrokerServer:
                 self._fail,
             )
             self.broker.replicas.isr_changed = node.isr_changes.request
-        except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin) as cause:
+        except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin, InvalidConfig) as cause:
             return str(cause)
 
         def joined(reason: str | None) -> str | None:
@@ -261,14 +267,14 @@ class BrokerServer:
             self._storage.directories,
             self._log_config,
             self._discard,
-            self._flusher.flush,
+            self.flusher.flush,
             self._checkpoints.write,
             environment.clock.now_ms,
             config.integer("replica.lag.time.max.ms"),
             self._storage.missing,
             in_cluster=single is None,
         )
-        moves = Moves(replicas, environment.timers, self._flusher, self._assign_directory, self._remove)
+        moves = Moves(replicas, environment.timers, self.flusher, self._assign_directory, self._remove)
         sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), _FETCH_SESSION_EVICTION_MS, environment.random
         )
@@ -291,14 +297,38 @@ class BrokerServer:
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
         )
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms)
+        if config.text("authorizer.class.name"):
+            self._set_up_authorization()
         self._apply_configs()
         self._apply_quotas()
 
+    def _set_up_authorization(self) -> None:
+        """Check the permissions of all requests from now on. Raises CannotStart."""
+        from ottla.broker.authorization import Authorization
+
+        try:
+            authorization = Authorization(self._config.static)
+        except InvalidConfig as cause:
+            raise CannotStart(str(cause)) from None
+        metadata = self.broker.metadata
+        authorization.apply(metadata.image)
+        metadata.subscribe(lambda delta: authorization.apply(delta.image))
+        self.broker.authorization = authorization
+        self.sockets.authorize = authorization.of
+
     def _connect(self, metadata: Metadata) -> OtherBrokers:
-        """Return the connections to the other brokers of a cluster."""
+        """Return the connections to the other brokers of a cluster. Raises InvalidConfig."""
         from ottla.broker.cluster.peers import Peers
 
-        self._peers = Peers(self._config.node_id, lambda: metadata.image, self._environment)
+        credentials: Credentials | None = None
+        transport = self._environment.transport
+        listener = inter_broker_listener(self._config, self._config.listeners)
+        if listener is not None and listener.protocol != PLAINTEXT:
+            from ottla.broker.peer_security import peer_credentials, peer_transport
+
+            credentials = peer_credentials(self._config, listener, self._environment)
+            transport = peer_transport(self._config, listener, transport)
+        self._peers = Peers(self._config.node_id, lambda: metadata.image, self._environment, credentials, transport)
         metadata.subscribe(self._peers.apply)
         return self._peers
 
@@ -346,22 +376,30 @@ class BrokerServer:
             broker.slices,
             lambda: broker.config,
             self._checkpoints.write,
-            self._flusher.run,
+            self.flusher.run,
             broker.replication_throttles.follower,
         )
 
     def _listen(self) -> None:
         for listener in self._config.listeners:
-            if listener.protocol != "PLAINTEXT":
-                raise CannotStart(
-                    f"cannot listen on {listener}: {listener.protocol} is not supported yet, only PLAINTEXT"
-                )
+            is_plain = listener.protocol == PLAINTEXT and ":" not in str(self._config["principal.builder.class"])
+            security = None if is_plain else self._secure(listener)
             try:
-                address = self.sockets.listen(listener.name, listener.host, listener.port)
+                address = self.sockets.listen(listener.name, listener.host, listener.port, security)
             except OSError as cause:
                 reason = cause.strerror or cause
                 raise CannotStart(f"cannot listen on {listener.address}: {reason}") from None
             self.broker.listeners.bound.append((listener, address))
+
+    def _secure(self, listener: Listener) -> "ListenerSecurity":
+        """Return TLS and SASL of a listener. Raises CannotStart."""
+        # A broker without secured listeners starts without these modules.
+        from ottla.broker.listener_security import secure_listener
+
+        try:
+            return secure_listener(listener, self.broker, self._environment)
+        except InvalidConfig as cause:
+            raise CannotStart(str(cause)) from None
 
     def _begin_maintenance(self) -> None:
         config = self.broker.config
@@ -378,17 +416,30 @@ class BrokerServer:
                 config.integer("producer.id.expiration.check.interval.ms"),
                 lambda: self.broker.config.integer("producer.id.expiration.ms"),
             ),
-            self._flusher,
+            self.flusher,
             config.integer("replica.lag.time.max.ms") // 2,
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
         )
         self._maintenance.begin()
+        if config.text("delegation.token.secret.key"):
+            self._begin_token_removal(config.integer("delegation.token.expiry.check.interval.ms"))
 
-    def stop(self) -> Answer[None]:
+    def _begin_token_removal(self, interval_ms: int) -> None:
+        from ottla.broker.tokens import remove_expired
+
+        self._token_removal = Periodic(
+            "removal of expired delegation tokens",
+            partial(remove_expired, self.broker),
+            interval_ms,
+            self._environment.timers,
+        )
+        self._token_removal.run_in(interval_ms)
+
+    def stop(self, *, hands_over: bool = True) -> Answer[None]:
         """Stop accepting, then close every log cleanly, so that the next start scans no log.
 
-        A broker of a cluster first lets the others take over what it leads, and removes its sign of life; the answer comes when
-        that is done, or a time-out has passed.
+        A broker of a cluster first lets the others take over what it leads, if it `hands_over`, and removes its sign of life;
+        the answer comes when that is done, or a time-out has passed.
         """
         _logger.info("stopping")
         begun_ms = self._environment.clock.now_ms()
@@ -396,17 +447,19 @@ class BrokerServer:
         if self.node is None:
             self._close_all(begun_ms)
             return None
-        return after(self.node.leave(), lambda _: self._close_all(begun_ms))
+        return after(self.node.leave(hands_over=hands_over), lambda _: self._close_all(begun_ms))
 
     def _close_all(self, begun_ms: int) -> None:
         self.sockets.close()
         if self._maintenance is not None:
             self._maintenance.close()
+        if self._token_removal is not None:
+            self._token_removal.close()
         if self._following is not None:
             self._following.close()
         self.broker.close()
         self._removals.close()
-        self._flusher.close()
+        self.flusher.close()
         self._removing.close(cancel=True)
         self._background.close()
         self._storage.close()
@@ -425,6 +478,8 @@ class BrokerServer:
 
     def _release(self) -> None:
         self._is_closed = True
+        if self._token_removal is not None:
+            self._token_removal.close()
         if self.node is not None:
             self.node.close()
         if self._following is not None:
@@ -434,7 +489,7 @@ class BrokerServer:
         if hasattr(self, "sockets"):
             self.sockets.close()
             self.broker.peers.close()
-        self._flusher.close()
+        self.flusher.close()
         self._removing.close(cancel=True)
         self._background.close()
         self._storage.release()
@@ -445,11 +500,14 @@ class BrokerServer:
         broker.config = broker.config.with_dynamic(
             for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(broker.node_id))
         )
-        self._limits.change(*_limits_of(broker.config))
+        self._limits.change(_limits_of(broker.config))
         throttles = broker.replication_throttles
         throttles.leader.limit = broker.config.integer("leader.replication.throttled.rate")
         throttles.follower.limit = broker.config.integer("follower.replication.throttled.rate")
         self.sockets.update_accepting()
+        for security in self.sockets.secured:
+            if security.certificates is not None:
+                security.certificates.apply()
 
     def _apply_quotas(self) -> None:
         """Apply the quotas in the metadata; a broker without quotas checks none."""
@@ -478,6 +536,8 @@ class BrokerServer:
             return broker.replicas.reconfigure(delta.image)
         if delta.settings:
             self._apply_quotas()
+            if delta.before.features != delta.image.features:
+                return broker.replicas.reconfigure(delta.image)
         return None
 
     def _log_config(self, topic: TopicImage) -> LogConfig:
@@ -499,5 +559,14 @@ class BrokerServer:
         self._removals.later(partial(home.remove_discarded, path), delay_ms, in_background=True)
 
 
-def _limits_of(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
-    return config.integer("max.connections"), config.integer("max.connections.per.ip"), config.connections_per_ip
+def _limits_of(config: BrokerConfig) -> LimitConfigs:
+    listeners = config.listeners
+    between = inter_broker_listener(config, listeners) if len(listeners) > 1 else None
+    own = {listener.name: ListenerValues(config, listener.name).own_text("max.connections") for listener in listeners}
+    return LimitConfigs(
+        config.integer("max.connections"),
+        config.integer("max.connections.per.ip"),
+        config.connections_per_ip,
+        {name: int(text) for name, text in own.items() if text is not None},
+        between.name if between is not None else None,
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ottla.broker.config import Listener
+from ottla.broker.listener_configs import Listener
 from ottla.environment import Address
 
 

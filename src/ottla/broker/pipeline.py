@@ -13,17 +13,21 @@ Time is measured only while there are quotas or readers of metrics: otherwise a 
 import logging
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ottla.broker.broker import Broker
+from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import PositionalRequest, Route, failure, route
-from ottla.observability.request_metrics import RequestMetrics
+from ottla.environment import Clock
 from ottla.protocol import codec
 from ottla.protocol.answer import Answer
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
+
+if TYPE_CHECKING:
+    from ottla.broker.metrics.meter import RequestMeter
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -39,7 +43,7 @@ class Pipeline:
 
     now_ns   time of a monotonic clock, in ns
     answer   answers one request: `serve`, unless a test wraps it
-    metrics  measures requests; None while nothing reads the metrics
+    meter    measures requests; None while nothing reads the metrics
     """
 
     def __init__(self, broker: Broker, now_ns: Callable[[], int]) -> None:
@@ -47,12 +51,17 @@ class Pipeline:
         self.now_ns = now_ns
         self._routes: dict[tuple[int, int], Route] = {}
         self.answer: Callable[[Envelope, RequestContext], Answer[Response] | None] = self.serve
-        self.metrics: RequestMetrics | None = None
+        self.meter: RequestMeter | None = None
 
     @property
-    def is_measuring(self) -> bool:
-        """True while there are quotas or readers of metrics."""
-        return self._broker.throttling is not None or self.metrics is not None
+    def clock(self) -> Clock:
+        """Clock of the broker."""
+        return self._broker.clock
+
+    @property
+    def has_quotas(self) -> bool:
+        """True while there are quotas."""
+        return self._broker.throttling is not None
 
     def serve(self, envelope: Envelope, context: RequestContext) -> Answer[Response] | None:
         """Serve one request. Raises PeerError for a version that is not served and for a malformed body.
@@ -91,7 +100,7 @@ class Pipeline:
         except PeerError:
             raise
         except Exception:
-            _logger.exception("cannot serve %r", envelope)
+            _logger.exception("cannot serve %r", envelope, extra=log_fields(request.context))
             return failure(envelope.api.key)
 
     def _handle_in_turn(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
@@ -102,12 +111,11 @@ class Pipeline:
             return error
 
     def finish(self, envelope: Envelope, context: RequestContext, response: Response | None, spent_ns: int) -> int:
-        """Record a request that was answered; returns the throttle time of its connection in ms, which is also in the response.
+        """Record the usage of a request that was answered; returns the throttle time of its connection in ms, which is also in
+        the response.
 
         spent_ns  time that the broker has spent on the request
         """
-        if self.metrics is not None:
-            self.metrics.record(envelope.api.name, envelope.version, len(envelope.frame), spent_ns)
         throttling = self._broker.throttling
         if throttling is None:
             return 0

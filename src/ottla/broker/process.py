@@ -55,7 +55,14 @@ async def serve(
     for number in stop_signals():
         loop.add_signal_handler(number, stopped.set)
     environment = process_environment(loop)
-    parent = None if channel_socket is None else _Parent(loop, channel_socket, stopped.set)
+    orphaned = False
+
+    def lose_parent() -> None:
+        nonlocal orphaned
+        orphaned = True
+        stopped.set()
+
+    parent = None if channel_socket is None else _Parent(loop, channel_socket, lose_parent)
     store: MetadataStore | None = None
     if parent is not None:
         store = parent.open_store(config, environment)
@@ -74,21 +81,22 @@ async def serve(
         return
     if parent is not None:
         parent.report(server)
-    gc.freeze()
     # The logs of many partitions are exempt from garbage collection, like all objects of the start. They are not part
     # of cycles: when they are closed their memory is freed nevertheless. A collection over those of 20,000 partitions
-    # takes 80 ms, during which no request is served.
+    # takes 80 ms, during which no request is served. `announce` may import the libraries of the metrics.
     server.broker.replicas.opened_many = gc.freeze
     watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
     try:
         if watchdog is not None:
             watchdog.start()
         announce(server)
+        gc.freeze()
         await stopped.wait()
     finally:
         if watchdog is not None:
             watchdog.stop()
-        await completed(server.stop())
+        # All brokers of a parent stop with it: none of them goes on to take over what this one leads.
+        await completed(server.stop(hands_over=not orphaned))
     if failures:
         raise CannotStart(failures[0])
 

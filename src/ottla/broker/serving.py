@@ -18,18 +18,24 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker import dispatch
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.session import Session
 from ottla.environment import ServedStream, Timers
+from ottla.observability.distribution import Distribution
 from ottla.protocol.answer import Pending
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.frames import FrameReader
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
+
+if TYPE_CHECKING:
+    from ottla.broker.login import Login
+    from ottla.broker.metrics.meter import ApiVersionMeter
 
 _logger = logging.getLogger("ottla.broker")
 _ANSWERS_A_SEND: Final = 64
@@ -49,22 +55,33 @@ class ServedConnection:
     shared  memory for all connections of the broker, into which small frames are received
     tick    returns the number of the current tick, see `SocketServer`
     closed  called once with the connection when it is closed
+    login   SASL state of the connection; None on a listener without SASL
     """
 
     __slots__ = (
         "_backlog",
         "_begun_ns",
         "_closed",
+        "_delayed",
+        "_entry",
         "_frames",
         "_held",
+        "_login",
         "_muted",
+        "_parked_ns",
         "_pipeline",
+        "_queued_ns",
+        "_queued_since",
+        "_refusal_delay_ms",
+        "_refused",
+        "_sending",
         "_shared",
         "_spent_ns",
         "_stream",
         "_tick",
         "_timers",
         "_waiting",
+        "_weight",
         "_writing",
         "active_at",
         "is_closed",
@@ -90,15 +107,56 @@ class ServedConnection:
         self._timers = timers
         self._tick = tick
         self._closed = closed
+        self._login: Login | None = None
+        self._refusal_delay_ms = 0
+        self._refused: Callable[[str], object] = _logger.info
         self._backlog: deque[bytes] = deque()
         self._held: list[bytes] = []
         self._waiting = False
+        self._delayed: Envelope | None = None
         self._writing = False
         self._muted = False
         self._begun_ns = 0  # start of the current request; 0 unless requests are measured
-        self._spent_ns = 0  # time spent on a request whose answer is pending
+        self._spent_ns = self._parked_ns = 0  # time spent on a request whose answer is pending, and begin of its wait
+        self._entry: ApiVersionMeter | None = None  # where the current request is measured
+        self._weight = 0  # how often the times of the current request count in the metrics
+        self._queued_ns = 0  # time that the current request has waited in the backlog
+        self._queued_since: deque[int] = (
+            deque()
+        )  # begin of the wait of each frame in the backlog, while there are metrics
+        self._sending: tuple[Distribution, int, int] | None = (
+            None  # where the time of a write is recorded, its begin, its weight
+        )
         self.active_at = tick()
         self.is_closed = False
+
+    def require_login(
+        self, login: "Login", limit: int, refusal_delay_ms: int, refused: Callable[[str], object]
+    ) -> None:
+        """Serve only requests of an authenticated client.
+
+        limit             maximum size of a frame before, in bytes
+        refusal_delay_ms  delay before a failed login is answered and the connection is closed
+        refused           called with the reason of a failed login
+        """
+        self._login = login
+        self._frames.limit = limit
+        self._refusal_delay_ms = refusal_delay_ms
+        self._refused = refused
+
+    def admit(self, limit: int) -> None:
+        """Accept frames of up to `limit` bytes: the client is authenticated."""
+        self._frames.limit = limit
+
+    @property
+    def delayed_api(self) -> int | None:
+        """API of the request whose answer is pending; None without one."""
+        return None if self._delayed is None else self._delayed.api.key
+
+    @property
+    def queued(self) -> int:
+        """Number of received requests that wait for earlier ones of the connection."""
+        return len(self._backlog)
 
     def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
         """Receive available bytes, split them into frames, serve them."""
@@ -135,6 +193,8 @@ class ServedConnection:
             self._flush()
 
     def _wait_behind(self, frames: list[bytes]) -> None:
+        if self._pipeline.meter is not None and len(self._queued_since) == len(self._backlog):
+            self._queued_since.extend([self._pipeline.now_ns()] * len(frames))
         self._backlog.extend(frames)
         if self._backlog and not self._muted and not self.is_closed:
             self._muted = True
@@ -144,12 +204,18 @@ class ServedConnection:
         """Answer one request. With `more` to come the answer may leave together with the next one: a client that pipelines
         small requests is woken once for all of them.
         """
+        if self._login is not None and self._log_in(self._login, frame):
+            return
         envelope = open_envelope(frame)
         pipeline = self._pipeline
-        begun_ns = self._begun_ns = pipeline.now_ns() if pipeline.is_measuring else 0
+        meter, weight = pipeline.meter, 0
+        if meter is not None:
+            self._entry = entry = meter.begin(envelope, self.session.peer)
+            self._weight = weight = entry.weight
+        begun_ns = self._begun_ns = pipeline.now_ns() if weight or pipeline.has_quotas else 0
         answer = pipeline.answer(envelope, self.session.context(envelope))
         if answer is None:
-            if pipeline.is_measuring:
+            if weight or pipeline.has_quotas:
                 self._throttle(self._finish(envelope, None))
         elif type(answer) is not Pending:
             self._send(envelope, answer, more=more)  # type: ignore[arg-type]
@@ -161,18 +227,44 @@ class ServedConnection:
         else:
             self._flush()
             self._waiting = True
+            self._delayed = envelope
             if begun_ns:
-                self._spent_ns, self._begun_ns = self._pipeline.now_ns() - begun_ns, 0
+                self._parked_ns = self._pipeline.now_ns()
+                self._spent_ns, self._begun_ns = self._parked_ns - begun_ns, 0
             answer.listen(
                 lambda response: self._answered(envelope, response),
                 lambda: self._answered(envelope, _abandoned(envelope)),
             )
+
+    def _log_in(self, login: "Login", frame: bytes) -> bool:
+        """Answer a frame of the login; False if it is a request of an authenticated client. Raises PeerError."""
+        clock = self._pipeline.clock
+        answer = login.receive(frame, clock.now_ms(), clock.wall_ms())
+        if answer is None:
+            return False
+        self._flush()
+        if answer.refusal is None:
+            if not self._stream.write(answer.pieces):
+                self._writing = not self.is_closed
+        else:
+            self._refused(answer.refusal)
+            self._waiting = True
+            self._timers.call_later(self._refusal_delay_ms, partial(self._refuse, answer.pieces))
+        return True
+
+    def _refuse(self, pieces: list[Any]) -> None:
+        """Send the answer to a failed login, and close the connection."""
+        if not self.is_closed:
+            if pieces:
+                self._stream.write(pieces)
+            self.close()
 
     def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
         """Complete a pending answer."""
         if self.is_closed:
             return
         self._waiting = False
+        self._delayed = None
         self.active_at = self._tick()
         self._deliver(envelope, response)
         self._go_on()
@@ -188,7 +280,10 @@ class ServedConnection:
         """Serve the frames of the backlog after an answer was sent."""
         try:
             while self._backlog and not self._waiting and not self._writing and not self.is_closed:
-                self._serve(self._backlog.popleft())
+                frame = self._backlog.popleft()
+                if self._queued_since:
+                    self._queued_ns = self._pipeline.now_ns() - self._queued_since.popleft()
+                self._serve(frame)
         except PeerError as error:
             self.drop(error)
         if self._muted and not self._waiting and not self._writing and not self.is_closed:
@@ -197,8 +292,25 @@ class ServedConnection:
 
     def _finish(self, envelope: Envelope, response: Response | None) -> int:
         """Record a request; returns the throttle time of the connection in ms."""
-        spent_ns = self._pipeline.now_ns() - self._begun_ns if self._begun_ns else self._spent_ns
-        return self._pipeline.finish(envelope, self.session.context(envelope), response, spent_ns)
+        pipeline, meter, entry, peer = self._pipeline, self._pipeline.meter, self._entry, self.session.peer
+        now_ns = pipeline.now_ns()
+        local_ns, remote_ns = (
+            (now_ns - self._begun_ns, 0) if self._begun_ns else (self._spent_ns, now_ns - self._parked_ns)
+        )
+        throttle_ms = 0
+        if pipeline.has_quotas:
+            throttle_ms = pipeline.finish(envelope, self.session.context(envelope), response, local_ns)
+        queued_ns, self._queued_ns = self._queued_ns, 0
+        if meter is None or entry is None:
+            return throttle_ms
+        if self._weight:
+            times = local_ns, remote_ns, queued_ns
+            meter.measure(entry, envelope, peer, response, *times, throttle_ms, self._weight)
+            if meter.sending is not None:
+                self._sending, meter.sending = (meter.sending, now_ns, self._weight), None
+        elif response is not None:
+            entry.counting(response, peer, entry.errors)
+        return throttle_ms
 
     def _throttle(self, throttle_ms: int) -> None:
         """Pause serving for `throttle_ms` (KIP-219); a frame that arrives meanwhile waits, and further reading pauses."""
@@ -214,7 +326,13 @@ class ServedConnection:
             self._go_on()
 
     def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
-        throttle_ms = self._finish(envelope, response) if self._pipeline.is_measuring else 0
+        pipeline = self._pipeline
+        throttle_ms = 0
+        if self._weight or pipeline.has_quotas:
+            throttle_ms = self._finish(envelope, response)
+        elif self._entry is not None:
+            entry = self._entry
+            entry.counting(response, self.session.peer, entry.errors)
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):
@@ -231,8 +349,16 @@ class ServedConnection:
             held.clear()
         if not self._stream.write(pieces):
             self._writing = not self.is_closed
+        elif self._sending is not None:
+            self._sent()
         if throttle_ms > 0:
             self._throttle(throttle_ms)
+
+    def _sent(self) -> None:
+        """Record the time that a response took to send."""
+        if self._sending is not None:
+            (times, begun_ns, weight), self._sending = self._sending, None
+            times.record(self._pipeline.now_ns() - begun_ns, weight)
 
     def _flush(self) -> None:
         """Send the answers collected in `_held`."""
@@ -247,6 +373,8 @@ class ServedConnection:
         if not self.is_closed:
             self.active_at = self._tick()
             self._writing = False
+            if self._sending is not None:
+                self._sent()
             self._go_on()
 
     def lost(self) -> None:
@@ -256,7 +384,7 @@ class ServedConnection:
     def drop(self, error: PeerError) -> None:
         """Close the connection because of `error`."""
         if not self.is_closed:
-            _logger.warning("closing the connection of %s: %s", self.session.name, error)
+            _logger.warning("closing the connection of %s: %s", self.session.name, error, extra=self.session.log_fields)
             self._flush()  # earlier requests keep their answers
             self.close()
 
@@ -268,5 +396,6 @@ class ServedConnection:
         self._stream.close()
         self._held.clear()
         self._backlog.clear()
+        self._queued_since.clear()
         self._closed(self)
         self.session.close()

@@ -122,6 +122,7 @@ class FetchSession:
     is_of_follower  True for the session of a follower with the leader of its partitions
     epoch     epoch expected in the next request
     watchers  called when a partition of the session may have something new
+    permissions  those by which its partitions were looked at last; None without an authorizer
 
     The cost of an incremental fetch depends on the number of changes only. `_due` has the partitions that a fetch must check:
     named by the last fetch, changed since they were looked at (each has a watcher at its partition for that), with records
@@ -137,6 +138,7 @@ class FetchSession:
         "is_of_follower",
         "last_used_ms",
         "partitions",
+        "permissions",
         "watchers",
     )
 
@@ -146,6 +148,7 @@ class FetchSession:
         self.is_of_follower = is_of_follower
         self.epoch = 1
         self.last_used_ms = now_ms
+        self.permissions: object | None = None
         self.partitions: OrderedDict[tuple[str, bytes, int], RequestedPartition] = OrderedDict()
         self.watchers = Watchers()
         self._due: dict[RequestedPartition, None] = {}
@@ -211,16 +214,25 @@ class FetchSession:
 
 
 class FetchSessions:
-    """Fetch sessions of a broker. Time is an argument, in ms."""
+    """Fetch sessions of a broker. Time is an argument, in ms.
+
+    evictions  number of sessions that were ended in favour of another one
+    """
 
     def __init__(self, slots: int, eviction_ms: int, random: Random) -> None:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """Return the number of partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def begin(self, session_id: int, now_ms: int, *, by_id: bool, is_of_follower: bool = False) -> FetchSession | None:
         """Begin a session (instead of `session_id`); returns None when the cache is full. A follower always gets one."""
@@ -231,6 +243,7 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
                 return None
+            self.evictions += 1
             self.end(oldest.id)
         new_id = 0
         while new_id == NO_SESSION or new_id in self._sessions:

@@ -1,32 +1,67 @@
 """The listeners of a broker and the connections they accept: limits, quotas and idle connections. Uses no socket itself.
 
-A connection above max.connections.per.ip is closed; at max.connections the broker stops accepting until another connection
-closes. A connection without requests for connections.max.idle.ms is closed: a tick counts eighths of that time, a connection
-stores the tick of its last request, and no clock is read.
+A connection above max.connections.per.ip is closed; at max.connections a listener, or all of them, stop accepting until
+another connection closes. The listener that brokers use among themselves goes on beside others: its connections take the
+place of the connection that was idle for the longest time.
+
+A connection without requests for connections.max.idle.ms is closed: a tick counts eighths of that time, a connection stores the
+tick of its last request, and no clock is read.
+
+Connections whose client is not authenticated yet, by a TLS handshake or SASL, are limited in number: above it the oldest one is
+closed, so that clients which never complete a login do not keep others out.
 """
 
 import logging
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.periodic import Periodic
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.refused_logins import RefusedLogins
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
 from ottla.environment import Address, Environment, IncomingConnection, ListeningSocket
 from ottla.log.disk_errors import is_shortage
-from ottla.protocol.context import Peer
+from ottla.observability import logs
+from ottla.protocol.context import Authorizer, Peer
 from ottla.protocol.frames import FrameReader, Rooms
+from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:
+    from ottla.broker.listener_security import ListenerSecurity
+    from ottla.environment.tls_serving import TlsConnection
     from ottla.security.quotas import ConnectionQuota
+    from ottla.security.sasl.mechanism import ServerExchange
 
 _logger = logging.getLogger("ottla.broker")
 _SHARED_BYTES: Final = 1 << 18
 _IDLE_TICKS: Final = 8
 _ACCEPT_RETRY_MS: Final = 200
 _QUIET_MS: Final = 60_000
+_MOST_UNAUTHENTICATED: Final = 1000
+
+
+class _Acceptor:
+    """Listening socket of a listener, which accepts or pauses."""
+
+    __slots__ = ("_accepts", "listening", "name")
+
+    def __init__(self, name: str, listening: ListeningSocket) -> None:
+        self.name = name
+        self.listening = listening
+        self._accepts = True
+
+    def accept(self, accepts: bool) -> None:
+        """Accept connections, or leave new ones in the listen backlog."""
+        if accepts != self._accepts:
+            self._accepts = accepts
+            if accepts:
+                self.listening.resume()
+            else:
+                self.listening.pause()
 
 
 class SocketServer:
@@ -35,6 +70,9 @@ class SocketServer:
     idle_ms           connections.max.idle.ms; below zero no connection is closed for idling
     connection_quota  connection rates by address; None without such quotas
     connections       in the order in which they were accepted
+    opened, closed, authenticated, refused  numbers of connections, and of logins and handshakes, by listener
+    expired           number of connections that were closed for idling
+    secured           TLS and SASL of the listeners that have them
     """
 
     def __init__(
@@ -54,10 +92,18 @@ class SocketServer:
         self._shared = bytearray(_SHARED_BYTES)
         self._rooms = Rooms()
         self.connections: dict[ServedConnection, str] = {}
+        self.opened: Counter[str] = Counter()
+        self.closed: Counter[str] = Counter()
+        self.authenticated: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.expired = 0
         self.connection_quota: ConnectionQuota | None = None
-        self._dismissed: dict[IncomingConnection, None] = {}
-        self._listening: list[ListeningSocket] = []
-        self._accepting = True
+        self.authorize: Callable[[str, str], Authorizer] | None = None
+        self._unauthenticated: dict[ServedConnection, None] = {}
+        self._dismissed: dict[IncomingConnection, str] = {}
+        self._listening: list[_Acceptor] = []
+        self.secured: list[ListenerSecurity] = []
+        self._refused_logins = RefusedLogins(environment.clock)
         self._is_held = False
         self._quiet_until_ms = 0
         """Time of the next log line about a failed accept, in ms."""
@@ -66,44 +112,70 @@ class SocketServer:
         self._tick_ms = max(idle_ms, _IDLE_TICKS) // _IDLE_TICKS
         self._ticking = Periodic("closing idle connections", self._close_idle, self._tick_ms, environment.timers)
 
-    def listen(self, name: str, host: str, port: int) -> Address:
+    @property
+    def listener_names(self) -> list[str]:
+        """Names of the listeners."""
+        return [acceptor.name for acceptor in self._listening]
+
+    @property
+    def is_accepting(self) -> bool:
+        """True if the listeners are open, and connections are not held back until the broker has joined its cluster."""
+        return bool(self._listening) and not self._is_held
+
+    def listen(self, name: str, host: str, port: int, security: "ListenerSecurity | None" = None) -> Address:
         """Accept clients of listener `name` at `host` ("" for every address) and `port` (0 takes a free one); returns the
         address. Raises OSError.
+
+        security  TLS and SASL of the listener; None for PLAINTEXT
         """
-        listening = self._listen(host, port, partial(self._connected, name), self._accept_failed)
-        self._listening.append(listening)
-        if self._is_held:
-            listening.pause()
+        if security is not None:
+            self.secured.append(security)
+        listening = self._listen(host, port, partial(self._connected, name, security), self._accept_failed)
+        acceptor = _Acceptor(name, listening)
+        self._listening.append(acceptor)
+        acceptor.accept(not self._is_held)
         if not self._ticking.is_set and self._idle_ms >= 0:
             self._ticking.run_in(self._tick_ms)
         return listening.address
 
-    def _connected(self, listener: str, incoming: IncomingConnection) -> None:
+    def _connected(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
         address = incoming.peer[0]
-        if not self._limits.enter(address):
+        if not self._limits.enter(address, listener):
             _logger.info(
                 "Rejected connection from %s, address already has the configured maximum of %d connections.",
                 address,
                 self._limits.limit_of(address),
+                extra={**logs.REPEATS, "listener": listener, "client_host": f"/{address}"},
             )
             incoming.close()
             return
         self.update_accepting()
+        if self._limits.is_exceeded:
+            self._close_longest_idle(listener)
         if self.connection_quota is not None:
             delay_ms = self.connection_quota.record(address, self._clock.now_ms())
             if delay_ms > 0:
-                self._dismissed[incoming] = None
+                self._dismissed[incoming] = listener
                 self._timers.call_later(delay_ms, partial(self._dismiss, incoming))
                 return
+        secured = None
+        if security is not None and security.tls is not None:
+            incoming = secured = security.tls.secure(incoming)
         try:
             stream = incoming.accept()
         except OSError:
-            self._limits.leave(address)
+            self._limits.leave(address, listener)
             self.update_accepting()
             return
         connection = ServedConnection(
             self._pipeline,
-            Session(incoming.peer, incoming.local, listener),
+            Session(
+                incoming.peer,
+                incoming.local,
+                listener,
+                security.protocol if security else "PLAINTEXT",
+                self.authorize,
+            ),
             stream,
             FrameReader(self._max_request_bytes, self._rooms),
             self._shared,
@@ -112,15 +184,88 @@ class SocketServer:
             self._forget,
         )
         self.connections[connection] = address
+        self.opened[listener] += 1
+        if security is not None:
+            self._require_authentication(connection, security, secured)
         incoming.serve(connection)
+
+    def _require_authentication(
+        self, connection: ServedConnection, security: "ListenerSecurity", secured: "TlsConnection | None"
+    ) -> None:
+        """Serve the requests of a connection only when its TLS handshake and login are complete."""
+        if secured is None and not security.mechanisms:
+            connection.session.authenticate(security.principal_of(connection.session))
+            return
+        self._unauthenticated[connection] = None
+        if len(self._unauthenticated) > _MOST_UNAUTHENTICATED:
+            oldest = next(iter(self._unauthenticated))
+            _logger.info(
+                "closing the connection of %s: %d newer ones have not completed their handshake or login either",
+                oldest.session.name,
+                _MOST_UNAUTHENTICATED,
+            )
+            oldest.close()
+        if secured is not None:
+            secured.established = partial(self._established, connection, security)
+            secured.failed = partial(self._handshake_failed, connection)
+        if security.mechanisms:
+            refused = partial(self._login_refused, connection)
+            authenticated = partial(self._authenticated, connection, security)
+            security.require_login(connection, self._pipeline, authenticated, refused)
+
+    def _established(
+        self, connection: ServedConnection, security: "ListenerSecurity", certificate: bytes | None
+    ) -> bool:
+        """Authenticate the client by its certificate; False if no principal is mapped to it. With SASL the login follows."""
+        if security.mechanisms:
+            return True
+        session = connection.session
+        try:
+            session.authenticate(security.principal_of(session, certificate=certificate))
+        except ValueError as cause:
+            self._handshake_failed(connection, str(cause))
+            return False
+        self._unauthenticated.pop(connection, None)
+        return True
+
+    def _handshake_failed(self, connection: ServedConnection, reason: str) -> None:
+        self._login_refused(connection, f"SSL handshake failed: {reason}")
+
+    def _login_refused(self, connection: ServedConnection, reason: str) -> None:
+        self.refused[connection.session.listener] += 1
+        self._refused_logins.report(connection.session.client_host, reason)
+
+    def _authenticated(
+        self, connection: ServedConnection, security: "ListenerSecurity", exchange: "ServerExchange"
+    ) -> None:
+        """Serve requests of any size from now on, for the principal that SASL has authenticated."""
+        session = connection.session
+        try:
+            principal = security.principal_of(session, user=exchange.principal)
+        except ValueError as cause:
+            raise PeerError(str(cause)) from None
+        session.authenticate(principal, exchange.token_id)
+        connection.admit(self._max_request_bytes)
+        self._unauthenticated.pop(connection, None)
+        self.authenticated[session.listener] += 1
 
     def _dismiss(self, incoming: IncomingConnection) -> None:
         """Close a connection over the rate quota of its address, after a delay: it must not be retried at once (KIP-612)."""
-        if incoming in self._dismissed:
-            del self._dismissed[incoming]
+        listener = self._dismissed.pop(incoming, None)
+        if listener is not None:
             incoming.close()
-            self._limits.leave(incoming.peer[0])
+            self._limits.leave(incoming.peer[0], listener)
             self.update_accepting()
+
+    def _close_longest_idle(self, listener: str) -> None:
+        """Close the connection of another listener whose last request is the oldest one, in favour of a new one."""
+        others = (connection for connection in self.connections if connection.session.listener != listener)
+        idle = min(others, key=lambda connection: connection.active_at, default=None)
+        if idle is not None:
+            _logger.info(
+                "closing the connection of %s: max.connections is reached, and a broker connects", idle.session.name
+            )
+            idle.close()
 
     def _accept_failed(self, error: OSError) -> None:
         """Pause if the system gives no descriptor or memory: the listening socket stays readable, and trying again at once
@@ -143,33 +288,31 @@ class SocketServer:
 
     def _pause_accepting(self) -> None:
         """Stop accepting; new connections stay in the listen backlog."""
-        self._accepting = False
-        for listening in self._listening:
-            listening.pause()
+        for acceptor in self._listening:
+            acceptor.accept(False)
 
     def update_accepting(self) -> None:
         """Accept connections if the limits allow one more: one was opened or closed, or the limits have changed."""
-        if self._limits.full or self._is_held:
-            self._pause_accepting()
-        elif not self._accepting:
-            self._accepting = True
-            for listening in self._listening:
-                listening.resume()
+        for acceptor in self._listening:
+            acceptor.accept(not self._is_held and not self._limits.is_full(acceptor.name))
 
     def _current_tick(self) -> int:
         return self._tick
 
     def _forget(self, connection: ServedConnection) -> None:
         """Remove a closed connection."""
+        self._unauthenticated.pop(connection, None)
         address = self.connections.pop(connection, None)
         if address is not None:
-            self._limits.leave(address)
+            self.closed[connection.session.listener] += 1
+            self._limits.leave(address, connection.session.listener)
             self.update_accepting()
 
     def _close_idle(self) -> None:
         self._tick += 1
         for connection in tuple(self.connections):
             if self._tick - connection.active_at > _IDLE_TICKS:
+                self.expired += 1
                 _logger.debug("closing the connection of %s: idle for %d ms", connection.session.name, self._idle_ms)
                 connection.close()
 
@@ -189,8 +332,8 @@ class SocketServer:
 
     def stop_listening(self) -> None:
         """Stop listening; open connections stay."""
-        for listening in self._listening:
-            listening.close()
+        for acceptor in self._listening:
+            acceptor.listening.close()
         self._listening.clear()
 
     def abandon(self) -> None:
@@ -206,5 +349,7 @@ class SocketServer:
         for incoming in self._dismissed:
             incoming.close()
         self._dismissed.clear()
+        for security in self.secured:
+            security.close()
         for connection in tuple(self.connections):
             connection.close()

@@ -8,6 +8,7 @@ has ended, also after a kill -9 of the parent, whose brokers stop when their con
 """
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -42,13 +43,17 @@ class BrokerProcess:
     """One broker: its command line, and its process while it runs.
 
     arguments  returns the arguments of `ottla` for these listeners and the descriptor of the channel
+    configs    configs as name=value, written to its stdin: they may be secrets, and a command line is public
     listeners  value of the config; with the ports of the first start from then on, so that clients find it again
     """
 
-    def __init__(self, node_id: int, listeners: str, arguments: Callable[[str, int], Sequence[str]]) -> None:
+    def __init__(
+        self, node_id: int, listeners: str, arguments: Callable[[str, int], Sequence[str]], configs: Sequence[str] = ()
+    ) -> None:
         self.node_id = node_id
         self.listeners = listeners
         self.arguments = arguments
+        self.configs = configs
         self.process: asyncio.subprocess.Process | None = None
         self.channel: Channel | None = None
         self.has_listened = False
@@ -155,7 +160,7 @@ class _Supervisor:
                     "-m",
                     "ottla",
                     *broker.arguments(broker.listeners, other.fileno()),
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                     pass_fds=(other.fileno(), self._lock),
                     process_group=0,
@@ -163,6 +168,9 @@ class _Supervisor:
             if self._stopping.is_set():
                 process.terminate()
             assert process.stderr is not None
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(list(broker.configs)).encode())
+            process.stdin.close()
             await self._relay_log(broker.node_id, process.stderr)
             return await process.wait()
         finally:

@@ -124,8 +124,10 @@ class Telemetry:
         except CorruptRecords:
             raise Refused(INVALID_RECORD, None) from None
         if otlp or request.terminating:
-            client_id = context.client_id or ""
-            self.received.receive(request.client_instance_id, client_id, otlp, wall_ms, terminated=request.terminating)
+            client_id, principal = context.client_id or "", context.principal
+            self.received.receive(
+                request.client_instance_id, client_id, principal, otlp, wall_ms, terminated=request.terminating
+            )
 
     def _refusal(self, request: PushTelemetryRequest, instance: _Instance, now_ms: int) -> int:
         if instance.terminating:

@@ -10,7 +10,7 @@ once, with the throttle time in it, and the connection is not read until that ti
     connections   by address, before the first byte is read
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.refusal import Refused
@@ -75,6 +75,13 @@ class Throttling:
             spent = nanoseconds / _NANOSECONDS_PER_PERCENT
             throttle_ms = max(throttle_ms, self._requests.record(user, client_id, spent, now))
         return throttle_ms
+
+    def rates(self) -> Iterator[tuple[str, str, str, float]]:
+        """Iterate over (resource, user, client id, usage) of clients with quotas, resources as Kafka names them."""
+        now = self._clock.now_ms()
+        for resource, quota in (("Produce", self._produced), ("Fetch", self._fetched), ("Request", self._requests)):
+            for (user, client_id), rate in quota.rates(now):
+                yield resource, user, client_id, rate
 
     def fetched(self, context: "RequestContext", response_bytes: int) -> int:
         """Record a response with records; returns a throttle time in ms: above 0 the records must not be sent."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import replication_factors
+from ottla.broker.listener_configs import Listener
 
 if TYPE_CHECKING:
     from ottla.broker.supervisor import BrokerProcess
@@ -34,11 +35,14 @@ def broker_processes(
     config: BrokerConfig,
     ports: Sequence[int | None],
     arguments: Sequence[str],
+    flags: Sequence[str],
     metrics: tuple[str, int] | None,
 ) -> "list[BrokerProcess]":
     """Return the processes of all brokers: node ids and ports are consecutive from those in `config`.
 
     arguments  arguments of `ottla` that all brokers have
+    flags      configs that all brokers have, as name=value; they are not in the brokers' command lines, where every user of
+               the machine could read passwords
     metrics    address of the first broker's metrics
 
     Raises UsageError for ports that cannot be used.
@@ -65,11 +69,11 @@ def broker_processes(
         advertised = config.advertised_listeners
         if advertised:
             options["advertised.listeners"] = ",".join(str(_shifted(listener, index)) for listener in advertised)
-        own = [*arguments, *_as_flags(options)]
+        own = [*arguments, *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
         if metrics is not None:
             host, first = metrics
             own += ["--metrics", f"{host}:{first + index if first else 0}"]
-        processes.append(BrokerProcess(node_id, ",".join(map(str, listeners)), partial(_command, own)))
+        processes.append(BrokerProcess(node_id, ",".join(map(str, listeners)), partial(_command, own), flags))
     return processes
 
 
@@ -77,9 +81,5 @@ def _shifted(listener: Listener, index: int) -> Listener:
     return listener._replace(port=listener.port + index) if listener.port else listener
 
 
-def _as_flags(options: dict[str, str]) -> list[str]:
-    return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-
-
 def _command(arguments: Sequence[str], listeners: str, channel: int) -> list[str]:
-    return ["serve", *arguments, "-o", f"listeners={listeners}", "--channel", str(channel)]
+    return ["serve", *arguments, "--options-on-stdin", "-o", f"listeners={listeners}", "--channel", str(channel)]

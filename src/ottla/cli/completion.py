@@ -1,4 +1,4 @@
-"""Shell completion of topics and groups, from the cluster of the command line.
+"""Shell completion of topics, groups and principals of ACLs, from the cluster of the command line.
 
 The shell blocks while it completes: requests time out after 2 s, and errors silently yield no completions.
 """
@@ -37,6 +37,18 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
     from ottla.client.admin.groups import GroupRequests
 
     return _names(ctx, incomplete, GroupRequests, names)
+
+
+def complete_principals(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete principals that have ACLs."""
+    del param
+
+    def names(cluster: AdminConnection[Any]) -> list[str]:
+        return sorted({binding.entry.principal for binding in cluster.ask(cluster.admin.describe_acls())})
+
+    from ottla.client.admin.acls import Acls
+
+    return _names(ctx, incomplete, Acls, names)
 
 
 def _names(

@@ -1,20 +1,20 @@
 """`ottla consumer-groups`: Kafka's kafka-consumer-groups, with its flags and its columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from ottla.addresses import address_text
+from ottla.cli.authorized_operations import describe_with_operations, operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.committed_offsets import OffsetsAdmin, delete_offsets, reset_offsets
 from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.offset_plan import check_reset, parse_topics, plan_for, reset_options, show_plan
+from ottla.cli.offset_plan import check_reset, reset_options
 from ottla.cli.properties import one_action, selected_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
-from ottla.client.admin.consumer_groups import ConsumerGroupDescription, ConsumerGroups, GroupMember
+from ottla.client.admin.consumer_groups import ConsumerGroupDescription, GroupMember
 from ottla.client.admin.groups import GroupRequests, ListedGroup
-from ottla.client.admin.topics import Topics
-from ottla.client.errors import KafkaError
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.topics import LATEST, TopicPartition
 
@@ -25,7 +25,7 @@ _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("P
 _NO_DRY_RUN = "WARN: without --execute nothing is changed. Add --dry-run: a later version will require one of the two."
 
 
-class _ConsumerGroupsAdmin(ConsumerGroups, GroupRequests, Topics):
+class _ConsumerGroupsAdmin(OffsetsAdmin, GroupRequests):
     """Subset of the admin client for this command."""
 
 
@@ -94,7 +94,7 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
         elif action == "reset-offsets":
             _reset(cluster, options)
         else:
-            _delete_offsets(cluster, options)
+            delete_offsets(cluster, options, "--topic")
 
 
 def _action(options: dict[str, Any]) -> str:
@@ -185,7 +185,12 @@ def _groups(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, A
 
 def _describe(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
-    described = cluster.ask(cluster.admin.describe_consumer_groups(names)).check()
+    shows_state = not options["members"] and options["state"] is not None
+    described = describe_with_operations(
+        cluster,
+        lambda include: cluster.admin.describe_consumer_groups(names, include_authorized_operations=include),
+        include=shows_state and options["as_json"],
+    ).check()
     documents = []
     for name in names:
         group = described[name]
@@ -196,7 +201,10 @@ def _describe(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str,
         else:
             columns, rows = _offsets(cluster, group, verbose=options["verbose"])
         if options["as_json"]:
-            documents += as_objects(columns, rows)
+            objects = as_objects(columns, rows)
+            if shows_state:
+                objects[0]["authorized_operations"] = operation_names(group.authorized_operations)
+            documents += objects
             continue
         if not group.members:
             click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
@@ -321,55 +329,10 @@ def _delete(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, A
         raise CommandFailed(f"not deleted: {'; '.join(str(error) for error in results.errors.values())}")
 
 
-def _delete_offsets(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
-    (group,) = options["groups"]
-    known = cluster.ask(cluster.admin.list_topics())
-    rows: list[tuple[str, int | None, str]] = []
-    partitions: list[TopicPartition] = []
-    for name, indexes in parse_topics(options["topics"]).items():
-        if name in known:
-            numbers = sorted(known[name].leaders) if indexes is None else indexes
-            partitions += [TopicPartition(name, index) for index in numbers]
-        else:
-            rows.append((name, None, f"Error: topic {name} does not exist"))
-    if partitions:
-        results = cluster.ask(cluster.admin.delete_consumer_group_offsets(group, partitions))
-        for partition in sorted(results):
-            error = results.errors.get(partition)
-            rows.append((*partition, "Successful" if error is None else f"Error: {error}"))
-    failed = [row for row in rows if row[2] != "Successful"]
-    columns = (_TOPIC, _PARTITION, Column("STATUS"))
-    if options["as_json"]:
-        echo_json(as_objects(columns, rows))
-    else:
-        click.echo(
-            f"Request succeeded for deleting offsets from group {group}."
-            if not failed
-            else "Error: Encountered some partition-level error, see the follow-up details."
-        )
-        click.echo()
-        echo_table(columns, rows)
-    if failed:
-        raise CommandFailed(f"offsets of {len(failed)} of {len(rows)} partitions were not deleted")
-
-
 def _reset(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
     _check_inactive(cluster, names)
-    offsets_of = cluster.ask(cluster.admin.list_consumer_group_offsets(names)).check()
-    currents: Mapping[str, Mapping[TopicPartition, int | None]] = {
-        name: {partition: commit.offset for partition, commit in offsets_of[name].items()} for name in names
-    }
-    plan = plan_for(cluster, currents, options)
-    failed: list[KafkaError] = []
-    if options["execute"]:
-        for name, offsets in plan.items():
-            results = cluster.ask(cluster.admin.alter_consumer_group_offsets(name, offsets))
-            failed += results.errors.values()
-            plan[name] = {partition: offset for partition, offset in offsets.items() if partition in results.successes}
-    show_plan(plan, options)
-    if failed:
-        raise CommandFailed(str(failed[0]))
+    reset_offsets(cluster, names, options)
 
 
 def _check_inactive(cluster: AdminConnection[_ConsumerGroupsAdmin], names: Iterable[str]) -> None:

@@ -78,7 +78,7 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
         with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
             test = _ConsumerPerfTest(options, count)
             test.run(consumer)
-            metrics = consumer.metrics()
+            metrics = consumer.metrics().of_client()
     test.summary(metrics if options["print_metrics"] else {})
 
 
@@ -119,6 +119,11 @@ def java_time(moment: float, pattern: str) -> str:
 
 _GROUPS = {
     "assigned-partitions": "consumer-coordinator-metrics",
+    "commit-total": "consumer-coordinator-metrics",
+    "commit-rate": "consumer-coordinator-metrics",
+    "commit-latency-avg": "consumer-coordinator-metrics",
+    "commit-latency-max": "consumer-coordinator-metrics",
+    "connection-count": "consumer-metrics",
     "connection-creation-total": "consumer-metrics",
 }
 """Groups of metrics other than fetch metrics."""

@@ -19,6 +19,7 @@ _JAVA_NAMES = {
     table.MESSAGE_TOO_LARGE: "RecordTooLargeException",
     table.CORRUPT_MESSAGE: "CorruptRecordException",
     table.NOT_ENOUGH_REPLICAS: "NotEnoughReplicasException",
+    table.SASL_AUTHENTICATION_FAILED: "SaslAuthenticationException",
     table.UNKNOWN_SERVER_ERROR: "UnknownServerException",
 }
 """Exception classes whose names do not follow from the name of the error code."""
@@ -60,6 +61,7 @@ def java_class(error: KafkaError) -> str:
     name = _JAVA_NAMES.get(error.code)
     if name is None:
         name = "".join(word.capitalize() for word in error.name.split("_"))
+        name = name.replace("AuthorizationFailed", "Authorization")
         name = name if name.endswith("Exception") else f"{name}Exception"
     return f"class org.apache.kafka.common.errors.{name}"
 

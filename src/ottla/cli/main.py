@@ -39,15 +39,18 @@ class Commands(CommandGroup):
 
 
 _COMMANDS = {
+    "acls": "acls:acls",
     "broker-api-versions": "broker_api_versions:broker_api_versions",
     "client-metrics": "client_metrics:client_metrics",
     "cluster": "cluster:cluster",
     "configs": "configs:configs",
+    "console": "console:console",
     "console-consumer": "console_consumer:console_consumer",
     "console-producer": "console_producer:console_producer",
     "console-share-consumer": "console_share_consumer:console_share_consumer",
     "consumer-groups": "consumer_groups:consumer_groups",
     "consumer-perf-test": "consumer_perf_test:consumer_perf_test",
+    "delegation-tokens": "delegation_tokens:delegation_tokens",
     "delete-records": "delete_records:delete_records",
     "dump-log": "dump_log:dump_log",
     "e2e-latency": "e2e_latency:e2e_latency",
@@ -63,6 +66,7 @@ _COMMANDS = {
     "serve": "serve:serve",
     "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
     "share-groups": "share_groups:share_groups",
+    "streams-groups": "streams_groups:streams_groups",
     "status": "status:status",
     "storage": "storage:storage",
     "top": "top:top",

@@ -83,17 +83,16 @@ class ResetTarget(NamedTuple):
     file: str | None = None
 
 
-def check_reset(options: Mapping[str, Any]) -> None:
-    """Check the combination of options. Raises UsageError."""
+def check_reset(options: Mapping[str, Any], topic: str = "topic") -> None:
+    """Check the combination of options; `topic` is the name of the option for topics. Raises UsageError."""
     targets = [name for name in _TARGETS if name.replace("-", "_") in options]
     if len(selected_options(options, targets)) != 1:
         raise click.UsageError(
             f"--reset-offsets requires exactly one of {', '.join(f'--{option}' for option in targets)}"
         )
     if len(selected_options(options, _SCOPES)) != 1:
-        raise click.UsageError(
-            f"--reset-offsets requires exactly one of {', '.join(f'--{option}' for option in _SCOPES)}"
-        )
+        scopes = (option.replace("topic", topic) for option in _SCOPES)
+        raise click.UsageError(f"--reset-offsets requires exactly one of {', '.join(f'--{name}' for name in scopes)}")
 
 
 def target_of(options: Mapping[str, Any]) -> ResetTarget:
@@ -197,8 +196,8 @@ def show_plan(plan: ResetPlan, options: Mapping[str, Any]) -> None:
         echo_table(_COLUMNS, rows)
 
 
-def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
-    """Parse "T" or "T:0,1" into partitions by topic, None for all. Raises UsageError."""
+def parse_topics(topics: Iterable[str], option: str = "--topic") -> dict[str, list[int] | None]:
+    """Parse "T" or "T:0,1" into partitions by topic, None for all; `option` is for errors. Raises UsageError."""
     partitions_by_topic: dict[str, list[int] | None] = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
@@ -208,7 +207,7 @@ def parse_topics(topics: Iterable[str]) -> dict[str, list[int] | None]:
         try:
             indexes = [int(number) for number in numbers.split(",")]
         except ValueError:
-            raise click.UsageError(f"--topic {text}: partitions are numbers, as in {name}:0,1") from None
+            raise click.UsageError(f"{option} {text}: partitions are numbers, as in {name}:0,1") from None
         partitions_by_topic[name] = [*(partitions_by_topic.get(name) or []), *indexes]
     return partitions_by_topic
 

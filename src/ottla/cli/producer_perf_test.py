@@ -66,7 +66,7 @@ def producer_perf_test(**options: Any) -> None:
         with Producer(client_configs(options["bootstrap_server"], None, **own)) as producer:
             test = _ProducerPerfTest(producer, options, transactional="transactional.id" in own)
             test.run(payloads)
-            metrics = producer.metrics()
+            metrics = producer.metrics().of_client()
     test.summary(metrics if options["print_metrics"] else {})
 
 

@@ -31,7 +31,7 @@ def selected_options(options: Mapping[str, Any], names: Iterable[str]) -> list[s
     for name in names:
         key = name.replace("-", "_")
         value = options[key] if key in options else options[keys[name]]
-        if value not in (False, None, ()):
+        if value is not None and value is not False and value != ():  # 0 is a value
             named.append(name)
     return named
 

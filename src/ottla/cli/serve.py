@@ -1,9 +1,8 @@
 """`ottla serve`: run a broker."""
 
 import asyncio
-import concurrent.futures
 import contextlib
-import logging
+import json
 import os
 import socket
 import sys
@@ -20,10 +19,11 @@ from ottla.broker.process import EphemeralDirectory
 from ottla.broker.process import serve as serve_broker
 from ottla.cli.brokers import broker_processes, parse_brokers
 from ottla.cli.etcd import etcd_store
+from ottla.cli.exposed import Exposed
 from ottla.environment import Environment
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store import MetadataStore
-from ottla.observability.client_metrics import ClientMetrics
+from ottla.observability import logs
 
 OpenStore = Callable[[Environment], MetadataStore]
 
@@ -54,8 +54,12 @@ OpenStore = Callable[[Environment], MetadataStore]
     is_flag=True,
     help="In a cluster, fence other brokers at the end of their session only, not when they refuse connections.",
 )
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus, /livez and /readyz for probes.")
 @click.option(
-    "--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: metrics pushed by clients (KIP-714)."
+    "--metrics-topics",
+    metavar="NAME,PATTERN*,...",
+    default="",
+    help="Topics whose metrics are exported one by one; the others are added up. [default: up to 10,000 partitions]",
 )
 @click.option(
     "--log-level",
@@ -63,6 +67,14 @@ OpenStore = Callable[[Environment], MetadataStore]
     show_default=True,
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
+@click.option(
+    "--log-format",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json"]),
+    help="Format of the log: a line of text or a JSON object for each message.",
+)
+@click.option("--options-on-stdin", is_flag=True, hidden=True, help="Read further options from stdin, as JSON.")
 @click.option("--channel", type=int, hidden=True, help="Descriptor of the connection to the process of --brokers.")
 def serve(
     listen: str | None,
@@ -75,7 +87,10 @@ def serve(
     cluster: str | None,
     no_quick_fencing: bool,
     metrics: str | None,
+    metrics_topics: str,
     log_level: str,
+    log_format: str,
+    options_on_stdin: bool,
     channel: int | None,
 ) -> None:
     """Run a broker, or several ones, until SIGTERM or Ctrl-C.
@@ -84,24 +99,30 @@ def serve(
     """
     if ephemeral and data_dir:
         raise click.UsageError("--ephemeral uses a temporary directory: it cannot be combined with --data-dir")
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log = logs.configure(log_level, sys.stderr)
     directory = EphemeralDirectory() if ephemeral else None
+    if options_on_stdin:
+        options = (*json.load(sys.stdin), *options)
     try:
         file_configs = read_file(Path(file)) if file else {}
         flags = _flags(listen, str(directory.path) if directory else data_dir, file_configs, options)
         config = broker_config(file_configs, os.environ, flags)
+        if log_format == "json":
+            log.setFormatter(logs.JsonFormatter(config.with_node_id().node_id))
         address = _address(metrics) if metrics else None
         if brokers is not None and cluster is not None:
             raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
         if brokers is None:
             store = None if cluster is None else etcd_store(cluster)
-            _run(config, address, channel, store, fences_quickly=not no_quick_fencing)
+            exposed = None if address is None else Exposed(*address, metrics_topics)
+            _run(config, exposed, channel, store, fences_quickly=not no_quick_fencing)
         else:
             from ottla.broker.supervisor import supervise
 
             common = ["--log-level", log_level, *(("--config", file) if file else ())]
-            common += [word for flag in flags for word in ("-o", flag)]
-            processes = broker_processes(config, brokers, common, address)
+            common += ["--log-format", log_format] if log_format != "text" else []
+            common += ["--metrics-topics", metrics_topics] if metrics_topics else []
+            processes = broker_processes(config, brokers, common, flags, address)
             log_dirs = list(map(Path, config.log_dirs))
             asyncio.run(supervise(Path(config.metadata_log_dir), log_dirs, processes, sys.stderr.buffer))
     except (InvalidConfig, CannotStart) as error:
@@ -143,7 +164,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def _run(
     config: BrokerConfig,
-    metrics: tuple[str, int] | None,
+    exposed: Exposed | None,
     channel: int | None,
     open_store: OpenStore | None,
     *,
@@ -161,8 +182,8 @@ def _run(
 
         def announce(server: BrokerServer) -> None:
             where = None
-            if metrics is not None:
-                where, stop = _expose(server.broker, *metrics)
+            if exposed is not None:
+                where, stop = exposed.serve(server)
                 stack.callback(stop)
             _announce(server.broker)
             if where is not None:
@@ -176,24 +197,3 @@ def _announce(broker: Broker) -> None:
         f"{listener.name}://{address_text(host, port)}" for listener, (host, port) in broker.listeners.bound
     )
     click.echo(f"ottla is listening on {addresses} (node {broker.node_id}, cluster {broker.image.cluster_id})")
-
-
-def _expose(broker: Broker, host: str, port: int) -> tuple[str, Callable[[], None]]:
-    """Serve the metrics pushed by clients; return the address and a function that stops it. Raises CannotStart."""
-    try:
-        from ottla.observability.metrics import serve_metrics
-    except ImportError as missing:
-        raise CannotStart(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'") from None
-    loop = asyncio.get_running_loop()
-
-    def instances() -> dict[bytes, ClientMetrics]:
-        """Fetch the metrics on the event loop; called in a thread of the HTTP server."""
-        answer: concurrent.futures.Future[dict[bytes, ClientMetrics]] = concurrent.futures.Future()
-        loop.call_soon_threadsafe(lambda: answer.set_result(broker.telemetry.received.instances()))
-        return answer.result(timeout=10)
-
-    try:
-        bound, stop = serve_metrics(host, port, instances)
-    except OSError as error:
-        raise CannotStart(f"cannot serve metrics on {address_text(host, port)}: {error.strerror or error}") from None
-    return f"http://{address_text(host, bound)}/metrics", stop

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from ottla.addresses import address_text
+from ottla.cli.authorized_operations import describe_with_operations, operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset, plan_for, reset_options, show_plan
@@ -133,13 +134,21 @@ def _list(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) 
 
 def _describe(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
-    described = cluster.ask(cluster.admin.describe_share_groups(names)).check()
+    shows_state = not options["members"] and options["state"] is not None
+    described = describe_with_operations(
+        cluster,
+        lambda include: cluster.admin.describe_share_groups(names, include_authorized_operations=include),
+        include=shows_state and options["as_json"],
+    ).check()
     documents = []
     for name in names:
         group = described[name]
         columns, rows = _described(cluster, group, options)
         if options["as_json"]:
-            documents += as_objects(columns, rows)
+            objects = as_objects(columns, rows)
+            if shows_state:
+                objects[0]["authorized_operations"] = operation_names(group.authorized_operations)
+            documents += objects
             continue
         if not group.members and (options["members"] or options["state"] is not None):
             click.echo(f"\nShare group '{name}' has no active members.")

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
+from ottla.cli.authorized_operations import operation_names
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.cluster import ClusterDescription, ClusterRequests
 from ottla.client.errors import UnsupportedVersion
@@ -30,7 +31,7 @@ class _Totals(NamedTuple):
     """Numbers of a cluster.
 
     fenced            registered brokers that are fenced
-    under_replicated  partitions with fewer replicas in sync than replicas
+    under_replicated  partitions with fewer replicas in sync than replicas, with or without a leader
     leaderless        partitions without a leader
     """
 
@@ -65,10 +66,7 @@ def status(
     """Show the brokers of a cluster, and how many partitions lack replicas or a leader."""
     with connected(ClusterRequests, bootstrap_server, command_config) as access:
         admin = access.admin
-        try:
-            cluster = access.ask(admin.describe_cluster(include_fenced_brokers=True, timeout=timeout))
-        except UnsupportedVersion:  # before Kafka 4.0
-            cluster = access.ask(admin.describe_cluster(timeout=timeout))
+        cluster = _described(access, timeout, with_operations=as_json)
         limit_ms = admin.limit_ms(timeout)
         topics = access.ask(admin.metadata.retrying("list topics", lambda: admin.metadata.fetch(None), limit_ms))
     rows, totals = _rows(cluster, topics), _totals(cluster, topics)
@@ -78,6 +76,7 @@ def status(
                 "cluster_id": cluster.cluster_id,
                 "controller": cluster.controller,
                 **totals._asdict(),
+                "authorized_operations": operation_names(cluster.authorized_operations),
                 "brokers": as_objects(_COLUMNS, rows),
             }
         )
@@ -93,6 +92,24 @@ def status(
             f"the cluster is not healthy: {totals.fenced} brokers are fenced, {totals.under_replicated} partitions are "
             f"under-replicated, {totals.leaderless} have no leader"
         )
+
+
+def _described(
+    access: AdminConnection[ClusterRequests], timeout: float, *, with_operations: bool
+) -> ClusterDescription:
+    """Describe the cluster as far as its brokers can: fenced ones since Kafka 4.0, authorized operations since 2.8."""
+    for include_fenced, include_operations in ((True, with_operations), (False, with_operations)):
+        try:
+            return access.ask(
+                access.admin.describe_cluster(
+                    include_fenced_brokers=include_fenced,
+                    include_authorized_operations=include_operations,
+                    timeout=timeout,
+                )
+            )
+        except UnsupportedVersion:
+            continue
+    return access.ask(access.admin.describe_cluster(timeout=timeout))
 
 
 def _rows(cluster: ClusterDescription, topics: MetadataResponse) -> list[tuple[object, ...]]:

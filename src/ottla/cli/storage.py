@@ -23,6 +23,7 @@ from ottla.cli.features import (
     release_of,
     version_mapping,
 )
+from ottla.cli.scram_credentials import BadCredential, parse_credential
 from ottla.cli.storage_migration import migrate_from, migrate_to
 from ottla.cli.table import echo_json
 from ottla.environment.system import SystemRandom
@@ -34,6 +35,7 @@ from ottla.metadata.features import FEATURES, UnsupportedLevel, finalized, initi
 from ottla.metadata.formatting import CannotFormat, DirectoryReport, Formatted, format_directories, look_at
 from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol.uuids import uuid_text
+from ottla.security.scram import ScramCredential
 
 F = TypeVar("F", bound=Callable[..., Any])
 _METADATA: Final = "metadata.version"
@@ -147,7 +149,13 @@ def _echo_info(state: DirectoryReport) -> None:
     "--no-initial-controllers", "-N", is_flag=True, help="Accepted for compatibility; there are no initial controllers."
 )
 @click.option("--initial-controllers", "-I", metavar="LIST", hidden=True)
-@click.option("--add-scram", "-S", metavar="CREDENTIAL", multiple=True, hidden=True)
+@click.option(
+    "--add-scram",
+    "-S",
+    metavar="CREDENTIAL",
+    multiple=True,
+    help="Create a user: 'SCRAM-SHA-256=[name=alice,password=SECRET]'; may be repeated.",
+)
 @_json_option
 def format_(**options: Any) -> None:
     """Format new data directories for a cluster with this id: `ottla serve` then starts on them.
@@ -160,21 +168,31 @@ def format_(**options: Any) -> None:
         raise CommandFailed(f"cluster id {cluster_id!r} is invalid: use letters, digits, _, - and .")
     config = _config_or_fail(options["directories"], options["file"], options["options"])
     features = _features(options["release_version"], options["named"])
+    credentials = _credentials(options["add_scram"])
     home, log_dirs = Path(config.metadata_log_dir), [Path(path) for path in config.log_dirs]
     owner = config.node_id, cluster_id
     try:
         done = format_directories(
-            home, log_dirs, owner, features, SystemRandom(), ignore_formatted=options["ignore_formatted"]
+            home, log_dirs, owner, features, SystemRandom(), credentials, ignore_formatted=options["ignore_formatted"]
         )
     except CannotFormat as error:
         raise CommandFailed(str(error)) from None
-    levels = dict(finalized(features))
+    levels = dict(finalized(features or initial()))
     if options["as_json"]:
         document = {name: list(map(str, paths)) for name, paths in zip(_DONE, done, strict=True)}
         stored = levels if home in done.new else None
         echo_json({"cluster_id": cluster_id, "node_id": config.node_id, **document, "features": stored})
     else:
         _echo_formatted(done, home, release_of(levels[_METADATA]))
+
+
+def _credentials(texts: Sequence[str]) -> dict[tuple[str, int], ScramCredential]:
+    """Return SCRAM credentials by user and mechanism. Raises CommandFailed."""
+    random = SystemRandom()
+    try:
+        return {(user, mechanism): made for user, mechanism, made in (parse_credential(text, random) for text in texts)}
+    except BadCredential as error:
+        raise CommandFailed(str(error)) from None
 
 
 _DONE: Final = ("formatted", "already_formatted", "unreadable")
@@ -185,8 +203,6 @@ def _reject_quorum_options(options: dict[str, Any]) -> None:
         raise CommandFailed(
             "--initial-controllers is for several controllers; Ottla is one node and its own controller"
         )
-    if options["add_scram"]:
-        raise CommandFailed("--add-scram: give users credentials with `ottla configs` once the broker runs")
     if options["standalone"] and options["no_initial_controllers"]:
         raise click.UsageError("--no-initial-controllers cannot be combined with --standalone")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ottla.cli.authorized_operations import describe_with_operations, operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed
 from ottla.cli.table import echo_json
 from ottla.cli.topic_matching import matching
@@ -34,7 +35,9 @@ def describe(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) -
     for topic in topics:
         its = configs.get(topic.name, {})
         own = {name: entry.value for name, entry in its.items() if not entry.is_default}
-        chosen = [part for part in topic.partitions if _passes_filters(part, its, options)]
+        chosen = [
+            part for part in topic.partitions if _passes_filters(part, _adding(topic, part, moving), its, options)
+        ]
         filtered = any(options[name] for name in _FILTERS)
         if options["topics_with_overrides"] and not own:
             continue
@@ -61,7 +64,13 @@ def _topics(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) ->
     else:
         keys += [info.name for info in matching(cluster, options)]
     limit = options["partition_size_limit_per_response"]
-    results = cluster.ask(cluster.admin.describe_topics(keys, partitions_per_answer=limit))
+    results = describe_with_operations(
+        cluster,
+        lambda include: cluster.admin.describe_topics(
+            keys, include_authorized_operations=include, partitions_per_answer=limit
+        ),
+        include=options["as_json"],
+    )
     for key, error in results.errors.items():
         if error.code in _MISSING and options["if_exists"]:
             continue
@@ -104,12 +113,17 @@ _FILTERS = (
 )
 
 
-def _passes_filters(part: PartitionDescription, configs: ConfigsOfTopic, options: Mapping[str, Any]) -> bool:
+def _passes_filters(
+    part: PartitionDescription, adding: int, configs: ConfigsOfTopic, options: Mapping[str, Any]
+) -> bool:
+    """Return True if Kafka's tool shows a partition with these options: replicas that are being added are not missing, and a
+    partition without a leader is below every minimum.
+    """
     least = int(configs["min.insync.replicas"].value or 1) if "min.insync.replicas" in configs else 1
     return not (
-        (options["under_replicated_partitions"] and len(part.isr) >= len(part.replicas))
+        (options["under_replicated_partitions"] and len(part.isr) >= len(part.replicas) - adding)
         or (options["unavailable_partitions"] and part.leader >= 0)
-        or (options["under_min_isr_partitions"] and len(part.isr) >= least)
+        or (options["under_min_isr_partitions"] and part.leader >= 0 and len(part.isr) >= least)
         or (options["at_min_isr_partitions"] and len(part.isr) != least)
     )
 
@@ -117,9 +131,13 @@ def _passes_filters(part: PartitionDescription, configs: ConfigsOfTopic, options
 def _replication_factor(topic: TopicDescription, moving: Mapping[TopicPartition, Reassignment]) -> int:
     """Return the replication factor of the first partition, without replicas being added."""
     first = topic.partitions[0]
-    under_way = moving.get(TopicPartition(topic.name, first.partition))
-    coming = len(under_way.adding) if under_way is not None else 0
-    return len(first.replicas) - coming
+    return len(first.replicas) - _adding(topic, first, moving)
+
+
+def _adding(topic: TopicDescription, part: PartitionDescription, moving: Mapping[TopicPartition, Reassignment]) -> int:
+    """Return the number of replicas that are being added to a partition."""
+    under_way = moving.get(TopicPartition(topic.name, part.partition))
+    return 0 if under_way is None else len(under_way.adding)
 
 
 def _echo_topic(
@@ -172,5 +190,6 @@ def _document(
         "internal": topic.internal,
         "replication_factor": _replication_factor(topic, moving),
         "configs": dict(own),
+        "authorized_operations": operation_names(topic.authorized_operations),
         "partitions": partitions,
     }

@@ -19,6 +19,7 @@ from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
 from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
 from ottla.client.producer.contents import (
@@ -272,8 +273,8 @@ class Producer(Asynchronous):
         """Return the partitions of a topic."""
         return await self._run(self._producer.partitions_for(topic))
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the producer, by Kafka's names."""
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the producer, by Kafka's names: `metrics().value("record-send-total")`."""
         return self._producer.metrics()
 
     async def init_transactions(self, timeout: float | None = None) -> None:
@@ -506,8 +507,8 @@ class Consumer(Asynchronous):
         """Return the ids and generation of this member, for a producer's transaction."""
         return self._consumer.group_metadata
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the consumer, by Kafka's names."""
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the consumer, by Kafka's names: `metrics().value("records-lag-max")`."""
         return self._consumer.metrics()
 
     async def close(self, timeout: float | None = 30.0) -> None:
@@ -554,6 +555,7 @@ class Admin(Asynchronous):
     alter_consumer_group_offsets = _awaits(AdminCore.alter_consumer_group_offsets)
     delete_consumer_group_offsets = _awaits(AdminCore.delete_consumer_group_offsets)
     remove_members_from_consumer_group = _awaits(AdminCore.remove_members_from_consumer_group)
+    describe_streams_groups = _awaits(AdminCore.describe_streams_groups)
     describe_share_groups = _awaits(AdminCore.describe_share_groups)
     list_share_group_offsets = _awaits(AdminCore.list_share_group_offsets)
     alter_share_group_offsets = _awaits(AdminCore.alter_share_group_offsets)
@@ -572,6 +574,13 @@ class Admin(Asynchronous):
     alter_client_quotas = _awaits(AdminCore.alter_client_quotas)
     describe_user_scram_credentials = _awaits(AdminCore.describe_user_scram_credentials)
     alter_user_scram_credentials = _awaits(AdminCore.alter_user_scram_credentials)
+    create_delegation_token = _awaits(AdminCore.create_delegation_token)
+    renew_delegation_token = _awaits(AdminCore.renew_delegation_token)
+    expire_delegation_token = _awaits(AdminCore.expire_delegation_token)
+    describe_delegation_token = _awaits(AdminCore.describe_delegation_token)
+    create_acls = _awaits(AdminCore.create_acls)
+    describe_acls = _awaits(AdminCore.describe_acls)
+    delete_acls = _awaits(AdminCore.delete_acls)
     describe_producers = _awaits(AdminCore.describe_producers)
     list_transactions = _awaits(AdminCore.list_transactions)
     describe_transactions = _awaits(AdminCore.describe_transactions)

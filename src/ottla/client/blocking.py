@@ -23,6 +23,7 @@ from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.errors import KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
 from ottla.client.producer.contents import Headers, OnDelivery, checked_headers, header_list, wrong_argument
@@ -330,8 +331,8 @@ class Producer(Blocking):
         """Return the partitions of a topic."""
         return self._run(self._producer.partitions_for(topic))
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the producer, by Kafka's names."""
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the producer, by Kafka's names: `metrics().value("record-send-total")`."""
         return self._call(self._producer.metrics)
 
     def init_transactions(self, timeout: float | None = None) -> None:
@@ -635,8 +636,8 @@ class Consumer(Blocking):
         """Return the ids and generation of this member, for a producer's transaction."""
         return self._call(lambda: self._consumer.group_metadata)
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the consumer, by Kafka's names."""
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the consumer, by Kafka's names: `metrics().value("records-lag-max")`."""
         return self._call(self._consumer.metrics)
 
     def close(self, timeout: float | None = 30.0) -> None:
@@ -697,6 +698,7 @@ class Admin(Blocking):
     alter_consumer_group_offsets = _waits(AdminCore.alter_consumer_group_offsets)
     delete_consumer_group_offsets = _waits(AdminCore.delete_consumer_group_offsets)
     remove_members_from_consumer_group = _waits(AdminCore.remove_members_from_consumer_group)
+    describe_streams_groups = _waits(AdminCore.describe_streams_groups)
     describe_share_groups = _waits(AdminCore.describe_share_groups)
     list_share_group_offsets = _waits(AdminCore.list_share_group_offsets)
     alter_share_group_offsets = _waits(AdminCore.alter_share_group_offsets)
@@ -715,6 +717,13 @@ class Admin(Blocking):
     alter_client_quotas = _waits(AdminCore.alter_client_quotas)
     describe_user_scram_credentials = _waits(AdminCore.describe_user_scram_credentials)
     alter_user_scram_credentials = _waits(AdminCore.alter_user_scram_credentials)
+    create_delegation_token = _waits(AdminCore.create_delegation_token)
+    renew_delegation_token = _waits(AdminCore.renew_delegation_token)
+    expire_delegation_token = _waits(AdminCore.expire_delegation_token)
+    describe_delegation_token = _waits(AdminCore.describe_delegation_token)
+    create_acls = _waits(AdminCore.create_acls)
+    describe_acls = _waits(AdminCore.describe_acls)
+    delete_acls = _waits(AdminCore.delete_acls)
     describe_producers = _waits(AdminCore.describe_producers)
     list_transactions = _waits(AdminCore.list_transactions)
     describe_transactions = _waits(AdminCore.describe_transactions)

@@ -6,9 +6,22 @@ other unknown name is an error, which suggests the nearest known name.
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ottla.client.errors import InvalidClientConfig
+from ottla.client.security_configs import (
+    CALLABLE,
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+    SASL_PASSWORD,
+    SASL_USERNAME,
+    SECRETS,
+    SECURITY,
+    WITHOUT_EFFECT,
+)
+from ottla.environment.system import environment_variables
+from ottla.properties import BadReference, resolve_references
 from ottla.records.compression import CODEC_NAMES
 from ottla.spelling import nearest
 
@@ -107,12 +120,6 @@ def duration_ms(text: str) -> int:
     return round(seconds * 1000)
 
 
-def _plaintext(text: str) -> str:
-    if text.upper() != "PLAINTEXT":
-        raise ValueError(f"{text} is not supported by this client yet, only PLAINTEXT")
-    return "PLAINTEXT"
-
-
 def _number(low: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         number = float(text)
@@ -137,7 +144,6 @@ CONFIGS: Final[dict[str, _Config]] = {
     # All clients.
     "bootstrap.servers": _Config((), addresses),
     "client.id": _Config("ottla", str),
-    "security.protocol": _Config("PLAINTEXT", _plaintext),
     "request.timeout.ms": _Config(30_000, _integer(1, _INT32)),
     "default.api.timeout.ms": _Config(60_000, _integer(1, _INT32)),
     "socket.connection.setup.timeout.ms": _Config(10_000, _integer(1, _INT32)),
@@ -197,6 +203,7 @@ CONFIGS: Final[dict[str, _Config]] = {
     "transactional.id": _Config(None, _optional),
     "transaction.timeout.ms": _Config(60_000, _integer(1, _INT32)),
     "transaction.two.phase.commit.enable": _Config(False, _boolean),
+    **{name: _Config(*row) for name, row in SECURITY.items()},
 }
 
 BULK: Final[dict[str, Any]] = {"max.partition.fetch.bytes": 4 << 20, "batch.size": 1_000_000}
@@ -207,7 +214,6 @@ _WITHOUT_EFFECT: Final = frozenset(
     [
         "auto.include.jmx.reporter",
         "client.dns.lookup",
-        "config.providers",
         "enable.metrics.push",
         "interceptor.classes",
         "key.deserializer",
@@ -222,9 +228,13 @@ _WITHOUT_EFFECT: Final = frozenset(
         "security.providers",
         "value.deserializer",
         "value.serializer",
+        *WITHOUT_EFFECT,
     ]
 )
 
+
+_PROVIDERS: Final = "config.providers."
+"""Prefix of the configs of providers, which have names of the user's choice."""
 
 _LIBRDKAFKA: Final[dict[str, str]] = {
     "auto.commit.enable": "enable.auto.commit",
@@ -253,13 +263,19 @@ _LIBRDKAFKA: Final[dict[str, str]] = {
     "socket.timeout.ms": "request.timeout.ms",
     "sticky.partitioning.linger.ms": "batch.size (bytes; KIP-794)",
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    **LIBRDKAFKA,
 }
 """Names of librdkafka and confluent-kafka -> Kafka's names."""
 
 
 def dotted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert keyword arguments to configs: `group_id` becomes group.id; None values are left out."""
-    return {name.replace("_", "."): value for name, value in options.items() if value is not None}
+    undotted = (SASL_USERNAME, SASL_PASSWORD)
+    return {
+        name if name in undotted else name.replace("_", "."): value
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 def _text(value: Any) -> str:
@@ -269,6 +285,18 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value).strip()
+
+
+def _resolved(configs: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+    """Replace references to secrets by config.providers (KIP-297). Raises InvalidClientConfig."""
+    if not configs.get("config.providers"):
+        return configs
+    texts = {name: _text(value) for name, value in configs.items() if name not in CALLABLE}
+    try:
+        resolved = resolve_references(texts, lambda path: Path(path).read_text("utf-8"), environment_variables())
+    except BadReference as cause:
+        raise InvalidClientConfig(f"{prefix}config.providers: {cause}") from None
+    return {**configs, **resolved}
 
 
 class ClientConfig:
@@ -284,21 +312,31 @@ class ClientConfig:
         self, configs: Mapping[str, Any], *, prefix: str = "", defaults: Mapping[str, Any] | None = None
     ) -> None:
         values = {name: config.default for name, config in CONFIGS.items()} | dict(defaults or {})
+        unresolved, configs = configs, _resolved(configs, prefix)
         for name, value in configs.items():
             config = CONFIGS.get(name)
             if config is None:
-                if name in _WITHOUT_EFFECT:
+                if name in _WITHOUT_EFFECT or f"{name}.".startswith(_PROVIDERS):
                     continue
                 known = _LIBRDKAFKA.get(name)
                 if known is not None:
                     raise InvalidClientConfig(f"{prefix}{name} is a name of librdkafka; Kafka's is {prefix}{known}")
-                near = nearest(name, [*CONFIGS, *sorted(_WITHOUT_EFFECT)])
+                known = KAFKA_PYTHON.get(name.replace("_", "."))
+                if known is not None:
+                    raise InvalidClientConfig(f"{prefix}{name} is a name of kafka-python; Kafka's is {prefix}{known}")
+                near = nearest(name, [*CONFIGS, "config.providers", *sorted(_WITHOUT_EFFECT)])
                 hint = f"; did you mean {prefix}{near}?" if near is not None else ""
                 raise InvalidClientConfig(f"{prefix}{name} is no client config{hint}")
+            if name in CALLABLE and not isinstance(value, str):
+                values[name] = value
+                continue
             try:
                 values[name] = config.parse(_text(value))
             except ValueError as error:
-                raise InvalidClientConfig(f"{prefix}{name}={value}: {error}") from None
+                is_reference = _text(unresolved[name]) != _text(value)
+                shown = "[hidden]" if name in SECRETS else unresolved[name]
+                reason = "the value that it refers to is invalid" if is_reference else error
+                raise InvalidClientConfig(f"{prefix}{name}={shown}: {reason}") from None
         if not values["bootstrap.servers"]:
             raise InvalidClientConfig(f"{prefix}bootstrap.servers is missing: HOST:PORT of one broker or more")
         _settle_idempotence(values, configs, prefix)

@@ -7,7 +7,7 @@ request: by `Metadata.retrying`, or with the next heartbeat of a member.
 
 from typing import Final, TypeVar
 
-from ottla.client.errors import ConnectionLost, error_for
+from ottla.client.errors import ConnectionLost, Permission, error_for
 from ottla.client.metadata import Metadata
 from ottla.net.connection import Link
 from ottla.net.scheduler import Promise
@@ -56,11 +56,16 @@ class CoordinatorClient:
             self.forget()
             raise
 
-    def check(self, code: int, about: str, message: str | None = None) -> None:
-        """Raise the error of a response, if it has one."""
+    def check(self, code: int, about: str, message: str | None = None, *needed: Permission) -> None:
+        """Raise the error of a response, if it has one.
+
+        needed  permissions that the request needs, beside or in place of that on the key
+        """
         if code != NONE:
             self.note(code)
-            raise error_for(code, about, message)
+            of_key = self._metadata.key_permission(self._kind, self._key)
+            is_named = any(permission.resource_type == of_key.resource_type for permission in needed)
+            raise error_for(code, about, message, *needed if is_named else (of_key, *needed))
 
     def note(self, code: int) -> None:
         """Handle the error code of a response: forget the coordinator if another broker has its role."""

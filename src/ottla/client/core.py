@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ottla.client.config import ClientConfig
 from ottla.client.metadata import Metadata
-from ottla.environment import Clock, Random, Timers, Transport
+from ottla.environment import Clock, Random, Timers, Transport, Workers
 from ottla.net.connection import ConnectionSettings
 from ottla.net.network import Network
 from ottla.net.scheduler import Scheduler
@@ -14,7 +14,7 @@ logger = logging.getLogger("ottla.client")
 
 
 class ClientEnvironment(Protocol):
-    """Clock, random numbers, timers and transport of a client; the part of `Environment` that it uses."""
+    """Clock, random numbers, timers, transport and threads of a client; the part of `Environment` that it uses."""
 
     @property
     def clock(self) -> Clock:
@@ -32,9 +32,20 @@ class ClientEnvironment(Protocol):
     def transport(self) -> Transport:
         """Return the transport that opens connections."""
 
+    @property
+    def workers(self) -> Workers:
+        """Return what starts background threads, for logins that take long."""
 
-def connection_settings(config: ClientConfig) -> ConnectionSettings:
-    """Return the configs of a client that its connections need."""
+
+def connection_settings(
+    config: ClientConfig, scheduler: Scheduler, environment: ClientEnvironment
+) -> ConnectionSettings:
+    """Return the configs of a client that its connections need. Raises InvalidClientConfig."""
+    login = None
+    if config["security.protocol"].startswith("SASL"):
+        from ottla.client.credentials import credentials
+
+        login = credentials(config, environment.random, scheduler, environment.workers)
     return ConnectionSettings(
         client_id=config["client.id"],
         request_timeout_ms=config["request.timeout.ms"],
@@ -45,6 +56,7 @@ def connection_settings(config: ClientConfig) -> ConnectionSettings:
         max_idle_ms=config["connections.max.idle.ms"],
         send_buffer=config["send.buffer.bytes"],
         receive_buffer=config["receive.buffer.bytes"],
+        credentials=login,
     )
 
 
@@ -56,12 +68,20 @@ class Core:
         self.clock = environment.clock
         self.random = environment.random
         self.scheduler = Scheduler(environment.clock, environment.timers, _unheard)
-        self.network = Network(connection_settings(config), self.scheduler, environment.transport, environment.random)
+        settings = connection_settings(config, self.scheduler, environment)
+        transport = environment.transport
+        if config["security.protocol"].endswith("SSL"):
+            from ottla.client.tls import secured_transport
+
+            transport = secured_transport(config, transport)
+        self.network = Network(settings, self.scheduler, transport, environment.random)
         self.metadata = Metadata(config, self.network, self.scheduler, environment.random)
 
     def close(self) -> None:
         """Close every connection."""
         self.network.close()
+        if self.network.settings.credentials is not None:
+            self.network.settings.credentials.close()
 
 
 def _unheard(name: str, error: BaseException) -> None:

@@ -13,6 +13,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 ├── NoOffset
 ├── CorruptBatch
 ├── RecordTooLarge
+├── NotAuthenticated             wrong credentials or certificate
 ├── NotAuthorized
 ├── UnsupportedVersion
 ├── FencedError
@@ -28,8 +29,10 @@ from ottla.net.errors import (
     ConnectionLost,
     FencedError,
     KafkaError,
+    NotAuthenticated,
     NotAuthorized,
     OffsetOutOfRange,
+    Permission,
     RebootstrapRequired,
     RecordTooLarge,
     RequestTimedOut,
@@ -52,8 +55,10 @@ __all__ = [
     "KafkaError",
     "LogTruncation",
     "NoOffset",
+    "NotAuthenticated",
     "NotAuthorized",
     "OffsetOutOfRange",
+    "Permission",
     "RebootstrapRequired",
     "RecordTooLarge",
     "RequestTimedOut",

@@ -26,12 +26,14 @@ from ottla.client.errors import (
     BrokersUnreachable,
     ConnectionLost,
     KafkaError,
+    Permission,
     RebootstrapRequired,
     RequestTimedOut,
     StaleMetadata,
     UnknownTopic,
     error_for,
 )
+from ottla.client.missing_topics import MissingTopics, topic_error
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.environment import Address, Random
 from ottla.net.connection import Link
@@ -40,6 +42,7 @@ from ottla.net.scheduler import Promise, Scheduler, Task
 from ottla.protocol.errors import (
     NONE,
     REBOOTSTRAP_REQUIRED,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -52,8 +55,6 @@ _OLDEST_WITH_EPOCHS: Final = 9
 """Older versions return leader epochs that are not reliable (KAFKA-9212)."""
 _ANSWER_WITHIN_MS: Final = 3000
 """Time for one broker to respond before another one is queried as well."""
-_WARN_AFTER_MS: Final = 1500
-_WARN_EVERY_MS: Final = 10_000
 _WATCH_EVERY_MS: Final = 2000
 _RETIRED_MS: Final = 30_000
 """Time for which the id of a deleted topic is not accepted again: brokers may lag behind."""
@@ -62,21 +63,13 @@ _RETIRED_MS: Final = 30_000
 logger = logging.getLogger("ottla.client")
 
 
-class _MissingTopic:
-    """Topic that is missing from the metadata or not authorized: since when, and when that was last logged."""
-
-    __slots__ = ("begun_ms", "warned_ms")
-
-    def __init__(self, now_ms: int) -> None:
-        self.begun_ms = now_ms
-        self.warned_ms: int | None = None
-
-
 class Metadata:
     """Metadata of the cluster, cached by one client.
 
     controller  node id of the controller, -1 if unknown
     version     changes with every response that changed the metadata
+    operation   operation on groups, and on topics that are not written, which errors name: "Read" for producers and consumers.
+                It implies Describe, which metadata requests need
     """
 
     def __init__(self, config: ClientConfig, network: Network, scheduler: Scheduler, random: Random) -> None:
@@ -85,6 +78,7 @@ class Metadata:
         self.scheduler = scheduler
         self.controller = -1
         self.version = 0
+        self.operation = "Describe"
         self.racks: dict[int, str | None] = {}
         self._random = random
         self._topics: dict[str, TopicInfo] = {}
@@ -94,7 +88,7 @@ class Metadata:
         self._ids: dict[str, bytes] = {}
         self._retired: dict[bytes, int] = {}
         """Ids of deleted and recreated topics -> time (clock ms) until which responses with that id count as stale."""
-        self._missing: dict[str, _MissingTopic] = {}
+        self._missing = MissingTopics()
         self._watched_ms: int | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
@@ -163,6 +157,7 @@ class Metadata:
         open_now = self.network.open_links()
         if open_now:
             return open_now[0]
+        await self.network.prepared()
         limit = self.config["socket.connection.setup.timeout.ms"]
         clock = self.scheduler.clock
         deadline = clock.now_ms() + limit
@@ -295,7 +290,7 @@ class Metadata:
                 if row.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
                     raise UnknownTopic(f"topic {name} does not exist", row.error_code)
                 if row.error_code != NONE:
-                    raise error_for(row.error_code, f"topic {name}")
+                    raise topic_error(row.error_code, name, "Write" if create else self.operation)
                 known = self._topics.get(name)
                 if known is None:
                     raise StaleMetadata(
@@ -402,9 +397,9 @@ class Metadata:
                 continue
             if topic.error_code != NONE:
                 self._topics.pop(topic.name, None)
-                self._warn(topic.name, topic.error_code)
+                self._missing.add(topic.name, topic.error_code, self.operation, now)
                 continue
-            self._missing.pop(topic.name, None)
+            self._missing.discard(topic.name)
             if not self._is_current(topic.name, topic.topic_id, confirmed or {}):
                 self._topics.pop(topic.name, None)
                 other_ids[topic.name] = topic.topic_id
@@ -420,32 +415,30 @@ class Metadata:
                 self._names[topic.topic_id] = topic.name
         return other_ids
 
-    def _warn(self, name: str, code: int) -> None:
-        """Log that a topic is unavailable: not the first time, as it may be about to be created; then every few seconds."""
-        now = self.scheduler.clock.now_ms()
-        missing = self._missing.setdefault(name, _MissingTopic(now))
-        last = missing.begun_ms if missing.warned_ms is None else missing.warned_ms
-        if now - last < (_WARN_AFTER_MS if missing.warned_ms is None else _WARN_EVERY_MS):
-            return
-        missing.warned_ms = now
-        error = error_for(code, f"topic {name}")
-        seconds = (now - missing.begun_ms) / 1000
-        what = f"topic {name} does not exist" if code == UNKNOWN_TOPIC_OR_PARTITION else str(error)
-        logger.warning("%s (asked for since %.0f s)", what, seconds)
+    def denied(self, names: Iterable[str]) -> KafkaError | None:
+        """Return an error that names those topics which metadata responses since the last call denied."""
+        return self._missing.denied(names, self.operation)
 
-    def watch(self, names: Iterable[str]) -> None:
-        """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones."""
+    def watch(self, names: Iterable[str], on_denied: Callable[[], None]) -> None:
+        """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones.
+
+        on_denied  called if a response denies some of them; `denied` returns the error
+        """
         now = self.scheduler.clock.now_ms()
         if self._watched_ms is not None and now - self._watched_ms < _WATCH_EVERY_MS:
             return
         self._watched_ms = now
-        missing = [name for name in names if self.known(name) is None]
+        missing = [
+            name for name in names if self.known(name) is None and not self._missing.was_denied_recently(name, now)
+        ]
         if missing:
-            self.scheduler.background(self._watch(missing), "topics that are missing")
+            self.scheduler.background(self._watch(missing, on_denied), "topics that are missing")
 
-    async def _watch(self, names: list[str]) -> None:
+    async def _watch(self, names: list[str], on_denied: Callable[[], None]) -> None:
         with contextlib.suppress(KafkaError):  # calls that need the topic raise it themselves
-            await self.fetch(names)
+            answer = await self.fetch(names)
+            if any(row.error_code == TOPIC_AUTHORIZATION_FAILED for row in answer.topics):
+                on_denied()
 
     def _is_current(self, name: str, topic_id: bytes, confirmed: Mapping[str, bytes]) -> bool:
         """Return True if a topic has this id now, as confirmed by two brokers or by the only one."""
@@ -522,10 +515,17 @@ class Metadata:
         answer, version = await self.anywhere(attempt)
         row = answer.coordinators[0] if version >= 4 else answer
         if row.error_code != NONE:
-            raise error_for(row.error_code, f"the coordinator of {key}", row.error_message)
+            about = f"the coordinator of {key}"
+            raise error_for(row.error_code, about, row.error_message, self.key_permission(kind, key))
         self.network.brokers = {**self.network.brokers, row.node_id: (row.host, row.port)}
         self._coordinators[kind, key] = row.node_id
         return row.node_id
+
+    def key_permission(self, kind: int, key: str) -> Permission:
+        """Return the permission on a group (kind 0) or transactional id (1) that this client needs."""
+        if kind == 0:
+            return Permission(self.operation, "group", (key,))
+        return Permission("Describe" if self.operation == "Describe" else "Write", "transactional-id", (key,))
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         """Forget a coordinator that is unavailable or was replaced."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import FoundOffset, TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -94,7 +94,8 @@ class Lookup:
                     self.offsets[part] = FoundOffset(offset, row.timestamp, row.leader_epoch)
                     self._left.pop(part, None)
                     continue
-                refused = error_for(row.error_code, f"list offsets of {part}")
+                permission = Permission(metadata.operation, "topic", (part.topic,))
+                refused = error_for(row.error_code, f"list offsets of {part}", None, permission)
                 if refused.retriable:
                     metadata.forget(part.topic)
                     again = refused

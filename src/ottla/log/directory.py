@@ -452,7 +452,7 @@ class LogDirectory:
     ) -> Inventory:
         """Find the partitions of `known` (topic ids by topic name and partition) in this directory. The directory of another
         topic id, or of an unknown partition, is renamed to -stray and kept, as in Kafka; that of a partition in `elsewhere` is
-        discarded, if it certainly has its topic id. Raises OSError.
+        discarded, if it certainly has its topic id, or no records. Raises OSError.
         """
         keys = {f"{topic}-{partition}": (topic, partition) for topic, partition in known}
         others = {f"{topic}-{partition}": topic_id for (topic, partition), topic_id in elsewhere.items()}
@@ -465,7 +465,7 @@ class LogDirectory:
                 continue
             elif name in keys:
                 self._classify(name, keys[name], known[keys[name]], inventory)
-            elif name in others and self._names(directory, others[name]):
+            elif name in others and (self._names(directory, others[name]) or self._has_no_records(directory)):
                 _logger.info("%s was reassigned to other brokers: it is removed", directory)
                 renamed = self.path / self._unique(name, DELETE)
                 self._store.rename(directory, renamed)
@@ -509,6 +509,18 @@ class LogDirectory:
             if is_disk_failure(cause):
                 raise
             _logger.warning("cannot read %s: %s", directory, cause.strerror)
+            return False
+
+    def _has_no_records(self, directory: Path) -> bool:
+        """Return True for a directory without partition.metadata and segments: what a power failure may leave of a new one."""
+        store = self._store
+        try:
+            return (
+                store.is_directory(directory)
+                and not store.exists(directory / PARTITION_METADATA)
+                and not recovery.has_segments(store, directory)
+            )
+        except OSError:
             return False
 
     def _names(self, directory: Path, topic_id: bytes) -> bool:

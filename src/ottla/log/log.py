@@ -53,6 +53,7 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _LAST_OFFSET: Final = (1 << 63) - 1
+_TOO_LARGE: Final = frozenset((MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE))
 _LOAD_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 50
 """Number of segments that retention renames in one step of a few milliseconds."""
@@ -119,6 +120,9 @@ class Log:
     failed          called when a file operation fails, before StorageError is raised: the directory handles the error
 
     was_cut         True if flushed records were missing or damaged at the opening, and the log was cut there
+    appended_records, appended_bytes  records and bytes appended by this broker as leader, since the opening
+    rejected_bytes  bytes of batches that were too large
+    replicated_bytes  bytes appended as a follower, since the opening
     """
 
     def __init__(
@@ -142,6 +146,7 @@ class Log:
         self._jitter = jitter
         self._failed = failed
         self.was_cut = False
+        self.appended_records = self.appended_bytes = self.rejected_bytes = self.replicated_bytes = 0
         known = _LAST_OFFSET if high_watermark is None else high_watermark
         try:
             self._load(recovery_point, log_start_offset, known, clean=clean, may_refill=may_refill)
@@ -301,7 +306,10 @@ class Log:
         """
         batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
-            return self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
+            prompt = self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
+            if prompt.error_code in _TOO_LARGE:
+                self.rejected_bytes += end - start
+            return prompt
         appended = AppendResult(-1)
         append = partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero)
         appended.unfinished = Unfinished(batch.remaining, append)
@@ -461,6 +469,8 @@ class Log:
         # Readers see the batch from here on, up to the high watermark, which the caller moves.
         self.end_offset = segment.next_offset
         self._changed = True
+        self.appended_records += header.count
+        self.appended_bytes += size
         self._count_unflushed(header.count, segment.next_offset)
 
     def _count_unflushed(self, count: int, end_offset: int) -> None:
@@ -492,6 +502,7 @@ class Log:
                 segment.log.append((view[first.start : last.end],))
             except OSError as cause:
                 raise self._storage_error(cause) from cause
+            self.replicated_bytes += last.end - first.start
             for batch in batches[at:stop]:
                 self._take_replicated(segment, batch, position + batch.header.start - first.start)
             at = stop

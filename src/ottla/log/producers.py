@@ -80,13 +80,15 @@ class Ended(NamedTuple):
 
 
 class _ProducerEntry:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp", "transaction_start")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_marker", "timestamp", "transaction_start")
 
     def __init__(self, epoch: int, timestamp: int) -> None:
         self.epoch = epoch
         self.timestamp = timestamp
         self.coordinator_epoch = -1
         self.transaction_start = -1
+        self.last_marker = -1
+        """Offset of the last marker since the log was opened, -1 without one."""
         self.batches: list[ProducerBatch] = []
         """The last five batches, oldest first: a list, since most producers have few, and a deque is ten times as large."""
 
@@ -205,6 +207,7 @@ class ProducerStates:
         producer = self._entry_of(header)
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = -1
+        producer.last_marker = offset
         first_offset = self._open.pop(pid, None)
         if first_offset is None:
             return None
@@ -216,6 +219,11 @@ class ProducerStates:
         """Return True if the producer has an open transaction of this epoch in the partition."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
+
+    def last_marker(self, producer_id: int) -> int:
+        """Return the offset of the last marker of a producer since the log was opened, -1 without one."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.last_marker
 
     def undecided_from(self, high_watermark: int, otherwise: int) -> int:
         """Return the first offset of the oldest transaction that is open, or whose marker is not below `high_watermark`;

@@ -24,6 +24,7 @@ from ottla.log.directory import (
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER, SET, TOPIC, Edit, check_set
 from ottla.metadata.configs import BrokerValues
+from ottla.metadata.features import adopted
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.kraft import KraftMetadata, KraftTopic, UnreadableMetadata
 from ottla.metadata.refusal import Refused
@@ -240,10 +241,6 @@ def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues
         kept = _kept_configs(kind, name, texts, broker, left_out)
         if kept:
             configs[kind, name] = kept
-    if metadata.acls:
-        left_out.append(f"{len(metadata.acls)} ACLs: this release has no authorizer, every client may do everything")
-    if metadata.tokens:
-        left_out.append(f"{len(metadata.tokens)} delegation tokens")
     for kind, count in sorted(metadata.unknown.items()):
         left_out.append(f"{count} records of type {kind}, which this release does not know")
     return Adoption(identity, metadata, topics, configs, left_out, _first_producer_id(metadata, random))
@@ -273,7 +270,7 @@ def _kept_configs(
     kept = {}
     for config, text in sorted(texts.items()):
         try:
-            check_set(kind, name, {config: text}, [Edit(config, SET, text)], broker)
+            check_set(kind, name, {}, {config: text}, [Edit(config, SET, text)], broker, has_elr=True)
         except Refused as cause:
             left_out.append(f"{config} of {name or 'all brokers'}: {cause.message}")
         else:
@@ -324,9 +321,11 @@ def _write(home: Path, adoption: Adoption) -> None:
     for topic in adoption.topics:
         put |= stored(topic)
     put |= {keys.config_key(*resource): keys.compact(texts) for resource, texts in adoption.configs.items()}
-    put |= {keys.FEATURES + name: str(level).encode() for name, level in metadata.features.items()}
+    put |= keys.feature_levels(adopted(metadata.features))
     put |= {keys.quota_key(entity): keys.compact(quotas) for entity, quotas in metadata.quotas.items()}
     put |= {keys.scram_key(*user): credential.encoded() for user, credential in metadata.scram.items()}
+    put |= {keys.acl_key(acl): acl.encoded() for acl in metadata.acls.values()}
+    put |= {keys.TOKENS + token_id: token.encoded() for token_id, token in metadata.tokens.items()}
     path = home / f"{DATABASE}.importing"
     path.unlink(missing_ok=True)
     store = SqliteStore(path)

@@ -53,6 +53,24 @@ _METRICS_MATCHES: Final = frozenset(
 )
 
 
+_OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_ONLY_BY_LISTENER: Final = frozenset(
+    (
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    )
+)
+"""Configs that change while a broker runs, but only those of single listeners."""
+
+
 class Edit(NamedTuple):
     """Edit of one config; `operation` is SET for AlterConfigs."""
 
@@ -109,10 +127,17 @@ def _list_edited(kind: int, texts: Texts, edit: Edit, broker: BrokerValues) -> s
     return ",".join(have)
 
 
-def check_set(kind: int, name: str, texts: Texts, edits: Sequence[Edit], broker: BrokerValues) -> None:
-    """Raise Refused unless the configs `texts`, the result of `edits`, are valid for the resource."""
+def check_set(
+    kind: int, name: str, current: Texts, texts: Texts, edits: Sequence[Edit], broker: BrokerValues, *, has_elr: bool
+) -> None:
+    """Raise Refused unless the configs `texts`, the result of `edits` on `current`, are valid for the resource.
+
+    has_elr  True while eligible leader replicas are on: all brokers have the same min.insync.replicas then (KIP-966)
+    """
     if kind == BROKER:
         _check_broker(name, edits)
+        if has_elr:
+            _check_min_isr(name, current, texts, edits)
     elif kind == CLIENT_METRICS:
         _check_client_metrics(texts)
     else:
@@ -132,7 +157,11 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
     fixed = [row.name for row, _ in rows if row.update == table.READ_ONLY]
     if fixed:
         raise Refused(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    own = [row.name for row, _ in rows if row.update == table.PER_BROKER]
+    bare = [row.name for row, _ in rows if row.name in _ONLY_BY_LISTENER]
+    if bare:
+        text = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        raise Refused(INVALID_REQUEST, f"{text}: [{', '.join(bare)}]")
+    own = [edit.name for edit in edits if _is_per_broker(edit.name)]
     if own and not name:
         text = f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]"
         raise Refused(INVALID_REQUEST, text)
@@ -142,10 +171,21 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
                 parse(row, edit.value)
             except InvalidConfig as cause:
                 raise Refused(INVALID_REQUEST, str(cause)) from None
-        if row.name == keys.MIN_ISR and name:
-            raise Refused(INVALID_CONFIG, f"Broker-level {keys.MIN_ISR} cannot be altered while ELR is enabled.")
-        if row.name == keys.MIN_ISR and edit.operation == DELETE:
-            raise Refused(INVALID_CONFIG, f"Cluster-level {keys.MIN_ISR} cannot be removed while ELR is enabled.")
+
+
+def _check_min_isr(name: str, current: Texts, texts: Texts, edits: Sequence[Edit]) -> None:
+    is_edited = any(edit.name == keys.MIN_ISR for edit in edits)
+    if name and is_edited:
+        raise Refused(INVALID_CONFIG, f"Broker-level {keys.MIN_ISR} cannot be altered while ELR is enabled.")
+    if not name and keys.MIN_ISR not in texts and (is_edited or keys.MIN_ISR in current):
+        raise Refused(INVALID_CONFIG, f"Cluster-level {keys.MIN_ISR} cannot be removed while ELR is enabled.")
+
+
+def _is_per_broker(name: str) -> bool:
+    """Return True if a config is set for one broker only; also with the prefix of a listener."""
+    matched = _OF_A_LISTENER.fullmatch(name)
+    row = configs(Scope.BROKER).get(name if matched is None else matched[1])
+    return row is not None and row.update == table.PER_BROKER
 
 
 def _check_client_metrics(texts: Texts) -> None:

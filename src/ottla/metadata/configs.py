@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from ottla.metadata import config_table as table
+from ottla.metadata.config_effects import LISTENER_PREFIX
 
 Value = bool | int | float | str | list[str] | None
 
@@ -431,6 +432,10 @@ _GROUP_BOUNDS: Final = tuple(
 )
 
 
+_LEAST_OFFSET_INTERVAL: Final = "group.streams.min.task.offset.interval.ms"
+_MOST_WARMUP_REPLICAS: Final = 20
+
+
 def validate_group(overrides: Texts, broker: BrokerValues) -> None:
     """Raise InvalidConfig if a name or value of a group's `overrides` is invalid, or beyond the broker's bounds."""
     rows = [config(Scope.GROUP, name) for name in overrides]
@@ -444,6 +449,18 @@ def validate_group(overrides: Texts, broker: BrokerValues) -> None:
     standby, limit = parsed.get("streams.num.standby.replicas"), broker.integer("group.streams.max.standby.replicas")
     if isinstance(standby, int) and standby > limit:
         raise InvalidConfig(f"streams.num.standby.replicas must be less than or equal to {limit}")
+    interval, shortest = parsed.get("streams.task.offset.interval.ms"), broker.integer(_LEAST_OFFSET_INTERVAL)
+    if isinstance(interval, int) and interval < shortest:
+        raise InvalidConfig(f"streams.task.offset.interval.ms must be greater than or equal to {shortest}")
+    warmups = parsed.get("streams.num.warmup.replicas")
+    if isinstance(warmups, int) and warmups > _MOST_WARMUP_REPLICAS:
+        raise InvalidConfig(f"streams.num.warmup.replicas must be less than or equal to {_MOST_WARMUP_REPLICAS}")
+    assignor, known = parsed.get("streams.assignor.name"), broker.items_of("group.streams.assignors")
+    if assignor is not None and assignor not in known:
+        raise InvalidConfig(
+            f"streams.assignor.name '{assignor}' is not a registered task assignor. "
+            f"Registered assignors are: [{', '.join(known)}]."
+        )
     if str(parsed.get("errors.deadletterqueue.topic.name") or "").startswith("__"):
         raise InvalidConfig("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
 
@@ -488,6 +505,26 @@ def describe_broker(broker: BrokerValues) -> Iterator[Described]:
             synonyms = _broker_synonyms(row.name, broker)
             source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
             yield Described(row, None if row.sensitive else text_of(broker[row.name]), source, synonyms)
+
+    yield from _describe_listeners(broker)
+
+
+def _describe_listeners(broker: BrokerValues) -> Iterator[Described]:
+    """Describe the configs that only one listener or SASL mechanism has, as read-only ones."""
+    known = configs(Scope.BROKER)
+    names = dict.fromkeys(name for _, texts in broker.layers for name in texts if name.startswith(LISTENER_PREFIX))
+    for name in sorted(names):
+        of_listener = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+        base = known.get(of_listener) or known.get(of_listener.partition(".")[2])
+        if base is None:
+            continue
+        own = [
+            Synonym(name, None if base.sensitive else texts[name], source)
+            for source, texts in broker.layers
+            if name in texts
+        ]
+        row = base._replace(name=name, update=table.READ_ONLY)
+        yield Described(row, own[0].text, own[0].source, [*own, *_broker_synonyms(base.name, broker)])
 
 
 def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:

@@ -23,6 +23,8 @@ from ottla.metadata.image import (
 )
 from ottla.metadata.layered import Layered
 from ottla.metadata.store import Entry, Snapshot
+from ottla.security.acls import Acl
+from ottla.security.delegation_tokens import DelegationToken
 from ottla.security.scram import ScramCredential
 
 
@@ -56,7 +58,7 @@ def advanced(before: Image, revision: int, entries: Iterable[Entry]) -> Delta:
         configs = {keys.config_of(entry.key): _json(entry) for entry in by_kind["configs"]}
         fields["configs"] = _merged(before.configs, configs)
         delta["configured"] = frozenset(configs)
-    for kind in ("features", "quotas", "scram"):
+    for kind in ("features", "quotas", "scram", "tokens", "acls"):
         if kind in by_kind:
             fields.update(_settings(before, kind, by_kind[kind]))
             delta["settings"] = True
@@ -154,6 +156,15 @@ def _settings(before: Image, kind: str, entries: Iterable[Entry]) -> dict[str, A
             for entry in entries
         }
         return {"quotas": _merged(before.quotas, quotas)}
+    if kind == "tokens":
+        tokens = {
+            entry.key[len(keys.TOKENS) :]: None if entry.value is None else DelegationToken.decoded(entry.value)
+            for entry in entries
+        }
+        return {"tokens": _merged(before.tokens, tokens)}
+    if kind == "acls":
+        acls = {entry.key: None if entry.value is None else Acl.decoded(entry.value) for entry in entries}
+        return {"acls": _merged(before.acls, acls)}
     credentials = {
         keys.scram_of(entry.key): None if entry.value is None else ScramCredential.decoded(entry.value)
         for entry in entries

@@ -11,6 +11,10 @@
 A replica is acceptable as leader if its broker is live, does not stop, and its log directory is online. With eligible leader
 replicas (KIP-966) a replica that leaves the ISR while it is below min.insync.replicas is remembered in the ELR: it has
 everything that was committed, and may be elected when the ISR is empty. Every function returns None if nothing changes.
+
+`PartitionImage.min_isr` is the min.insync.replicas in force; 0 means that the partition has no ELR. It changes with
+`with_min_isr` only, in a state that the leader writes: it commits by the value that the ELR is computed with, whatever the
+config says meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +27,11 @@ from ottla.metadata.stored import stored
 class ElectionRules(NamedTuple):
     """Settings for elections of a partition.
 
-    has_elr         True if eligible.leader.replicas.version is 1
-    min_isr         min.insync.replicas, for a partition whose state has none
+    min_isr         `PartitionImage.min_isr` that the partition should have: see `metadata/eligibility.py`
     allows_unclean  unclean.leader.election.enable
     """
 
-    has_elr: bool = True
-    min_isr: int = 1
+    min_isr: int
     allows_unclean: bool = False
 
 
@@ -48,51 +50,52 @@ class _Members(NamedTuple):
 def online(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
     """Elect a leader if the current one is not valid."""
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
-    return _elected(partition, members, acceptable, rules, allows_unclean=rules.allows_unclean)
+    return _elected(partition, members, acceptable, allows_unclean=rules.allows_unclean)
 
 
-def preferred(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+def preferred(partition: PartitionImage, acceptable: Acceptable) -> PartitionImage | None:
     """Elect the preferred leader if it is in sync; otherwise only replace a leader that is not valid."""
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
     first = partition.replicas[0]
-    if _is_valid(first, members, acceptable, rules):
-        return _with_leader(partition, members, first, rules, is_unclean=False)
-    return _elected(partition, members, acceptable, rules, allows_unclean=False)
+    if _is_valid(first, members, acceptable):
+        return _with_leader(partition, members, first, is_unclean=False)
+    return _elected(partition, members, acceptable, allows_unclean=False)
 
 
-def unclean(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+def unclean(partition: PartitionImage, acceptable: Acceptable) -> PartitionImage | None:
     """Elect any acceptable replica if no replica in sync is acceptable."""
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
-    return _elected(partition, members, acceptable, rules, allows_unclean=True)
+    return _elected(partition, members, acceptable, allows_unclean=True)
 
 
 def without(
-    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules
+    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules, *, has_records: bool = True
 ) -> PartitionImage | None:
-    """Remove a replica from the ISR, and elect another leader if it led. The last member stays, unless it goes to the ELR."""
+    """Remove a replica from the ISR, and elect another leader if it led. The last member stays, unless it goes to the ELR.
+
+    has_records  False: the replica may have lost records, so that it leaves the ELR too
+    """
     isr = tuple(member for member in partition.isr if member != node)
-    members = _reduced(partition, isr, (), rules)
-    return _elected(partition, members, acceptable, rules, allows_unclean=rules.allows_unclean)
+    members = _reduced(partition, isr, () if has_records else (node,))
+    return _elected(partition, members, acceptable, allows_unclean=rules.allows_unclean)
 
 
-def damaged(
-    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules
-) -> PartitionImage | None:
+def damaged(partition: PartitionImage, node: int, acceptable: Acceptable) -> PartitionImage | None:
     """Remove a replica that cannot read its log from ISR and ELR, and begin a new leader epoch even if the leader stays.
 
     In the old epoch the leader knows a position of the replica that the replica is about to lose, and might add it to the ISR.
     None if no other replica in sync may lead: then only this log may have what was committed.
     """
     isr = tuple(member for member in partition.isr if member != node)
-    members = _reduced(partition, isr, (node,), rules)
-    if not any(_is_valid(other, members, acceptable, rules) for other in partition.replicas if other != node):
+    members = _reduced(partition, isr, (node,))
+    if not any(_is_valid(other, members, acceptable) for other in partition.replicas if other != node):
         return None
-    state = _elected(partition, members, acceptable, rules, allows_unclean=False) or partition
+    state = _elected(partition, members, acceptable, allows_unclean=False) or partition
     return state._replace(leader_epoch=partition.leader_epoch + 1, epoch=partition.epoch + 1)
 
 
 def restarted(
-    partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules, *, was_clean: bool
+    partition: PartitionImage, node: int, acceptable: Acceptable, *, was_clean: bool
 ) -> PartitionImage | None:
     """Handle a new incarnation of a broker, before it is live.
 
@@ -104,10 +107,10 @@ def restarted(
         return _changed(partition, members, node, partition.leader_epoch + 1)
     if not was_clean:
         isr = tuple(member for member in partition.isr if member != node)
-        members = _reduced(partition, isr, (node,), rules)
+        members = _reduced(partition, isr, (node,))
     if partition.leader != node:
         return _changed(partition, members, partition.leader, partition.leader_epoch)
-    result = _elected(partition, members, acceptable, rules, allows_unclean=False, keeps_leader=False)
+    result = _elected(partition, members, acceptable, allows_unclean=False, keeps_leader=False)
     if result is not None and result.leader != NO_LEADER:
         return result
     if node in members.isr:
@@ -127,20 +130,33 @@ def restricted(
     kept = partition.with_replicas(replicas)._replace(
         isr=isr, elr=tuple(node for node in partition.elr if node in replicas), last_known_leader=last_known
     )
-    members = _reduced(kept, isr, (), rules)
-    state = _elected(kept, members, acceptable, rules, allows_unclean=rules.allows_unclean) or kept
+    members = _reduced(kept, isr, ())
+    state = _elected(kept, members, acceptable, allows_unclean=rules.allows_unclean) or kept
     begins_epoch = state.leader != partition.leader or len(replicas) < len(partition.replicas)
     return state._replace(leader_epoch=partition.leader_epoch + begins_epoch, epoch=partition.epoch + 1)
 
 
-def _reduced(
-    partition: PartitionImage, isr: tuple[int, ...], unclean_nodes: Sequence[int], rules: ElectionRules
-) -> _Members:
-    """Return the members after the ISR has become smaller."""
-    if not rules.has_elr:
+def with_isr(partition: PartitionImage, isr: tuple[int, ...]) -> PartitionImage:
+    """Return the state with the ISR that its leader proposes, of which the leader is a member. The epoch stays."""
+    members = _reduced(partition, isr, ())
+    return partition._replace(isr=members.isr, elr=members.elr, last_known_leader=members.last_known_leader)
+
+
+def with_min_isr(partition: PartitionImage, min_isr: int) -> PartitionImage:
+    """Return the state with another min.insync.replicas in force, 0 for a partition without ELR. The epoch stays.
+
+    Only for a partition with a leader. Its ELR is emptied, because it was computed with the earlier value. Without a leader
+    nothing is committed, and the ELR may be all that says which replicas have the records: it stays until one of them leads.
+    (Apache Kafka 4.4 empties it at once, and may then elect no leader although all replicas are back.)
+    """
+    return partition if min_isr == partition.min_isr else partition._replace(elr=(), min_isr=min_isr)
+
+
+def _reduced(partition: PartitionImage, isr: tuple[int, ...], unclean_nodes: Sequence[int]) -> _Members:
+    """Return the members with another ISR; `unclean_nodes` may have lost records, and leave the ELR."""
+    if not partition.min_isr:
         return _Members(isr or partition.isr, (), NO_LEADER)
-    min_isr = min(partition.min_isr or rules.min_isr, len(partition.replicas))
-    if len(isr) >= min_isr:
+    if len(isr) >= min(partition.min_isr, len(partition.replicas)):
         return _Members(isr, (), NO_LEADER)
     candidates = dict.fromkeys((*partition.elr, *partition.isr))
     elr = tuple(node for node in candidates if node not in isr and node not in unclean_nodes)
@@ -151,8 +167,8 @@ def _reduced(
     return _Members(isr, elr, last_known)
 
 
-def _is_valid(node: int, members: _Members, acceptable: Acceptable, rules: ElectionRules) -> bool:
-    in_sync = node in members.isr or (rules.has_elr and not members.isr and node in members.elr)
+def _is_valid(node: int, members: _Members, acceptable: Acceptable) -> bool:
+    in_sync = node in (members.isr or members.elr)
     return in_sync and acceptable(node)
 
 
@@ -160,7 +176,6 @@ def _elected(
     partition: PartitionImage,
     members: _Members,
     acceptable: Acceptable,
-    rules: ElectionRules,
     *,
     allows_unclean: bool,
     keeps_leader: bool = True,
@@ -168,20 +183,20 @@ def _elected(
     """Return the partition with its members, and with its leader if that one is valid, otherwise with another one."""
     order = ((partition.leader,) if keeps_leader else ()) + partition.replicas
     for node in order:
-        if _is_valid(node, members, acceptable, rules):
-            return _with_leader(partition, members, node, rules, is_unclean=False)
+        if _is_valid(node, members, acceptable):
+            return _with_leader(partition, members, node, is_unclean=False)
     last_known = members.last_known_leader
-    if rules.has_elr and not members.isr and not members.elr and last_known != NO_LEADER and acceptable(last_known):
-        return _with_leader(partition, members, last_known, rules, is_unclean=True)
+    if not members.isr and not members.elr and last_known != NO_LEADER and acceptable(last_known):
+        return _with_leader(partition, members, last_known, is_unclean=True)
     if allows_unclean:
         for node in partition.replicas:
             if acceptable(node):
-                return _with_leader(partition, members, node, rules, is_unclean=True)
-    return _with_leader(partition, members, NO_LEADER, rules, is_unclean=False)
+                return _with_leader(partition, members, node, is_unclean=True)
+    return _with_leader(partition, members, NO_LEADER, is_unclean=False)
 
 
 def _with_leader(
-    partition: PartitionImage, members: _Members, leader: int, rules: ElectionRules, *, is_unclean: bool
+    partition: PartitionImage, members: _Members, leader: int, *, is_unclean: bool
 ) -> PartitionImage | None:
     epoch = partition.leader_epoch + (leader != partition.leader)
     if is_unclean:  # the new leader may lack records: no other replica is in sync with it
@@ -189,8 +204,7 @@ def _with_leader(
     if leader != NO_LEADER and leader not in members.isr:  # from the ELR
         elr = tuple(node for node in members.elr if node != leader)
         members = _Members((leader,), elr, NO_LEADER)
-        min_isr = min(partition.min_isr or rules.min_isr, len(partition.replicas))
-        if len(members.isr) >= min_isr:
+        if len(members.isr) >= min(partition.min_isr, len(partition.replicas)):
             members = members._replace(elr=())
     return _changed(partition, members, leader, epoch)
 

@@ -5,6 +5,7 @@ transactions, `group.version` for groups), and so never use an unimplemented fea
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.metadata.refusal import Refused
@@ -12,28 +13,38 @@ from ottla.protocol.errors import INVALID_UPDATE_VERSION
 
 
 class Feature(NamedTuple):
-    """Feature with its supported levels, `lowest` to `highest`, and the finalized `level` (0: the feature is off)."""
+    """Feature with its supported levels, `lowest` to `highest`; level 0: the feature is off.
+
+    level    finalized level of a cluster that has stored none: 0 for a feature that an earlier release of Ottla lacks
+    initial  level that a new cluster stores
+    """
 
     name: str
     lowest: int
     highest: int
     level: int
+    initial: int
 
 
 FEATURES: Final = (
     # The levels are those of Apache Kafka 4.4; no format on disk depends on this one.
-    Feature("metadata.version", 7, 33, 33),
+    Feature("metadata.version", 7, 33, 33, 33),
+    # Eligible leader replicas (KIP-966). Clusters of earlier releases have stored no level, and stay without them.
+    Feature("eligible.leader.replicas.version", 0, 1, 0, 1),
     # Changes of quorum voters (KIP-853); Ottla has no quorum, so that the level has no effect.
-    Feature("kraft.version", 0, 1, 0),
+    Feature("kraft.version", 0, 1, 0, 0),
     # Consumer groups (KIP-848).
-    Feature("group.version", 0, 1, 1),
+    Feature("group.version", 0, 1, 1, 1),
     # Share groups (KIP-932); 2 has dead letters (KIP-1191).
-    Feature("share.version", 0, 2, 2),
+    Feature("share.version", 0, 2, 2, 2),
+    # Streams groups (KIP-1071). Clusters of earlier releases have stored no level, and stay without them.
+    Feature("streams.version", 0, 1, 0, 1),
     # Level 2: each transaction has an epoch of its own (KIP-890); level 1: records may have tagged fields.
-    Feature("transaction.version", 0, 2, 2),
+    Feature("transaction.version", 0, 2, 2, 2),
 )
 
 
+_NAMES: Final = frozenset(feature.name for feature in FEATURES)
 _UNREGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     "metadata.version": (7, 33),
     "kraft.version": (0, 1),
@@ -82,7 +93,7 @@ def feature_level(stored: Mapping[str, int], name: str) -> int:
     return dict(finalized(stored)).get(name, 0)
 
 
-def initial(levels: Mapping[str, int]) -> dict[str, int]:
+def initial(levels: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
     """Return the levels that a new cluster stores: those of `levels`, and this release's levels for all other features.
 
     All levels are stored, so that a newer release does not raise any. Raises UnsupportedLevel.
@@ -96,7 +107,7 @@ def initial(levels: Mapping[str, int]) -> dict[str, int]:
             raise UnsupportedLevel(
                 f"{name} has no level {level}: there are levels from {feature.lowest} to {feature.highest}"
             )
-    return {name: levels.get(name, feature.level) for name, feature in known.items()}
+    return {name: levels.get(name, feature.initial) for name, feature in known.items()}
 
 
 def updated(
@@ -143,7 +154,15 @@ def too_new(stored: Mapping[str, int]) -> str | None:
                 f"the cluster has level {level} of {feature.name}, and this release supports levels {feature.lowest} to "
                 f"{feature.highest}: upgrade it"
             )
+    unknown = sorted(name for name, level in stored.items() if level > 0 and name not in _NAMES)
+    if unknown:
+        return f"the cluster uses {', '.join(unknown)}, which this release does not have: upgrade it"
     return None
+
+
+def adopted(levels: Mapping[str, int]) -> dict[str, int]:
+    """Return the levels to store of an adopted Apache Kafka: without features of its own, which stay unused here."""
+    return {name: level for name, level in levels.items() if name in _NAMES}
 
 
 def _refusal(

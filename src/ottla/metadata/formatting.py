@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.environment import Random
@@ -23,6 +24,7 @@ from ottla.log.directory import (
 from ottla.metadata.adoption import DATABASE
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.store.sqlite_file import DamagedStore
+from ottla.security.scram import ScramCredential
 
 
 class CannotFormat(Exception):
@@ -89,6 +91,7 @@ def format_directories(
     owner: tuple[int, str],
     features: Mapping[str, int],
     random: Random,
+    credentials: Mapping[tuple[str, int], ScramCredential] = MappingProxyType({}),
     *,
     ignore_formatted: bool = False,
 ) -> Formatted:
@@ -97,6 +100,7 @@ def format_directories(
     home              directory of metadata.db: metadata.log.dir, or the first of the log directories
     owner             the node's id and the cluster's
     features          the levels that are stored, if metadata.db is new
+    credentials       SCRAM credentials by user and mechanism, which are stored if metadata.db is new
     ignore_formatted  skip directories that the node has already, instead of raising
 
     Raises CannotFormat.
@@ -112,7 +116,7 @@ def format_directories(
     if new:
         with ExitStack() as held:
             directories = _opened([path for path in new if path in log_dirs], held)
-            _write_metadata(home, owner[1], features)
+            _write_metadata(home, owner[1], features, credentials)
             for directory in directories:
                 try:
                     directory.claim(Identity(*owner, random.bytes16()))
@@ -175,14 +179,19 @@ def _opened(paths: Sequence[Path], held: ExitStack) -> list[LogDirectory]:
     return opened
 
 
-def _write_metadata(home: Path, cluster_id: str, features: Mapping[str, int]) -> None:
-    """Write the cluster's id and its features, unless metadata.db has them. Raises CannotFormat."""
+def _write_metadata(
+    home: Path,
+    cluster_id: str,
+    features: Mapping[str, int],
+    credentials: Mapping[tuple[str, int], ScramCredential],
+) -> None:
+    """Write the cluster's id, its features and credentials, unless metadata.db has them. Raises CannotFormat."""
     path = home / DATABASE
     try:
         home.mkdir(parents=True, exist_ok=True)
         store = SqliteStore(path)
         try:
-            store.initialize(cluster_id, features)
+            store.initialize(cluster_id, features, credentials)
             stored_id = store.cluster_id
         finally:
             store.close()

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ottla.metadata.layered import Layered
+from ottla.security.acls import Acl
+from ottla.security.delegation_tokens import DelegationToken
 from ottla.security.quotas import Quotas
 from ottla.security.scram import ScramCredential
 
@@ -43,7 +45,7 @@ class PartitionImage(NamedTuple):
     removing         replicas that a reassignment removes; one that was replaced by another may have added them
     elr              eligible leader replicas: they left the ISR while it was below min.insync.replicas (KIP-966)
     last_known_leader  leader, or last member of the ISR, before the ISR became empty; NO_LEADER while there is a leader
-    min_isr          min.insync.replicas that ISR and ELR were computed with; 0: never set
+    min_isr          min.insync.replicas in force, with which ISR and ELR were computed; 0: the partition has no ELR
     offline          replicas whose log directory has failed
     is_recovering    True from an unclean election until the leader has taken over
     unknown          fields that a newer release has written
@@ -65,14 +67,13 @@ class PartitionImage(NamedTuple):
     unknown: Mapping[str, Any] = _NO_FIELDS
 
     @classmethod
-    def new(cls, replicas: tuple[int, ...]) -> "PartitionImage":
+    def new(cls, replicas: tuple[int, ...], min_isr: int = 0) -> "PartitionImage":
         """Return a partition of a new topic: the first replica leads, all are in sync."""
-        return cls(replicas, replicas, replicas[0], 0)
+        return cls(replicas, replicas, replicas[0], 0, min_isr=min_isr)
 
-    @property
-    def is_new(self) -> bool:
-        """True for the state that a partition without a key in the store has."""
-        return self == PartitionImage.new(self.replicas)
+    def is_new(self, min_isr: int) -> bool:
+        """Return True for the state that a partition of a topic, with `TopicImage.min_isr`, has without a key in the store."""
+        return self == PartitionImage.new(self.replicas, min_isr)
 
     def directory_of(self, node_id: int) -> bytes:
         """Return the directory id that the replica on `node_id` is assigned to, or UNASSIGNED."""
@@ -136,13 +137,19 @@ def _fields(key: str, value: bytes) -> dict[str, Any]:
 
 
 class TopicImage(NamedTuple):
-    """A topic; `configs` are its overrides as text, under Kafka's names; `unknown` are fields of a newer release."""
+    """A topic.
+
+    configs  its overrides as text, under Kafka's names
+    unknown  fields that a newer release has written
+    min_isr  that of partitions without a key in the store: the value in force when the topic was created
+    """
 
     name: str
     id: bytes
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str]
     unknown: Mapping[str, Any] = _NO_FIELDS
+    min_isr: int = 0
 
     @property
     def is_internal(self) -> bool:
@@ -158,6 +165,8 @@ class TopicImage(NamedTuple):
             "configs": dict(self.configs),
             "replicas": [partition.replicas for partition in self.partitions],
         }
+        if self.min_isr:
+            fields["min_isr"] = self.min_isr
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -168,14 +177,15 @@ class TopicImage(NamedTuple):
             return cls._of_first_format(name, fields)
         shared: dict[tuple[int, ...], PartitionImage] = {}
         partitions = []
+        min_isr = fields.pop("min_isr", 0)
         for listed in fields.pop("replicas"):
             replicas = tuple(listed)
             partition = shared.get(replicas)
             if partition is None:
-                partition = shared[replicas] = PartitionImage.new(replicas)
+                partition = shared[replicas] = PartitionImage.new(replicas, min_isr)
             partitions.append(partition)
         topic_id, configs = bytes.fromhex(fields.pop("id")), fields.pop("configs")
-        return cls(name, topic_id, tuple(partitions), configs, fields or _NO_FIELDS)
+        return cls(name, topic_id, tuple(partitions), configs, fields or _NO_FIELDS, min_isr)
 
     @classmethod
     def _of_first_format(cls, name: str, fields: dict[str, Any]) -> "TopicImage":
@@ -339,6 +349,8 @@ class Image(NamedTuple):
     configs      texts by (resource type, name), for brokers, groups and client-metrics subscriptions; topics have their own
     features     finalized levels that differ from the release's own
     credentials  SCRAM credentials by user and mechanism
+    tokens       delegation tokens by id
+    acls         ACLs by their keys
     registered   all registered brokers, live or fenced
     live         signs of life by node id; a broker is live if it has one of the incarnation that is registered
     controller   the controller; None without one, and for a single broker
@@ -354,6 +366,8 @@ class Image(NamedTuple):
     features: Mapping[str, int] = MappingProxyType({})
     quotas: Quotas = MappingProxyType({})
     credentials: Mapping[tuple[str, int], ScramCredential] = MappingProxyType({})
+    tokens: Mapping[str, DelegationToken] = MappingProxyType({})
+    acls: Mapping[str, Acl] = MappingProxyType({})
     registered: Mapping[int, BrokerImage] = MappingProxyType({})
     live: Mapping[int, Liveness] = MappingProxyType({})
     controller: ControllerImage | None = None
@@ -388,7 +402,7 @@ class Delta(NamedTuple):
     deleted     deleted topics; a topic that was deleted and created again is in both
     moved       indexes of partitions whose state has changed, by topic name; only topics that are not in `changed`
     configured  resources other than topics whose configs have changed
-    settings    True if features, quotas or credentials have changed
+    settings    True if features, quotas, credentials, tokens or ACLs have changed
     membership  True if brokers have registered, become live or fenced, or the controller has changed
     before      the image before the changes
     """

@@ -13,6 +13,8 @@
 /features/ottla.metadata.version  format of the keys and values: 1; a store without it was written for a single broker
 /quotas/<entity>                JSON of quota -> value; the entity is JSON too: [["client-id",null],["user","u1"]]
 /scram/<mechanism>/<user>       JSON of a ScramCredential (KIP-554)
+/tokens/<id>                    a delegation token without its secret: JSON of a DelegationToken (KIP-48)
+/acls/<acl>                     an ACL, named by its own fields: [2,3,"t","User:alice","*",3,3]; JSON of an Acl (KIP-11)
 /producer_ids/next              the first producer id that is not assigned
 """
 
@@ -20,6 +22,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ottla.security.acls import Acl
 from ottla.security.quotas import Entity
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -38,7 +41,14 @@ METADATA_VERSION: Final = "/features/ottla.metadata.version"
 NEWEST_METADATA_VERSION: Final = 1
 QUOTAS: Final = "/quotas/"
 SCRAM: Final = "/scram/"
+TOKENS: Final = "/tokens/"
+ACLS: Final = "/acls/"
 PRODUCER_IDS: Final = "/producer_ids/next"
+
+
+def feature_levels(levels: Mapping[str, int]) -> dict[str, bytes]:
+    """Return the keys and values of finalized feature levels."""
+    return {FEATURES + name: str(level).encode() for name, level in levels.items()}
 
 
 class Adopted(NamedTuple):
@@ -106,6 +116,11 @@ def quota_key(entity: Entity) -> str:
 def quota_of(key: str) -> Entity:
     """Return the entity in a key of `quota_key`."""
     return tuple((kind, name) for kind, name in json.loads(key[len(QUOTAS) :]))
+
+
+def acl_key(acl: Acl) -> str:
+    """Return the key of an ACL; equal ACLs have one key."""
+    return ACLS + compact(list(acl)).decode()
 
 
 def scram_key(user: str, mechanism: int) -> str:

@@ -20,6 +20,8 @@ from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import PeerError, read_uvarint
 from ottla.records.record import Record
+from ottla.security.acls import Acl
+from ottla.security.delegation_tokens import DelegationToken
 from ottla.security.quotas import Entity, entity_of
 from ottla.security.scram import ScramCredential
 
@@ -99,8 +101,8 @@ class KraftMetadata:
         self.features: dict[str, int] = {}
         self.quotas: dict[Entity, dict[str, float]] = {}
         self.scram: dict[tuple[str, int], ScramCredential] = {}
-        self.acls: set[bytes] = set()
-        self.tokens: set[str] = set()
+        self.acls: dict[bytes, Acl] = {}
+        self.tokens: dict[str, DelegationToken] = {}
         self.next_producer_id = 0
         self.unknown: Counter[int] = Counter()
         self._open: list[Message] | None = None  # records of the open metadata transaction
@@ -216,16 +218,32 @@ class KraftMetadata:
         self.next_producer_id = record.next_producer_id
 
     def _acl(self, record: records.AccessControlEntryRecord) -> None:
-        self.acls.add(record.id)
+        self.acls[record.id] = Acl(
+            record.resource_type,
+            record.pattern_type,
+            record.resource_name,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
 
     def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
-        self.acls.discard(record.id)
+        self.acls.pop(record.id, None)
 
     def _token(self, record: records.DelegationTokenRecord) -> None:
-        self.tokens.add(record.token_id)
+        self.tokens[record.token_id] = DelegationToken(
+            record.token_id,
+            record.owner,
+            record.requester,
+            tuple(record.renewers),
+            record.issue_timestamp,
+            record.expiration_timestamp,
+            record.max_timestamp,
+        )
 
     def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
-        self.tokens.discard(record.token_id)
+        self.tokens.pop(record.token_id, None)
 
 
 _TOPIC: Final = 2

@@ -15,10 +15,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from ottla.environment import Random, Timers
 from ottla.metadata import keys
+from ottla.metadata.alteration import BROKER
 from ottla.metadata.deltas import advanced, loaded
 from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage, UnknownFormat
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
@@ -34,6 +36,8 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
     error,
 )
+from ottla.security.acls import Acl
+from ottla.security.delegation_tokens import DelegationToken
 from ottla.security.quotas import Entity
 from ottla.security.scram import ScramCredential
 
@@ -472,14 +476,44 @@ class Metadata:
         put = {keys.quota_key(entity): keys.compact(dict(values)) for entity, values in changed.items() if values}
         return self._write(put, [keys.quota_key(entity) for entity, values in changed.items() if not values])
 
-    def set_features(self, levels: Mapping[str, int]) -> Answer[ChangeResult]:
-        """Finalize feature levels; features that are not named keep their levels."""
-        return self._write({keys.FEATURES + name: str(level).encode() for name, level in levels.items()})
+    def set_features(
+        self, levels: Mapping[str, int], configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    ) -> Answer[ChangeResult]:
+        """Finalize feature levels; features that are not named keep their levels.
+
+        configs  configs of brokers that are replaced in the same change, by node id as text, "" for all brokers
+        """
+        put, removed = keys.feature_levels(levels), []
+        for name, texts in configs.items():
+            key = keys.config_key(BROKER, name)
+            if texts:
+                put[key] = keys.compact(dict(texts))
+            else:
+                removed.append(key)
+        return self._write(put, removed)
 
     def set_credentials(self, changed: Mapping[tuple[str, int], ScramCredential | None]) -> Answer[ChangeResult]:
         """Set credentials by user and mechanism; None removes one."""
         put = {keys.scram_key(*user): credential.encoded() for user, credential in changed.items() if credential}
         return self._write(put, [keys.scram_key(*user) for user, credential in changed.items() if credential is None])
+
+    def set_tokens(self, changed: Mapping[str, DelegationToken | None]) -> Answer[ChangeResult]:
+        """Set delegation tokens by id; None removes one."""
+        put = {keys.TOKENS + token_id: token.encoded() for token_id, token in changed.items() if token is not None}
+        return self._write(put, [keys.TOKENS + token_id for token_id, token in changed.items() if token is None])
+
+    def set_acls(self, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> Answer[ChangeResult]:
+        """Add and remove ACLs, in several changes if the store demands it. Those that are there, or are not, are skipped."""
+        changed: dict[str, bytes | None] = {keys.acl_key(acl): acl.encoded() for acl in added}
+        changed |= dict.fromkeys(map(keys.acl_key, removed))
+        missing = [key for key, value in changed.items() if (value is None) == (key in self.image.acls)]
+        changes = []
+        for first in range(0, len(missing), self._store.largest_change):
+            chunk = missing[first : first + self._store.largest_change]
+            put = {key: value for key in chunk if (value := changed[key]) is not None}
+            delete = [key for key in chunk if changed[key] is None]
+            changes.append(Change({key: self.revision_of(key) for key in chunk}, put=put, delete=delete))
+        return self._commit_all(changes) if changes else CHANGED
 
     def producer_id_block(self) -> Answer[int]:
         """Reserve PRODUCER_ID_BLOCK producer ids and answer the first one; -1 when the store cannot be written."""
@@ -512,7 +546,7 @@ def _chunks(topics: Sequence[TopicImage], largest: int) -> list[list[TopicImage]
     chunks: list[list[TopicImage]] = []
     room = 0
     for topic in topics:
-        size = 1 + sum(not partition.is_new for partition in topic.partitions)
+        size = 1 + sum(not partition.is_new(topic.min_isr) for partition in topic.partitions)
         if not chunks or size > room:
             chunks.append([])
             room = largest

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.metadata.configs import InvalidConfig, validate_topic
+from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from ottla.metadata.placement import ReplicaPlacer, assigned
 from ottla.metadata.refusal import Refused
@@ -97,8 +98,9 @@ class TopicPlans:
                 raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
             self._check_collision(topic.name, names)
         configs = self._checked_configs(topic.configs)
-        partitions = self._placed(topic)
-        return TopicImage(topic.name, self._new_uuid(), tuple(partitions), configs)
+        min_isr = min_isr_of(self._image(), configs)
+        partitions = _with_min_isr(self._placed(topic), min_isr)
+        return TopicImage(topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr)
 
     @staticmethod
     def _check_collision(name: str, names: Mapping[str, TopicImage]) -> None:
@@ -200,7 +202,7 @@ class TopicPlans:
 
         This is only a plan, which `change` carries out. Raises Refused.
         """
-        have = len(topic.partitions)
+        image, have = self._image(), len(topic.partitions)
         if count == have:
             raise Refused(INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
         if count < have:
@@ -220,4 +222,11 @@ class TopicPlans:
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             requested = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
             placed = self._assigned(requested, have)
-        return topic._replace(partitions=(*topic.partitions, *placed))
+        added = _with_min_isr(placed, min_isr_of(image, topic.configs))
+        return topic._replace(partitions=(*topic.partitions, *added))
+
+
+def _with_min_isr(placed: Sequence[PartitionImage], min_isr: int) -> tuple[PartitionImage, ...]:
+    """Return new partitions with the min.insync.replicas in force; those with the same replicas share one object."""
+    shared = {id(partition): partition._replace(min_isr=min_isr) for partition in placed}
+    return tuple(shared[id(partition)] for partition in placed)

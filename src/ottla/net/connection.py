@@ -5,6 +5,8 @@ may have many requests open, and returns a promise of the response for each. Any
 requests fail with ConnectionLost or RequestTimedOut, which name the address, and the caller decides about a retry.
 
     Transport.open -> connecting -> negotiating (ApiVersions) -> ready: request() -> Promise of the response -> lost
+                                         |                        ^  |
+                                         +-> login (SASL) --------+<-+ again before the session expires (KIP-368)
 
 After a response with a throttle time (KIP-219) no request is sent until that time has passed.
 """
@@ -15,7 +17,16 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.environment import Address, Cancellable, Stream, Transport
 from ottla.environment.alarm import Alarm
-from ottla.net.errors import ConnectionLost, RebootstrapRequired, RequestTimedOut, UnsupportedVersion, error_for
+from ottla.net.authentication import Credentials, log_in
+from ottla.net.errors import (
+    ConnectionLost,
+    KafkaError,
+    NotAuthenticated,
+    RebootstrapRequired,
+    RequestTimedOut,
+    UnsupportedVersion,
+    error_for,
+)
 from ottla.net.scheduler import Promise, Scheduler
 from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
@@ -23,6 +34,8 @@ from ottla.protocol.connection import ClientConnection, PositionalResponse
 from ottla.protocol.errors import NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 from ottla.version import VERSION
@@ -38,6 +51,7 @@ class ConnectionSettings(NamedTuple):
     max_idle_ms     idle time after which a connection is closed; -1: never
     send_buffer     SO_SNDBUF of the socket in bytes, -1: the system's default
     receive_buffer  SO_RCVBUF of the socket in bytes, -1: the system's default
+    credentials     SASL mechanism and credentials; None without SASL
     """
 
     client_id: str
@@ -49,6 +63,7 @@ class ConnectionSettings(NamedTuple):
     max_idle_ms: int = 540_000
     send_buffer: int = -1
     receive_buffer: int = -1
+    credentials: Credentials | None = None
 
 
 class LinkOwner(Protocol):
@@ -62,6 +77,9 @@ class LinkOwner(Protocol):
 
     def setup_timeout_ms(self, address: Address) -> int:
         """Return the time that a connection attempt may take."""
+
+    def reauthentication_ms(self, lifetime_ms: int) -> int:
+        """Return the time after which a session is authenticated again."""
 
     def opened(self, link: "Link") -> None:
         """Record that a connection is ready."""
@@ -110,6 +128,15 @@ class Link:
         """Encoded requests that are held back until the end of a throttle time."""
         self._alarm = Alarm(self._overdue, self._scheduler.clock, self._scheduler)
         self._release: Cancellable | None = None
+        self._login: Cancellable | None = None
+        """The login in progress, or the timer of the next one."""
+        self._is_authenticating = False
+        self._postponed: list[Callable[[], None]] = []
+        """Requests that wait for the end of a login."""
+        self._token: Promise[bytes] | None = None
+        """Promise of a bare SASL token."""
+        self._negotiations = 0
+        """Number of requests before those of the client."""
         timeout = owner.setup_timeout_ms(address)
         self._setup = self._scheduler.call_later(timeout, self._late)
         self._give_up: Callable[[], None] | None = owner.transport.open(
@@ -161,9 +188,67 @@ class Link:
             return
         self.versions = ranges
         self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        if self._settings.credentials is None:
+            self._begin_requests()
+        else:
+            self._begin_login()
+
+    def _begin_requests(self) -> None:
         self._setup.cancel()
+        self._negotiations = self._wire.sent
         self._owner.opened(self)
         self.ready.keep(self)
+
+    # -- login --
+
+    def _begin_login(self) -> None:
+        """Authenticate, for the first time or again."""
+        self._login = self._scheduler.background(self._log_in(), f"login at {self}")
+
+    async def _log_in(self) -> None:
+        credentials = self._settings.credentials
+        assert credentials is not None
+        self._setup.cancel()  # the fetch of an access token has timeouts of its own
+        try:
+            exchange = await credentials.exchange()
+            if not self.ready.done:
+                self._setup = self._scheduler.call_later(self._owner.setup_timeout_ms(self.address), self._late)
+            self._is_authenticating = True  # from here on requests of the client wait for the end of the login
+            lifetime_ms = await log_in(self, credentials, exchange)
+        except KafkaError as error:
+            self._login = None
+            self._end(error)
+            return
+        self._login = None
+        self._is_authenticating = False
+        if lifetime_ms > 0:
+            self._login = self._scheduler.call_later(self._owner.reauthentication_ms(lifetime_ms), self._begin_login)
+        if not self.ready.done:
+            self._begin_requests()
+        postponed, self._postponed = self._postponed, []
+        for send in postponed:
+            send()
+
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> Promise[SaslHandshakeResponse]:
+        """See `SaslLink.handshake`."""
+        return self._send(request, version, self._settings.request_timeout_ms, is_first=True)
+
+    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Promise[SaslAuthenticateResponse]:
+        """See `SaslLink.authenticate`."""
+        return self._send(request, version, self._settings.request_timeout_ms, is_first=True)
+
+    def send_token(self, token: bytes) -> Promise[bytes]:
+        """See `SaslLink.send_token`."""
+        self._token = Promise()
+        if self.lost_because is not None:
+            self._token.fail(self.lost_because)
+        elif self._stream is not None:
+            self._stream.write((len(token).to_bytes(4, "big") + token,))
+        return self._token
+
+    def rejected(self, reason: str) -> None:
+        """Handle a connection that one side does not accept."""
+        self._end(NotAuthenticated(f"{self}: {reason}"))
 
     def readable(self, receive_into: Callable[[Any], int]) -> None:
         """Receive bytes: into the memory of an unfinished frame, else into the buffer shared by all connections."""
@@ -176,7 +261,7 @@ class Link:
             self.lost(error.strerror or str(error))
             return
         if count == 0:
-            self.lost("the broker closed the connection")
+            self.lost(f"the broker closed the connection{self._hint()}")
             return
         try:
             if room is None:
@@ -189,9 +274,21 @@ class Link:
         except PeerError as error:
             self.lost(f"malformed response: {error}")
 
+    def _hint(self) -> str:
+        """Return a probable cause of the end of the connection, as the end of a sentence."""
+        if not self.ready.done:
+            return " before its first answer; does security.protocol fit its listener?"
+        if self._settings.credentials is None and self._wire.sent - len(self._open) == self._negotiations:
+            return " at the first request; does its listener require a login (security.protocol)?"
+        return ""
+
     def _answered(self, frame: bytes) -> None:
         if self.lost_because is not None:
             return  # a response before this one ended the connection
+        if self._token is not None:
+            token, self._token = self._token, None
+            token.keep(frame)
+            return
         response = self._wire.response(frame)
         asked = self._open.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -252,20 +349,39 @@ class Link:
         """Send a request that has no response: Produce with acks=0. The promise fails if it could not be sent."""
         promise: Promise[None] = Promise()
         self.used_ms = self._scheduler.clock.now_ms()
+        if self._is_authenticating:
+            self._postponed.append(lambda: self._send_now(request, version, promise))
+        else:
+            self._send_now(request, version, promise)
+        return promise
+
+    def _send_now(self, request: Request, version: int, promise: Promise[None]) -> None:
         pieces = self._encoded(request, version, promise, expect_answer=False)
         if pieces is not None:
             promise.keep(None)
             self._write(pieces)
-        return promise
 
-    def _send(self, request: Request[R], version: int, timeout_ms: int) -> Promise[R]:
+    def _send(self, request: Request[R], version: int, timeout_ms: int, *, is_first: bool = False) -> Promise[R]:
         promise: Promise[R] = Promise()  # Promise[R]() would take half as long as the rest of this function
-        self._send_expecting(request, version, timeout_ms, promise)
+        self._send_expecting(request, version, timeout_ms, promise, is_first=is_first)
         return promise
 
     def _send_expecting(
-        self, request: Request, version: int, timeout_ms: int, promise: Promise[Any], *, positions: bool = False
+        self,
+        request: Request,
+        version: int,
+        timeout_ms: int,
+        promise: Promise[Any],
+        *,
+        positions: bool = False,
+        is_first: bool = False,
     ) -> None:
+        if self._is_authenticating and not is_first:
+            # Encoded after the login: responses come in the order in which requests are encoded.
+            self._postponed.append(
+                lambda: self._send_expecting(request, version, timeout_ms, promise, positions=positions)
+            )
+            return
         pieces = self._encoded(request, version, promise, expect_answer=True, positions=positions)
         if pieces is not None:
             deadline = self._scheduler.clock.now_ms() + timeout_ms
@@ -317,11 +433,19 @@ class Link:
         self._alarm.cancel()
         if self._release is not None:
             self._release.cancel()
+        if self._login is not None:
+            self._login.cancel()
+        if self._token is not None:
+            self._token.fail(error)
         if self._give_up is not None:
             self._give_up()
         if self._stream is not None:
             self._stream.close()
         self._owner.ended(self, failed=failed)
+        self._is_authenticating = False
+        postponed, self._postponed = self._postponed, []
+        for send in postponed:
+            send()  # fails the promise
         waiting, self._open = self._open, deque()
         self._held.clear()
         for open_request in waiting:

@@ -8,6 +8,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 │   └── StaleMetadata
 ├── OffsetOutOfRange
 ├── RecordTooLarge
+├── NotAuthenticated
 ├── NotAuthorized
 ├── UnsupportedVersion
 ├── FencedError
@@ -16,7 +17,8 @@ KafkaError                       code, name and `retriable` as in the table of p
 The clients' own errors are added to this tree in `client/errors.py`.
 """
 
-from typing import ClassVar, Final
+import shlex
+from typing import ClassVar, Final, NamedTuple
 
 from ottla.protocol import errors as table
 
@@ -77,8 +79,36 @@ class RecordTooLarge(KafkaError):
     """A batch is larger than max.message.bytes or message.max.bytes."""
 
 
+class NotAuthenticated(KafkaError):
+    """The broker did not accept the client's credentials or certificate, or the client did not accept the broker's."""
+
+
 class NotAuthorized(KafkaError):
-    """The principal is not authorized for the operation."""
+    """The principal is not authorized for the operation. The message names the missing permission, where it is known."""
+
+
+class Permission(NamedTuple):
+    """Operation on resources that a request needs.
+
+    operation      as an option of `ottla acls`: "Write"
+    resource_type  option of `ottla acls`: "topic", "group", "cluster", "transactional-id", "user-principal"
+    names          none for the cluster
+    """
+
+    operation: str
+    resource_type: str
+    names: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """Return the command that grants it."""
+        named = " ".join(f"--{self.resource_type} {shlex.quote(name)}" for name in self.names)
+        return f"ottla acls --add {named or '--' + self.resource_type} --operation {self.operation} --allow-principal User:NAME"
+
+    def __str__(self) -> str:
+        kind = self.resource_type.replace("-", " ")
+        resource = f"{kind} {', '.join(self.names)}" if self.names else f"the {kind}"
+        return f"{self.operation} on {resource}"
 
 
 class UnsupportedVersion(KafkaError):
@@ -114,9 +144,14 @@ _CLASSES: Final[dict[int, type[KafkaError]]] = {
     table.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
     table.MESSAGE_TOO_LARGE: RecordTooLarge,
     table.RECORD_LIST_TOO_LARGE: RecordTooLarge,
+    table.SASL_AUTHENTICATION_FAILED: NotAuthenticated,
+    table.UNSUPPORTED_SASL_MECHANISM: NotAuthenticated,
+    table.ILLEGAL_SASL_STATE: NotAuthenticated,
     table.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     table.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
     table.CLUSTER_AUTHORIZATION_FAILED: NotAuthorized,
+    table.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NotAuthorized,
+    table.DELEGATION_TOKEN_AUTHORIZATION_FAILED: NotAuthorized,
     table.UNSUPPORTED_VERSION: UnsupportedVersion,
     table.INVALID_PRODUCER_EPOCH: FencedError,
     table.PRODUCER_FENCED: FencedError,
@@ -125,12 +160,30 @@ _CLASSES: Final[dict[int, type[KafkaError]]] = {
 }
 
 
-def error_for(code: int, about: str, message: str | None = None) -> KafkaError:
+_RESOURCE_TYPES: Final = {
+    table.TOPIC_AUTHORIZATION_FAILED: "topic",
+    table.GROUP_AUTHORIZATION_FAILED: "group",
+    table.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    table.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
+    table.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "user-principal",
+}
+
+
+def error_for(code: int, about: str, message: str | None = None, *needed: Permission) -> KafkaError:
     """Return the exception for an error code.
 
     about    operation, as the beginning of the message: "produce to t-0"
     message  error message of the response; by default Kafka's sentence for the code
+    needed   permissions that the request needs: the message of a denied one names that which matches the code, or the only one
     """
     row = table.error(code)
     cls = _CLASSES.get(code) or (RetriableError if row.retriable else KafkaError)
-    return cls(f"{about}: {row.name}: {message or row.message}", code)
+    if cls is not NotAuthorized:
+        return cls(f"{about}: {row.name}: {message or row.message}", code)
+    # Kafka's messages of denied cluster operations are dumps of its request object.
+    sentence = row.message if not message or message.startswith("Request Request(") else message
+    text = f"{about}: {row.name}: {sentence}"
+    missing = [permission for permission in needed if permission.resource_type == _RESOURCE_TYPES[code]] or needed
+    if len(missing) == 1:
+        text += f" It needs {missing[0]}: {missing[0].command}"
+    return cls(text, code)

@@ -13,11 +13,12 @@ from typing import Final
 from ottla.environment import Address, Cancellable, Random, Transport
 from ottla.net.connection import ConnectionSettings, Link
 from ottla.net.errors import ConnectionLost
-from ottla.net.scheduler import Scheduler, Signal
+from ottla.net.scheduler import Promise, Scheduler, Signal, kept
 from ottla.protocol.frames import Rooms
 
 _RECEIVE: Final = 1 << 20
 _WARN_EVERY_MS: Final = 5000
+_LEAST_REAUTHENTICATION_MS: Final = 1100
 
 logger = logging.getLogger("ottla.client")
 
@@ -65,6 +66,16 @@ class Network:
         self._closed = False
 
     # -- connections --
+
+    def prepared(self) -> Promise[object]:
+        """Wait until a connection can log in; see `Credentials.prepare`."""
+        credentials = self.settings.credentials
+        return kept(None) if credentials is None else credentials.prepare()
+
+    @property
+    def open_count(self) -> int:
+        """Number of open connections."""
+        return sum(link.usable and link.ready.done and link.ready.error is None for link in self._links.values())
 
     def link(self, address: Address, purpose: str = "", node: int = -1) -> Link:
         """Return the connection to an address and open it if needed. `purpose` separates requests that must not wait for each
@@ -121,6 +132,13 @@ class Network:
         base = settings.setup_timeout_ms << min(self._failed_attempts.get(address, 0), 10)
         ceiling = max(settings.setup_timeout_max_ms, settings.setup_timeout_ms)
         return self._jittered(min(base, ceiling)) if self._failed_attempts.get(address) else int(min(base, ceiling))
+
+    def reauthentication_ms(self, lifetime_ms: int) -> int:
+        """Return the time after which a session is authenticated again: 85 to 95 % of its lifetime, as in Kafka's clients.
+
+        Brokers refuse two logins within a second.
+        """
+        return max(lifetime_ms * (85 + self._random.below(11)) // 100, _LEAST_REAUTHENTICATION_MS)
 
     def opened(self, link: Link) -> None:
         """Record that a connection is ready, and reset the backoff of its address."""

@@ -124,6 +124,11 @@ class ClientConnection:
         """Return the number of requests without a response."""
         return len(self._sent)
 
+    @property
+    def sent(self) -> int:
+        """Return the number of requests so far, modulo 2**31."""
+        return self._next_correlation_id
+
     def feed(self, data: bytes | bytearray) -> Sequence[Response | PositionalResponse]:
         """Return the responses that `data` completes, in the order of their requests. Raises PeerError."""
         shared = data if isinstance(data, bytearray) else bytearray(data)

@@ -26,6 +26,8 @@ _MOST_ADDED: Final = 1 << 20
 """Maximum growth of a buffer that is smaller than this, in bytes; larger ones double."""
 _KEPT_ROOM: Final = 8 << 20
 _SMALLEST_KEPT: Final = 1 << 16
+_TLS_HANDSHAKE: Final = 0x1603
+"""First two bytes of a TLS connection, which would be those of a size."""
 
 
 @final
@@ -157,6 +159,10 @@ class FrameReader:
         partial.extend(bytes(min(self.need - have, max(have, min(3 * have, _MOST_ADDED)))))
 
     def _oversized(self, size: int) -> PeerError:
+        if size >> 16 == _TLS_HANDSHAKE:
+            return PeerError(
+                "the first bytes are TLS, and this listener has none: the client uses it (security.protocol)"
+            )
         if size >= 1 << 31:
             return PeerError(f"a frame says it is {size - (1 << 32)} bytes long")
         return PeerError(f"a frame of {size} bytes is larger than the {self.limit} allowed (socket.request.max.bytes)")

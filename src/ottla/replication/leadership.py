@@ -8,13 +8,18 @@
 A write of unknown outcome stays proposed until the metadata shows a newer state of the partition: that it still shows the old
 one proves nothing. Positions are unknown at the beginning of an epoch, until each follower has fetched.
 
+With eligible leader replicas the min.insync.replicas of the state counts, not that of the config: the members of the ELR have
+everything that was committed, because nothing is committed while the ISR is smaller than that value. A changed config is
+proposed like a change of the ISR, and counts when the metadata shows it.
+
 No clock and no metadata here: times (ms) and eligibility are arguments.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from ottla.metadata.image import NO_LEADER, PartitionImage
+from ottla.metadata.elections import with_isr, with_min_isr
+from ottla.metadata.image import PartitionImage
 
 UNKNOWN: Final = -1
 _NEVER_MS: Final = -(1 << 62)
@@ -61,7 +66,8 @@ class Leadership:
 
     node_id      the leader's node id
     state        the partition in the metadata
-    min_isr      min.insync.replicas of the topic
+    min_isr      min.insync.replicas of the topic, for a state without a value of its own
+    next_min_isr  value that the state should have; 0 without eligible leader replicas
     epoch_start  offset at which the leader epoch begins (inclusive)
     max_lag_ms   replica.lag.time.max.ms
     is_eligible  returns True if a broker (node id, broker epoch) is live, does not stop, and has this registration
@@ -72,6 +78,7 @@ class Leadership:
         node_id: int,
         state: PartitionImage,
         min_isr: int,
+        next_min_isr: int,
         epoch_start: int,
         now_ms: int,
         max_lag_ms: int,
@@ -91,20 +98,22 @@ class Leadership:
         self.state = state
         self.maximal_isr = frozenset(state.isr)
         self.min_isr = 1
-        self._take(state, min_isr)
+        self._next_min_isr = 0
+        self._take(state, min_isr, next_min_isr)
 
-    def update(self, state: PartitionImage, min_isr: int) -> None:
+    def update(self, state: PartitionImage, min_isr: int, next_min_isr: int) -> None:
         """Take over a newer state of the partition, or another min.insync.replicas, in the same leader epoch."""
         if state.epoch != self.state.epoch:
             # A newer state decides all proposals: each was compared with the state before it.
             self._proposed.clear()
             self._doubted.clear()
             self._in_flight = _NO_PROPOSAL
-        self._take(state, min_isr)
+        self._take(state, min_isr, next_min_isr)
 
-    def _take(self, state: PartitionImage, min_isr: int) -> None:
+    def _take(self, state: PartitionImage, min_isr: int, next_min_isr: int) -> None:
         self.state = state
-        self.min_isr = min(min_isr, len(state.replicas))
+        self.min_isr = min(state.min_isr or min_isr, len(state.replicas))
+        self._next_min_isr = next_min_isr
         self.followers = {
             node: self.followers.get(node) or Follower(node, self._now_ms if node in state.isr else _NEVER_MS)
             for node in state.replicas
@@ -177,6 +186,11 @@ class Leadership:
 
     # -- changes of the ISR --
 
+    @property
+    def is_outdated(self) -> bool:
+        """True if the state is to be written again after an unclean election, or for a changed config."""
+        return self.state.is_recovering or self.state.min_isr != self._next_min_isr
+
     def proposal(self, leader_end: int, high_watermark: int, *, shrinks: bool = False) -> PartitionImage | None:
         """Return the next state of the partition to write, None if it needs no change or one is in flight.
 
@@ -190,32 +204,31 @@ class Leadership:
         added = [
             node
             for node, follower in self.followers.items()
-            if node not in state.isr and self._may_join(follower, high_watermark)
+            if node not in state.isr and self._may_join(follower, leader_end, high_watermark)
         ]
         isr = (*kept, *added)
         # With proposals of unknown outcome the same ISR is written again: the newer state decides them.
-        if isr == state.isr and not self._proposed and not state.is_recovering:
+        if isr == state.isr and not self._proposed and not self.is_outdated:
             return None
-        elr, last_known = state.elr, state.last_known_leader
-        if len(isr) >= self.min_isr:
-            elr, last_known = (), NO_LEADER
-        else:
-            elr = tuple(node for node in elr if node not in isr)
         self._in_flight = isr
         if isr not in self._proposed:
             self._proposed.append(isr)
         self._set_maximal()
-        return state._replace(
-            isr=isr, elr=elr, last_known_leader=last_known, is_recovering=False, epoch=state.epoch + 1
-        )
+        # In this order: a member that leaves the ISR together with a new value does not enter the ELR.
+        proposed = with_min_isr(with_isr(state, isr), self._next_min_isr)
+        return proposed._replace(is_recovering=False, epoch=state.epoch + 1)
 
-    def may_grow(self, node_id: int, high_watermark: int) -> bool:
+    def may_grow(self, node_id: int, leader_end: int, high_watermark: int) -> bool:
         """Return True if a follower that has fetched should join the ISR."""
-        return node_id not in self.state.isr and self._may_join(self.followers[node_id], high_watermark)
+        return node_id not in self.state.isr and self._may_join(self.followers[node_id], leader_end, high_watermark)
 
-    def _may_join(self, follower: Follower, high_watermark: int) -> bool:
-        """Return True if a follower may join the ISR: it has all that is committed and the beginning of this leader epoch."""
-        return follower.end_offset >= max(high_watermark, self.epoch_start) and self._is_usable(follower)
+    def _may_join(self, follower: Follower, leader_end: int, high_watermark: int) -> bool:
+        """Return True if a follower may join the ISR: it has all that is committed and the beginning of this leader epoch, and
+        is in sync. While the ISR is below min.insync.replicas the high watermark stands still, and a follower that was removed
+        because it lags has all below it: it would be added and removed with every change.
+        """
+        has_committed = follower.end_offset >= max(high_watermark, self.epoch_start)
+        return has_committed and self._is_in_sync(follower, leader_end) and self._is_usable(follower)
 
     def _is_in_sync(self, follower: Follower, leader_end: int) -> bool:
         return follower.end_offset >= leader_end or self._now_ms - follower.caught_up_ms <= self._max_lag_ms

@@ -159,7 +159,7 @@ class Partition:
             return
         if leadership.fetched(node_id, offset, start_offset, broker_epoch, self.log.end_offset, now_ms):
             self.advance()
-        if leadership.may_grow(node_id, self.log.high_watermark):
+        if leadership.may_grow(node_id, self.log.end_offset, self.log.high_watermark):
             self.isr_changed(self)
 
     def observe(self, now_ms: int) -> None:
@@ -173,10 +173,10 @@ class Partition:
 
     def propose(self) -> None:
         """Request a change of the ISR if one is due."""
-        leadership = self.leadership
+        leadership, end = self.leadership, self.log.end_offset
         if leadership is not None and (
-            leadership.state.is_recovering
-            or any(leadership.may_grow(node, self.log.high_watermark) for node in leadership.followers)
+            leadership.is_outdated
+            or any(leadership.may_grow(node, end, self.log.high_watermark) for node in leadership.followers)
         ):
             self.isr_changed(self)
 

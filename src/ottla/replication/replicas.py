@@ -9,6 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_shortage
 from ottla.log.log import Log, StorageError
+from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.image import EMPTY, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
 from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import (
@@ -269,10 +270,11 @@ class Replicas:
         """Make this broker the leader of a partition, or take over a newer state of a partition that it leads."""
         leadership = partition.leadership
         min_isr = partition.log.config.min_insync_replicas
+        next_min_isr = self._next_min_isr(partition.topic_id)
         if placed.replicas == (self._node_id,) and not placed.is_recovering:
             leadership = None
         elif leadership is not None and leadership.epoch == placed.leader_epoch:
-            leadership.update(placed, min_isr)
+            leadership.update(placed, min_isr, next_min_isr)
         else:
             log = partition.log
             log.epochs.begin(placed.leader_epoch, log.end_offset)
@@ -280,6 +282,7 @@ class Replicas:
                 self._node_id,
                 placed,
                 min_isr,
+                next_min_isr,
                 log.epochs.start_of_latest(log.end_offset),
                 self._now_ms(),
                 self._max_lag_ms,
@@ -287,8 +290,12 @@ class Replicas:
             )
         partition.lead(leadership)
 
+    def _next_min_isr(self, topic_id: bytes) -> int:
+        topic = self._topics_by_id.get(topic_id)
+        return 0 if topic is None else min_isr_of(self._image, topic.configs)
+
     def reconfigure(self, image: Image) -> Steps:
-        """Compute every log's config again after a change of the broker's own, in steps."""
+        """Compute every log's config again after a change of the broker's own, or of the features, in steps."""
         for number, topic in enumerate(image.topics.values(), 1):
             yield from self._open(topic)
             if number % _TOPICS_A_STEP == 0:
@@ -555,6 +562,11 @@ class Replicas:
             partition.damaged_at, partition.damaged_in = offset, partition.leader_epoch
             for listener in self.damaged:
                 listener(partition)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the log of a partition of this broker is offline."""
+        return bool(self._failed)
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Return True if a partition of this broker is in a failed directory, or its log could not be opened."""

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import KafkaCluster
     from ottla.testing.embedded import EmbeddedBroker
     from ottla.testing.kafka import Kafka
+    from ottla.testing.security import Security
 
 _HOMES = {
     "EmbeddedBroker": "ottla.testing.embedded",
     "Kafka": "ottla.testing.kafka",
     "KafkaCluster": "ottla.testing.cluster",
+    "Security": "ottla.testing.security",
 }
 
-__all__ = ["EmbeddedBroker", "Kafka", "KafkaCluster", "broker"]
+__all__ = ["EmbeddedBroker", "Kafka", "KafkaCluster", "Security", "broker"]
 
 
 def broker(configs: "Mapping[str, object] | None" = None, *, data_dir: "Path | None" = None, port: int = 0) -> "Kafka":

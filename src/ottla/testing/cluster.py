@@ -30,6 +30,7 @@ from ottla.protocol.answer import Pending
 from ottla.testing.clock import MovableTimers
 from ottla.testing.faults import ActiveChange
 from ottla.testing.kafka import Kafka
+from ottla.testing.security import security_of
 
 _POLL_INTERVAL_S: Final = 0.002
 _TIMEOUT_S: Final = 30.0
@@ -103,6 +104,10 @@ class _Link:
     def lost(self, reason: str) -> None:
         self._stream = None
         self._receiver.lost(reason)
+
+    def rejected(self, reason: str) -> None:
+        self._stream = None
+        self._receiver.rejected(reason)
 
     def cut(self) -> None:
         """Break the connection."""
@@ -209,9 +214,10 @@ class KafkaCluster:
         self.metadata = self._store.shared
         self.brokers: dict[int, ClusterBroker] = {}
         try:
-            values = {name.replace("_", "."): value for name, value in (configs or {}).items()}
+            self._security = security_of(configs or {})
+            values = {name.replace("_", "."): value for name, value in (configs or {}).items() if name != "security"}
             config = broker_config(options=[f"{name}={value}" for name, value in values.items()])
-            values = {**replication_factors(config, size), **values}
+            values = {**replication_factors(config, size), **values, "security": self._security}
             for node_id in range(1, size + 1):
                 home = self._directory.path / str(node_id)
                 rack = {"broker.rack": racks[node_id - 1]} if racks else {}
@@ -229,6 +235,12 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """Bootstrap servers for clients: the addresses of all brokers."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
+
+    @property
+    def client_config(self) -> dict[str, str]:
+        """Return the configs of a client of this cluster, under Kafka's names: addresses and security."""
+        secured = self._security.client_configs if self._security is not None else {}
+        return {"bootstrap.servers": self.bootstrap_servers, **secured}
 
     @property
     def running(self) -> list[ClusterBroker]:

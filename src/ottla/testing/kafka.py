@@ -21,6 +21,7 @@ from ottla.coordinators.runtime import Operation, Result
 from ottla.environment.process import process_environment
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
+from ottla.metadata.features import initial
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
@@ -37,6 +38,7 @@ from ottla.testing.clock import MovableClock, MovableTimers
 from ottla.testing.embedded import EmbeddedBroker
 from ottla.testing.faults import ActiveChange, Delay, Drop, Failure, Faults, Pinned, RequestFault, api_named
 from ottla.testing.releases import release_named, versions_of
+from ottla.testing.security import security_of
 
 _TEST_DEFAULTS: Final = {"group.initial.rebalance.delay.ms": "0"}
 """Defaults that differ from Kafka's: the first member of a group does not wait three seconds for others."""
@@ -49,7 +51,8 @@ _TRANSACTION: Final = 1
 class Kafka(EmbeddedBroker):
     """Broker for the duration of a `with` block, in a thread of this process, on a free port of 127.0.0.1.
 
-    configs   Kafka's names and values; names may have `_` instead of `.`, values may be of any type
+    configs   Kafka's names and values; names may have `_` instead of `.`, values may be of any type. `security` is a Security,
+              or the name of a protocol: clients need a login, TLS or both, and have it by `client_config`
     data_dir  data directory; by default a temporary one, which is removed at the end
 
     Raises CannotStart and InvalidConfig as `ottla serve` does.
@@ -63,7 +66,22 @@ class Kafka(EmbeddedBroker):
         self._faults = Faults()
         self._throttle_ms = 0
         self._refuses_connections = False
-        super().__init__({**_TEST_DEFAULTS, **_texts(configs or {})}, data_dir=data_dir, port=port)
+        self._security = security_of(configs or {})
+        secured = self._security.broker_configs(port) if self._security is not None else {}
+        own = {name: value for name, value in (configs or {}).items() if name != "security"}
+        super().__init__({**_TEST_DEFAULTS, **secured, **_texts(own)}, data_dir=data_dir, port=port)
+        self._create_users()
+
+    @property
+    def client_config(self) -> dict[str, str]:
+        """Return the configs of a client of this broker, under Kafka's names: addresses and security."""
+        secured = self._security.client_configs if self._security is not None else {}
+        return {"bootstrap.servers": self.bootstrap_servers, **secured}
+
+    def _create_users(self) -> None:
+        users = self._security.credentials() if self._security is not None else {}
+        if users:
+            self._ask(lambda: self.broker.metadata.set_credentials(users))
 
     def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
         self._timers = MovableTimers(loop, self._clock)
@@ -233,11 +251,14 @@ class Kafka(EmbeddedBroker):
             else:
                 path.unlink()
         self._start_again()
+        self._create_users()
 
     def _needs_new_broker(self) -> bool:
         image = self.broker.image
         at_start = {(BROKER, ""): {keys.MIN_ISR: self.broker.config.static.get(keys.MIN_ISR, "1")}}
-        return bool(image.configs != at_start or image.quotas or image.credentials or image.features)
+        users = self._security.credentials() if self._security is not None else {}
+        has_settings = image.quotas or image.tokens or image.acls or image.credentials != users
+        return bool(has_settings or image.configs != at_start or image.features != initial())
 
     def _delete_all(self) -> Answer[ChangeResult]:
         """Delete all topics, including those that store groups; transactional ids are kept."""

@@ -62,6 +62,15 @@ _UNKNOWN: Final[dict[int, dict[str, Any]]] = {
     api.DELETE_RECORDS: {"low_watermark": -1},
     api.INIT_PRODUCER_ID: {"producer_epoch": -1},
     api.DESCRIBE_CLIENT_QUOTAS: {"entries": None},
+    api.CREATE_DELEGATION_TOKEN: {
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "token_requester_principal_type": "User",
+        "token_requester_principal_name": "ANONYMOUS",
+        "issue_timestamp_ms": -1,
+        "expiry_timestamp_ms": -1,
+        "max_timestamp_ms": -1,
+    },
 }
 """Values that Kafka sets beside an error code, by API, for fields whose value is not the default."""
 

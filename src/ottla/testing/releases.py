@@ -79,6 +79,7 @@ _RANGES: Final = {
     api.SYNC_GROUP: "0.9.0 0, 0.11.0 0-1, 2.0 0-2, 2.3 0-3, 2.4 0-4, 2.5 0-5",
     api.DESCRIBE_GROUPS: "0.9.0 0, 0.11.0 0-1, 2.0 0-2, 2.3 0-3, 2.4 0-5, 4.0 0-6",
     api.LIST_GROUPS: "0.9.0 0, 0.11.0 0-1, 2.0 0-2, 2.4 0-3, 2.6 0-4, 3.8 0-5",
+    api.SASL_HANDSHAKE: "0.10.0 0, 1.0 0-1",
     api.API_VERSIONS: "0.10.0 0, 0.11.0 0-1, 2.0 0-2, 2.4 0-3, 3.9 0-4, 4.4 0-5",
     api.CREATE_TOPICS: "0.10.1 0, 0.10.2 0-1, 0.11.0 0-2, 2.0 0-3, 2.4 0-5, 2.7 0-6, 2.8 0-7, 4.0 2-7",
     api.DELETE_TOPICS: "0.10.1 0, 0.11.0 0-1, 2.0 0-2, 2.1 0-3, 2.4 0-4, 2.7 0-5, 2.8 0-6, 4.0 1-6",
@@ -98,6 +99,11 @@ _RANGES: Final = {
     api.ALTER_REPLICA_LOG_DIRS: "1.0 0, 2.0 0-1, 2.8 0-2, 4.0 1-2",
     api.DESCRIBE_LOG_DIRS: "1.0 0, 2.0 0-1, 2.6 0-2, 3.2 0-3, 3.3 0-4, 4.0 1-4, 4.3 1-5",
     api.CREATE_PARTITIONS: "1.0 0, 2.0 0-1, 2.5 0-2, 2.7 0-3",
+    api.SASL_AUTHENTICATE: "1.0 0, 2.2 0-1, 2.5 0-2",
+    api.CREATE_DELEGATION_TOKEN: "1.1 0, 2.0 0-1, 2.4 0-2, 3.3 0-3, 4.0 1-3",
+    api.RENEW_DELEGATION_TOKEN: "1.1 0, 2.0 0-1, 2.5 0-2, 4.0 1-2",
+    api.EXPIRE_DELEGATION_TOKEN: "1.1 0, 2.0 0-1, 2.5 0-2, 4.0 1-2",
+    api.DESCRIBE_DELEGATION_TOKEN: "1.1 0, 2.0 0-1, 2.5 0-2, 3.3 0-3, 4.0 1-3",
     api.DELETE_GROUPS: "1.1 0, 2.0 0-1, 2.4 0-2, 4.4 0-3",
     api.ELECT_LEADERS: "2.2 0, 2.4 0-2",
     api.INCREMENTAL_ALTER_CONFIGS: "2.3 0, 2.4 0-1",
@@ -133,6 +139,9 @@ _RANGES: Final = {
     api.DESCRIBE_SHARE_GROUP_OFFSETS: "4.1 0, 4.2 0-1",
     api.ALTER_SHARE_GROUP_OFFSETS: "4.1 0",
     api.DELETE_SHARE_GROUP_OFFSETS: "4.1 0",
+    api.STREAMS_GROUP_HEARTBEAT: "4.1 0, 4.4 0-1",
+    api.STREAMS_GROUP_DESCRIBE: "4.1 0, 4.4 0-1",
+    api.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: "4.4 0",
 }
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.config import broker_config, read_file, read_properties, variable_of
+from ottla.broker.config import broker_config, read_file, variable_of
 from ottla.metadata.configs import InvalidConfig
+from ottla.properties import read_properties
 
 
 def test_options_go_before_the_environment_and_the_environment_before_the_file() -> None:
@@ -104,7 +105,7 @@ def test_defaults_are_kafkas() -> None:
         ("127.0.0.1:9092", "a listener is NAME://host:port"),
         ("PLAINTEXT://127.0.0.1:99999", "a listener is NAME://host:port"),
         ("FOO://:1", "No security protocol defined for listener FOO"),
-        ("PLAINTEXT://:1,PLAINTEXT://:2", "listener PLAINTEXT is named twice"),
+        ("PLAINTEXT://:1,PLAINTEXT://:2", "Each listener must have a different name"),
         ("", "Configuration 'listeners' must not be empty"),
     ],
 )

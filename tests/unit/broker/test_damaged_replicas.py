@@ -35,7 +35,7 @@ class Cluster:
     def __init__(self, *, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, has_elr: bool = False) -> None:
         self.time = VirtualTime()
         self.shared = SharedMetadata(self.time, self.time)
-        self.placed = PartitionImage((1, 2, 3), isr, leader, 5, epoch=9, min_isr=2)
+        self.placed = PartitionImage((1, 2, 3), isr, leader, 5, epoch=9, min_isr=2 if has_elr else 0)
         put = {keys.CLUSTER_ID: b"cluster", keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode()}
         for node in (1, 2, 3):
             put[keys.broker_key(node)] = BrokerImage(node, f"b{node}", 9092, None, incarnation=f"{node}").encoded()
@@ -57,7 +57,7 @@ class Cluster:
             all=lambda: [self.partition],
         )
         self.replicas = replicas
-        rules = ElectionRules(has_elr, 2)
+        rules = ElectionRules(self.placed.min_isr)
         self.offline = OfflineReplicas(OWN, self.metadata, replicas, self.time, lambda _: rules)
         self.offline.begin()
 

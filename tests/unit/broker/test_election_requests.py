@@ -42,9 +42,3 @@ def test_a_conflict_does_not_deny_what_the_request_has_elected_before() -> None:
     assert [partition.leader for partition in broker.partitions] == [1] * 6
     assert broker.partitions[3].epoch == 8
     assert elect(broker, 6) == [ELECTION_NOT_NEEDED] * 6
-
-
-def test_the_rules_of_a_topic_are_read_once() -> None:
-    broker = Broker(*[PLACED] * 100, largest_change=1 << 30)
-    assert elect(broker, 100) == [NONE] * 100
-    assert broker.rules == 1

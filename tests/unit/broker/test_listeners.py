@@ -1,6 +1,6 @@
 """The address that clients learn for a broker, and the context of their requests."""
 
-from ottla.broker.config import Listener
+from ottla.broker.listener_configs import Listener
 from ottla.broker.listeners import BoundListeners
 from ottla.broker.session import Session
 from ottla.protocol.connection import ClientConnection, open_envelope

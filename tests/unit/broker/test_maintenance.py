@@ -57,8 +57,8 @@ class AtOnce:
         del failed
         done(work())
 
-    def close(self, *, cancel: bool = False) -> None:
-        del cancel
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
+        del cancel, wait
 
 
 class Flushes:

@@ -57,7 +57,7 @@ class Broker:
     def election_rules(self, topic: TopicImage) -> ElectionRules:
         del topic
         self.rules += 1
-        return ElectionRules()
+        return ElectionRules(min_isr=1)
 
     @property
     def partitions(self) -> tuple[PartitionImage, ...]:

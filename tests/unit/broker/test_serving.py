@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metrics.meter import RequestMeter
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
 from ottla.protocol.answer import Answer, Pending
@@ -48,7 +49,8 @@ class Requests:
     def __init__(self) -> None:
         self.served: list[str] = []
         self.responses: dict[str, Answer[Response] | PeerError] = {}
-        self.is_measuring = False
+        self.has_quotas = False
+        self.meter: RequestMeter | None = None
         self.throttle_ms = 0
         self.now = 0
 
@@ -159,7 +161,7 @@ def test_a_slow_reader_is_not_read_from(world: World) -> None:
 
 
 def test_a_throttled_connection_waits_after_its_answer(world: World) -> None:
-    world.requests.is_measuring = True
+    world.requests.has_quotas = True
     world.requests.throttle_ms = 500
     world.send("a", "b")
     assert world.requests.served == ["a"]

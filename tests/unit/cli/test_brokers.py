@@ -18,7 +18,7 @@ def processes(ports: str, *options: str, metrics: tuple[str, int] | None = None)
     parsed = parse_brokers(CONTEXT, PARAMETER, ports)
     assert parsed is not None
     config = broker_config(options=("log.dirs=/none/a,/none/b", *options))
-    return broker_processes(config, parsed, ["--log-level", "INFO"], metrics)
+    return broker_processes(config, parsed, ["--log-level", "INFO"], options, metrics)
 
 
 def listeners(brokers: Sequence[BrokerProcess]) -> list[str]:
@@ -68,6 +68,15 @@ def test_the_command_line_of_a_broker() -> None:
     ]
     assert words[words.index("--metrics") + 1] == "h:7001"
     assert words[-2:] == ["--channel", "9"]
+
+
+def test_options_are_not_in_the_command_line_of_a_broker() -> None:
+    """Everybody on the machine can read a command line; options may be passwords."""
+    (broker,) = processes("1", "ssl.key.password=hidden")
+    assert broker.configs == ("ssl.key.password=hidden",)
+    words = broker.arguments("PLAINTEXT://h:4711", 9)
+    assert "--options-on-stdin" in words
+    assert not any("hidden" in word for word in words)
 
 
 @pytest.mark.parametrize(

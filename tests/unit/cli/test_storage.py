@@ -43,7 +43,7 @@ def refused(*words: object) -> str:
     return result.stderr.removeprefix("ottla: ").rstrip("\n")
 
 
-FINALIZED = {each.name: each.level for each in FEATURES if each.level}
+FINALIZED = {each.name: level for each in FEATURES if (level := max(each.level, each.initial)) > 0}
 
 
 @contextmanager
@@ -184,10 +184,27 @@ def test_directories_that_cannot_be_formatted(tmp_path: Path) -> None:
             ["--initial-controllers", "1@h:1:x"],
             "--initial-controllers is for several controllers; Ottla is one node and",
         ),
-        (["-S", "SCRAM-SHA-256=[name=a,password=b]"], "--add-scram: give users credentials with `ottla configs`"),
+        (["-S", "SCRAM-SHA-256"], "Failed to find equals sign in SCRAM argument 'SCRAM-SHA-256'"),
+        (["-S", "MD5=[name=a,password=b]"], "The add-scram mechanism MD5 is not supported."),
+        (["-S", "SCRAM-SHA-256=name=a,password=b"], "Expected configuration string to start with ["),
+        (["-S", "SCRAM-SHA-256=[name=a,password=b"], "Expected configuration string to end with ]"),
+        (["-S", "SCRAM-SHA-256=[name=a]"], "You must supply one of 'password' or 'saltedpassword' to add-scram"),
+        (["-S", "SCRAM-SHA-256=[password=b]"], "You must supply 'name' to add-scram"),
+        (["-S", "SCRAM-SHA-256=[name=a,saltedpassword=AAAA]"], "You must supply 'salt' with 'saltedpassword'"),
+        (["-S", "SCRAM-SHA-256=[name=a,password=b,salt=*]"], "Failed to decode given salt: *"),
+        (["-S", "SCRAM-SHA-256=[name=a,password=b,hash=c]"], "Unknown SCRAM configurations: hash"),
+        (["-S", "SCRAM-SHA-256=[name=a,password]"], "No equals sign found in SCRAM component: password"),
+        (
+            ["-S", "SCRAM-SHA-512=[name=a,password=b,iterations=100]"],
+            "The 'iterations' value must be >= 4096 for add-scram using SCRAM_SHA_512",
+        ),
+        (
+            ["-S", "SCRAM-SHA-512=[name=a,password=b,iterations=16385]"],
+            "The 'iterations' value must be <= 16384 for add-scram using SCRAM_SHA_512",
+        ),
         (
             ["-f", "odd=1"],
-            "Unsupported feature: odd. Supported features are: group.version, kraft.version, metadata.version, share",
+            "Unsupported feature: odd. Supported features are: eligible.leader.replicas.version, group.version, kraft",
         ),
         (["-f", "group.version=2"], "group.version has no level 2: there are levels from 0 to 1"),
         (["-f", "metadata.version=5"], "metadata.version has no level 5: there are levels from 7 to 33"),

@@ -1,9 +1,13 @@
 """Client configs: Kafka's names, checked."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from ottla.client.config import _LIBRDKAFKA, CONFIGS, ClientConfig, addresses
 from ottla.client.errors import InvalidClientConfig
+from ottla.client.security_configs import KAFKA_PYTHON
 
 SERVERS = {"bootstrap.servers": "h:1"}
 
@@ -32,7 +36,9 @@ def test_addresses(text: str, found: tuple[tuple[str, int], ...]) -> None:
         ({**SERVERS, "metadata.broker.list": "h:1"}, "Kafka's is kafka.bootstrap.servers"),
         ({**SERVERS, "isolation.level": "x"}, "must be one of read_uncommitted, read_committed"),
         ({**SERVERS, "fetch.max.wait.ms": "-1"}, "must be from 0"),
-        ({**SERVERS, "security.protocol": "SASL_SSL"}, "SASL_SSL is not supported by this client yet"),
+        ({**SERVERS, "security.protocol": "KERBEROS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({**SERVERS, "sasl.username": "a"}, "Kafka's is kafka.sasl.jaas.config, sasl_username or sasl_password"),
+        ({**SERVERS, "ssl_cafile": "a"}, "is a name of kafka-python; Kafka's is kafka.ssl.truststore.location"),
         ({**SERVERS, "acks": "1", "enable.idempotence": "true"}, "needs kafka.acks=all"),
         ({**SERVERS, "enable.idempotence": "true", "max.in.flight.requests.per.connection": "6"}, "at most 5"),
     ],
@@ -42,8 +48,8 @@ def test_what_is_refused(given: dict[str, str], said: str) -> None:
         ClientConfig(given, prefix="kafka.")
 
 
-def test_suggestions_for_names_of_librdkafka_are_names_of_this_client() -> None:
-    for name, suggested in _LIBRDKAFKA.items():
+def test_suggestions_for_names_of_other_clients_are_names_of_this_client() -> None:
+    for name, suggested in {**_LIBRDKAFKA, **KAFKA_PYTHON}.items():
         assert name not in CONFIGS
         assert all(part.split()[0] in CONFIGS for part in suggested.replace(" or ", ", ").split(", "))
 
@@ -62,3 +68,58 @@ def test_equal_configs_share_connections() -> None:
         len({ClientConfig(SERVERS), ClientConfig({**SERVERS, "acks": "all"}), ClientConfig({**SERVERS, "acks": "0"})})
         == 2
     )
+
+
+# Config providers.
+
+PROVIDERS = {
+    "config.providers": "file,env,dir",
+    "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+}
+
+
+def test_values_that_refer_to_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secrets.properties").write_text("password=p1\nid=c1\n")
+    (tmp_path / "token").write_text("p3")
+    monkeypatch.setenv("OTTLA_TEST_PASSWORD", "p2")
+    config = ClientConfig(
+        {
+            **SERVERS,
+            **PROVIDERS,
+            "client.id": f"${{file:{tmp_path}/secrets.properties:id}}-1",
+            "sasl.jaas.config": 'M required username="a" password="${env:OTTLA_TEST_PASSWORD}";',
+            "ssl.key.password": f"${{dir:{tmp_path}:token}}",
+            "group.id": "${other:x}",
+            "linger.ms": 7,
+            "sasl.login.callback.handler.class": print,
+        }
+    )
+    assert config["client.id"] == "c1-1"
+    assert config["sasl.jaas.config"] == 'M required username="a" password="p2";'
+    assert config["ssl.key.password"] == "p3"
+    assert config["group.id"] == "${other:x}"
+    assert config["linger.ms"] == 7
+    assert config["sasl.login.callback.handler.class"] is print
+
+
+def test_without_providers_a_reference_is_a_text() -> None:
+    assert ClientConfig({**SERVERS, "group.id": "${env:HOME}"})["group.id"] == "${env:HOME}"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"config.providers": "x", "config.providers.x.class": "com.example.Vault"}, "must be one of org.apache.kafka"),
+        ({**PROVIDERS, "client.id": "${file:/missing/file:id}"}, "from file /missing/file: No such file or directory"),
+        ({**PROVIDERS, "linger.ms": "${env:OTTLA_TEST_PASSWORD}"},
+         "kafka.linger.ms=${env:OTTLA_TEST_PASSWORD}: the value that it refers to is invalid"),
+    ],
+)  # fmt: skip
+def test_references_that_are_refused(given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_TEST_PASSWORD", "hidden-1")
+    with pytest.raises(InvalidClientConfig) as caught:
+        ClientConfig({**SERVERS, **given}, prefix="kafka.")
+    assert said in str(caught.value)
+    assert "hidden-1" not in str(caught.value)

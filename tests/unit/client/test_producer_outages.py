@@ -400,12 +400,12 @@ def test_a_backlog_leaves_in_full_batches(cluster: WholeCluster) -> None:
     for number in range(6000):
         app.produce("t", number % 3, b"%0100d" % number)
         cluster.world.advance(1 if number % 3 else 3)
-    before = app.producer.sender.requests
+    before = app.producer.sender.sensors.requests.count
     for node in cluster.nodes.values():
         node.start()
     app.flush()
     assert len(app.acknowledged) == 6003
-    assert app.producer.sender.requests - before <= 70  # 690 KB in batches of 16 KB, and first attempts
+    assert app.producer.sender.sensors.requests.count - before <= 70  # 690 KB in batches of 16 KB, and first attempts
     for index in range(3):
         values = cluster.values("t", [index])[1:]
         assert values == sorted(values)

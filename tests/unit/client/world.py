@@ -63,6 +63,27 @@ class Alarm:
         self.callback = None
 
 
+class Workers:
+    """Workers without threads: work is done at once, and its result comes after a millisecond."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def start(self, name: str, threads: int = 1) -> "Workers":
+        return self
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
+        outcome = work()
+
+        def report() -> None:
+            done(outcome)
+
+        self._world.call_later(1, report)
+
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
+        pass
+
+
 class World:
     """Clock, chance, timers and transport of a core; and the brokers.
 
@@ -93,6 +114,10 @@ class World:
     @property
     def transport(self) -> "World":
         return self
+
+    @property
+    def workers(self) -> "Workers":
+        return Workers(self)
 
     def now_ms(self) -> int:
         return self.now

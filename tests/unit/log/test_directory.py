@@ -231,6 +231,19 @@ def test_records_of_an_unknown_topic_are_not_taken_for_this_ones(stopped: Path, 
     assert reopened(stopped) == (2, 10)  # what the checkpoints say of it was kept; a single directory leaves no doubt
 
 
+def test_what_a_loss_of_power_left_of_a_partition_elsewhere_is_removed(stopped: Path) -> None:
+    """Without partition.metadata and segments it holds nothing; records without it may be another topic's, and are kept."""
+    (stopped / "t-1").mkdir()
+    (stopped / "t-1" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (stopped / "t-0" / "partition.metadata").unlink()
+    directory = LogDirectory(DiskStore(), stopped)
+    (removed,) = directory.take_inventory({}, {("t", 0): ID, ("t", 1): ID}).leftovers
+    directory.release()
+    assert removed.name.startswith("t-1.")
+    assert removed.name.endswith("-delete")
+    assert len(list(stopped.glob("t-0.*-stray"))) == 1
+
+
 def test_a_loss_of_power_may_leave_an_empty_partition_metadata(stopped: Path) -> None:
     (stopped / ".kafka_cleanshutdown").unlink()
     (stopped / "t-0" / "partition.metadata").write_bytes(b"")

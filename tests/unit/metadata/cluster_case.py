@@ -87,13 +87,13 @@ class _Process:
         case = self.case
         metadata = self.metadata = Metadata(self.store, snapshot, _Chance(), self, lambda: 1, lambda: 1)
         rules = lambda topic: ElectionRules(  # noqa: E731
-            case.has_elr, int(topic.configs.get("min.insync.replicas", 1)), case.allows_unclean
+            int(topic.configs.get("min.insync.replicas", 1)) if case.has_elr else 0, case.allows_unclean
         )
         registration = BrokerImage(self.node, f"b{self.node}", 9092, None)
         incarnation = Incarnation(self.incarnation, self._previous, self._stopped_epoch)
         failed = lambda reason: case.report(self.node, f"fails: {reason[:60]}")  # noqa: E731
         membership = self.membership = Membership(
-            registration, incarnation, self.store, metadata, self, self, _SESSION_MS, rules, failed
+            registration, incarnation, self.store, metadata, self, self, _SESSION_MS, failed
         )
         self.controller = Controller(self.node, membership, metadata, self, rules, lambda: False, 300_000, _SESSION_MS)
         after(membership.join(lambda: None), self._joined)
@@ -185,8 +185,10 @@ class ClusterCase:
         name, *assignment = (word for word in words if "=" not in word)
         minima = [word.removeprefix("min=") for word in words if word.startswith("min=")]
         configs = {"min.insync.replicas": minima[0]} if minima else {}
+        min_isr = int(minima[0]) if minima else 1
         partitions = tuple(PartitionImage.new(tuple(map(int, text.split(",")))) for text in assignment)
-        topic = TopicImage(name, bytes(15) + bytes([len(self.image.topics) + 1]), partitions, configs)
+        topic_id = bytes(15) + bytes([len(self.image.topics) + 1])
+        topic = TopicImage(name, topic_id, partitions, configs, min_isr=min_isr if self.has_elr else 0)
         self.shared.change(Change(put={keys.TOPICS + name: topic.encoded()}))
 
     # -- outputs --

@@ -8,12 +8,20 @@ Inputs of a transcript, one a line, and the brokers that they concern:
     disk-fails N / disk-back N
     restart N clean|unclean   the broker registers again, before it is live
     leave N / join N          the leader proposes an ISR without or with a replica
+    min N                     min.insync.replicas changes; 0 turns eligible leader replicas off
     preferred / unclean       ElectLeaders of type 0 or 1
 """
 
-from collections.abc import Callable
-
-from ottla.metadata.elections import ElectionRules, online, preferred, restarted, unclean, without
+from ottla.metadata.elections import (
+    ElectionRules,
+    online,
+    preferred,
+    restarted,
+    unclean,
+    with_isr,
+    with_min_isr,
+    without,
+)
 from ottla.metadata.image import NO_LEADER, PartitionImage
 
 
@@ -22,7 +30,7 @@ class ElectionCase:
 
     def __init__(self, replicas: tuple[int, ...], rules: ElectionRules) -> None:
         self.rules = rules
-        self.partition = PartitionImage.new(replicas)
+        self.partition = PartitionImage.new(replicas, rules.min_isr)
         self.live = set(replicas)
         self.stopping: set[int] = set()
         self.restarting = NO_LEADER
@@ -54,7 +62,7 @@ class ElectionCase:
 
     def fail_disk(self, node: int) -> None:
         self._put(self.partition._replace(offline=(*self.partition.offline, node), epoch=self.partition.epoch + 1))
-        self._put(without(self.partition, node, self.acceptable, self.rules))
+        self._put(without(self.partition, node, self.acceptable, self.rules, has_records=False))
         self.settle()
 
     def restore_disk(self, node: int) -> None:
@@ -67,7 +75,7 @@ class ElectionCase:
         self.live.discard(node)
         self.stopping.discard(node)
         self.restarting = node
-        self._put(restarted(self.partition, node, self.acceptable, self.rules, was_clean=was_clean))
+        self._put(restarted(self.partition, node, self.acceptable, was_clean=was_clean))
         self.restarting = NO_LEADER
 
     def leave(self, node: int) -> None:
@@ -78,22 +86,20 @@ class ElectionCase:
         """Add a replica to the ISR that has caught up: the ELR is emptied when the ISR has min.insync.replicas."""
         before = self.partition
         isr = tuple(replica for replica in before.replicas if replica in (*before.isr, node))
-        elr = () if len(isr) >= min(self.rules.min_isr, len(before.replicas)) else before.elr
-        elr = tuple(replica for replica in elr if replica != node)
-        self._put(before._replace(isr=isr, elr=elr, epoch=before.epoch + 1))
+        self._put(with_isr(before, isr)._replace(epoch=before.epoch + 1))
 
-    def elect(
-        self,
-        function: Callable[[PartitionImage, Callable[[int], bool], ElectionRules], PartitionImage | None],
-    ) -> None:
-        self._put(function(self.partition, self.acceptable, self.rules))
+    def change_min_isr(self, min_isr: int) -> None:
+        """Put another min.insync.replicas in force, as the leader does."""
+        self.rules = self.rules._replace(min_isr=min_isr)
+        self._put(with_min_isr(self.partition, min_isr)._replace(epoch=self.partition.epoch + 1))
+        self.settle()
 
     def settle(self) -> None:
         """Act as the controller does: fenced and stopping brokers leave the ISR, then a leader is elected if needed."""
         for node in self.partition.isr:
             if node not in self.live or node in self.stopping:
                 self._put(without(self.partition, node, self.acceptable, self.rules))
-        self.elect(online)
+        self._put(online(self.partition, self.acceptable, self.rules))
 
     def _put(self, state: PartitionImage | None) -> None:
         if state is not None:
@@ -106,14 +112,15 @@ class ElectionCase:
         """Begin with a line such as `replicas 1 2 3 min=2`."""
         words = line.split()[1:]
         settings = dict(word.split("=") for word in words if "=" in word)
-        rules = ElectionRules("no-elr" not in words, int(settings.get("min", 1)), settings.get("unclean") == "true")
+        min_isr = 0 if "no-elr" in words else int(settings.get("min", 1))
+        rules = ElectionRules(min_isr, settings.get("unclean") == "true")
         return cls(tuple(int(word) for word in words if word.isdigit()), rules)
 
     def play(self, line: str) -> None:
         """Play one input."""
         command, *words = line.split()
         if command in ("preferred", "unclean"):
-            self.elect(preferred if command == "preferred" else unclean)
+            self._put((preferred if command == "preferred" else unclean)(self.partition, self.acceptable))
         elif command == "restart":
             self.restart(int(words[0]), was_clean=words[1] == "clean")
         else:
@@ -125,6 +132,7 @@ class ElectionCase:
                 "disk-back": self.restore_disk,
                 "leave": self.leave,
                 "join": self.join,
+                "min": self.change_min_isr,
             }
             actions[command](int(words[0]))
 

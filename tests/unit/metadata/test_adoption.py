@@ -17,6 +17,7 @@ from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
 from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
+from ottla.security.delegation_tokens import DelegationToken
 from tests.unit.metadata.kraft_directory import CLUSTER, PLAIN, add_partition, batch, identify, lay_out, topic
 
 OTHER = bytes(range(1, 17))
@@ -48,8 +49,19 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
             config("log.cleaner.threads", "3", 4, "2"),
             records.ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=5.0),
             records.FeatureLevelRecord(name="metadata.version", feature_level=25),
+            records.FeatureLevelRecord(name="odd.version", feature_level=1),
             credential,
-            records.AccessControlEntryRecord(id=PLAIN, resource_name="t", principal="User:a", host="*"),
+            records.AccessControlEntryRecord(
+                id=PLAIN,
+                resource_type=2,
+                resource_name="t",
+                pattern_type=3,
+                principal="User:a",
+                host="*",
+                operation=4,
+                permission_type=3,
+            ),
+            records.DelegationTokenRecord(token_id="i", owner="User:a", requester="User:b", expiration_timestamp=9),
             records.ProducerIdsRecord(broker_id=1, next_producer_id=3000),
         ],
     )
@@ -63,19 +75,23 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
     assert list(done.left_out) == [
         "no.such.config of plain: Unknown topic config name: no.such.config",
         "the configs of broker 2",
-        "1 ACLs: this release has no authorizer, every client may do everything",
     ]
     store = SqliteStore(home / "metadata.db")
     found = {entry.key: entry.value for entry in store.range("/")}
     store.close()
     assert found == {
-        "/cluster/adopted": b'{"offset":12}',
+        "/cluster/adopted": b'{"offset":14}',
+        '/acls/[2,3,"t","User:a","*",4,3]': (
+            b'{"format":1,"resource_type":2,"pattern_type":3,"name":"t","principal":"User:a","host":"*","operation":4,'
+            b'"permission":3}'
+        ),
         "/cluster/id": CLUSTER.encode(),
         "/configs/4/1": b'{"log.cleaner.threads":"2"}',
         "/features/metadata.version": b"25",
         "/producer_ids/next": str(done.next_producer_id).encode(),
         '/quotas/[["user","u"]]': b'{"producer_byte_rate":5.0}',
         "/scram/1/a": b'["73","","",4096]',
+        "/tokens/i": DelegationToken("i", "User:a", "User:b", (), 0, 9, 0).encoded(),
     } | stored(done.topics[0])
     assert done.next_producer_id % (1 << 32) == 3000
     assert {name: data for name, data in files(home).items() if name not in (".lock", "metadata.db")} == before

@@ -17,7 +17,7 @@ _WALKS = 500
 _STEPS = 60
 _OPERATIONS = (
     *("fence", "live", "live", "live", "stop", "disk-fails", "disk-back", "restart"),
-    *("leave", "join", "join", "commit", "commit", "preferred", "unclean"),
+    *("leave", "join", "join", "commit", "commit", "preferred", "unclean", "min"),
 )
 
 
@@ -41,7 +41,7 @@ class _Generated:
     def __init__(self, dice: random.Random) -> None:
         replicas = tuple(dice.sample(range(1, 8), dice.randint(1, 4)))
         has_elr = dice.random() < 0.6
-        self.rules = ElectionRules(has_elr, dice.randint(1, 4), dice.random() < 0.3)
+        self.rules = ElectionRules(dice.randint(1, 4) if has_elr else 0, dice.random() < 0.3)
         self.min_isr = min(self.rules.min_isr, len(replicas))
         self.offline = tuple(node for node in replicas if dice.random() < 0.15)
         self.unacceptable = {node for node in replicas if dice.random() < 0.4} | set(self.offline)
@@ -53,8 +53,9 @@ class _Generated:
             elr = tuple(node for node in others if dice.random() < 0.5)
         leader = dice.choice(isr) if isr and dice.random() < 0.8 else NO_LEADER
         remembered = dice.choice(replicas) if has_elr and not isr else NO_LEADER
-        self.partition = PartitionImage(
-            replicas, isr, leader, dice.randrange(9), (), dice.randrange(9), (), (), elr, remembered, 0, self.offline
+        state = PartitionImage(replicas, isr, leader, dice.randrange(9), (), dice.randrange(9))
+        self.partition = state._replace(
+            elr=elr, last_known_leader=remembered, min_isr=self.rules.min_isr, offline=self.offline
         )
         self.dice = dice
 
@@ -67,14 +68,14 @@ class _Generated:
         node = self.dice.choice(self.partition.replicas)
         calls = [
             _Call("online", lambda one: online(one, *rest), may_be_unclean=self.rules.allows_unclean),
-            _Call("preferred", lambda one: preferred(one, *rest), may_be_unclean=False),
-            _Call("unclean", lambda one: unclean(one, *rest)),
+            _Call("preferred", lambda one: preferred(one, self.acceptable), may_be_unclean=False),
+            _Call("unclean", lambda one: unclean(one, self.acceptable)),
         ]
         without_node = lambda one: without(one, node, *rest)  # noqa: E731
         calls.append(_Call("without", without_node, node, may_be_unclean=self.rules.allows_unclean))
         for was_clean in (True, False):
             others = lambda other: other != node and self.acceptable(other)  # noqa: E731
-            run = partial(restarted, node=node, acceptable=others, rules=self.rules, was_clean=was_clean)
+            run = partial(restarted, node=node, acceptable=others, was_clean=was_clean)
             calls.append(_Call("restarted", run, NO_LEADER if was_clean else node, node, may_be_unclean=False))
         return calls
 
@@ -90,9 +91,9 @@ def _check(case: _Generated, call: _Call, before: PartitionImage, result: Partit
     assert elr <= replicas
     assert not isr & elr
     # Without ELR the last member of the ISR stays; with ELR it is remembered.
-    assert isr or case.rules.has_elr
+    assert isr or case.min_isr
     assert isr or elr or result.last_known_leader != NO_LEADER
-    assert case.rules.has_elr or not elr
+    assert case.min_isr or not elr
     assert not elr or len(isr) < case.min_isr
     if result.leader != NO_LEADER:
         assert result.leader in isr
@@ -144,7 +145,7 @@ def test_a_damaged_replica_is_replaced_in_a_new_epoch(dice_seed: int) -> None:
         before = case.partition
         node = dice.choice(before.replicas)
         case.unacceptable.add(node)
-        result = damaged(before, node, case.acceptable, case.rules)
+        result = damaged(before, node, case.acceptable)
         isr = [member for member in before.isr if member != node]
         clean = [member for member in isr or before.elr if case.acceptable(member)]
         outcomes[result is None] += 1
@@ -169,7 +170,8 @@ class _Walk:
 
     def __init__(self, dice: random.Random) -> None:
         replicas = tuple(dice.sample(range(1, 6), dice.randint(1, 4)))
-        rules = ElectionRules(dice.random() < 0.6, dice.randint(1, 3), dice.random() < 0.15)
+        self.needed = dice.randint(1, 3)
+        rules = ElectionRules(self.needed if dice.random() < 0.6 else 0, dice.random() < 0.15)
         self.dice = dice
         self.case = ElectionCase(replicas, rules)
         self.versions = dict.fromkeys(replicas, 0)
@@ -193,6 +195,9 @@ class _Walk:
         elif operation == "disk-fails":
             if node not in before.offline:
                 case.play(f"disk-fails {node}")
+        elif operation == "min":
+            if before.leader != NO_LEADER and self.dice.random() < 0.3:
+                case.play(f"min {self.dice.randint(0, 3)}")
         elif operation == "unclean":
             if before.leader == NO_LEADER and self.dice.random() < 0.2:
                 case.play("unclean")
@@ -202,7 +207,7 @@ class _Walk:
 
     def _commit(self) -> None:
         one = self.case.partition
-        if one.leader in self.case.live and len(one.isr) >= min(self.case.rules.min_isr, len(one.replicas)):
+        if one.leader in self.case.live and len(one.isr) >= min(one.min_isr or self.needed, len(one.replicas)):
             self.committed += 1
             self.versions |= dict.fromkeys(one.isr, self.committed)
 
@@ -234,7 +239,7 @@ class _Walk:
             self.elections += 1
             assert self.versions[one.leader] >= self.committed, f"{one.leader} lacks committed records: {one}"
         fenced = [node for node in one.isr if node not in case.live]
-        assert not fenced or (not case.rules.has_elr and list(one.isr) == fenced[:1]), f"{fenced} are fenced: {one}"
+        assert not fenced or (not one.min_isr and list(one.isr) == fenced), f"{fenced} are fenced: {one}"
         assert one.isr or one.elr or one.last_known_leader != NO_LEADER
         settled = case.partition
         case.settle()

@@ -75,7 +75,7 @@ def test_quotas_credentials_features_and_the_rest() -> None:
     assert metadata.scram == {("a", 1): ScramCredential(b"s", b"k", b"v", 4096)}
     assert metadata.features == {"metadata.version": 25}
     assert metadata.next_producer_id == 3000
-    assert (metadata.acls, metadata.tokens, metadata.brokers) == ({PLAIN}, {"t"}, {1})
+    assert (list(metadata.acls), list(metadata.tokens), metadata.brokers) == ([PLAIN], ["t"], {1})
 
 
 def test_a_transaction_counts_once_it_has_ended() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
+from ottla.metadata.features import initial
 from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult, Refused
@@ -76,6 +77,10 @@ def test_a_cluster_keeps_its_first_id(store: SqliteStore) -> None:
     store.initialize("second")
     assert store.cluster_id == "first"
     assert loaded(store.load()).cluster_id == "first"
+
+
+def test_a_new_cluster_has_stored_the_levels_of_all_features(store: SqliteStore) -> None:
+    assert loaded(store.load()).features == initial()
 
 
 def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteStore) -> None:

@@ -16,7 +16,7 @@ from ottla.metadata.reassignment import (
     target_of,
 )
 
-_RULES = ElectionRules()
+_RULES = ElectionRules(min_isr=1)
 _WALKS = 400
 _STEPS = 60
 
@@ -62,7 +62,7 @@ def test_a_removed_leader_is_replaced_by_the_first_of_the_target_that_may_lead()
     assert shape(completed(state, always, _RULES)) == ((2, 3), (2, 3), (), (), 2, 6)
     assert shape(completed(state, lambda node: node != 2, _RULES)) == ((2, 3), (2, 3), (), (), 3, 6)
     assert completed(state, lambda node: node == 1, _RULES) is None, "no leader: the old replicas go on"
-    unclean = ElectionRules(allows_unclean=True)
+    unclean = ElectionRules(1, allows_unclean=True)
     assert completed(state._replace(isr=(1, 2)), always, unclean) is None, "records are not given up for a reassignment"
 
 
@@ -111,7 +111,7 @@ def test_a_cancellation_without_an_original_replica_in_sync_is_an_unclean_electi
     state = joined(begun(of(1), (2,)), 2)._replace(isr=(2,), leader=2)
     assert not keeps_records(state)
     assert completed(cancelled(state), always, _RULES) is None
-    result = completed(cancelled(state), always, ElectionRules(allows_unclean=True))
+    result = completed(cancelled(state), always, ElectionRules(1, allows_unclean=True))
     assert shape(result) == ((1,), (1,), (), (), 1, 6)
     assert result is not None
     assert result.is_recovering
@@ -128,12 +128,12 @@ def test_directories_and_offline_replicas_follow_their_nodes() -> None:
 
 def test_replicas_that_leave_are_not_eligible_any_more() -> None:
     rules = ElectionRules(min_isr=2)
-    state = begun(of(1, 2, 3, isr=(1,))._replace(elr=(2, 3)), (1,))
+    state = begun(of(1, 2, 3, isr=(1,))._replace(elr=(2, 3), min_isr=2), (1,))
     assert shape(completed(state, always, rules)) == ((1,), (1,), (), (), 1, 6)
     result = completed(state, always, rules)
     assert result is not None
     assert result.elr == ()
-    cut = completed(cancelled(begun(of(1, 2, isr=(1,))._replace(elr=(2,)), (4,))), always, rules)
+    cut = completed(cancelled(begun(of(1, 2, isr=(1,))._replace(elr=(2,), min_isr=2), (4,))), always, rules)
     assert cut is not None
     assert cut.elr == (2,), "an original replica stays eligible"
 
@@ -145,10 +145,10 @@ class _Walk:
         self.dice = dice
         self.nodes = range(1, 6)
         replicas = tuple(dice.sample(self.nodes, dice.randint(1, 3)))
-        self.partition = PartitionImage.new(replicas)
         self.original = replicas
         self.live = set(self.nodes)
-        self.rules = ElectionRules(dice.random() < 0.5, dice.randint(1, 3))
+        self.rules = ElectionRules(dice.randint(1, 3) if dice.random() < 0.5 else 0)
+        self.partition = PartitionImage.new(replicas, self.rules.min_isr)
 
     def acceptable(self, node: int) -> bool:
         return node in self.live

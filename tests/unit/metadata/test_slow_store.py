@@ -28,8 +28,8 @@ class Later:
     def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
         self.waiting.append((work, done, failed))
 
-    def close(self, *, cancel: bool = False) -> None:
-        del cancel
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
+        del cancel, wait
 
     def do_one(self) -> None:
         work, done, failed = self.waiting.pop(0)

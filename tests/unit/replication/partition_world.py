@@ -170,13 +170,15 @@ class Replica:
         if self.leads:
             leadership = partition.leadership
             if leadership is not None and leadership.epoch == state.leader_epoch:
-                leadership.update(state, 1)
+                leadership.update(state, 1, 0)
             else:
                 self.sessions.clear()
                 log, world = self.log, self.world
                 log.epochs.begin(state.leader_epoch, log.end_offset)
                 start = log.epochs.start_of_latest(log.end_offset)
-                leadership = Leadership(self.node_id, state, 1, start, world.clock.now, _MAX_LAG_MS, world.is_eligible)
+                leadership = Leadership(
+                    self.node_id, state, 1, 0, start, world.clock.now, _MAX_LAG_MS, world.is_eligible
+                )
             partition.lead(leadership)
             return
         fetching = self.fetchings.get(state.leader) or self.world.new_fetching(self.node_id, self.broker_epoch)

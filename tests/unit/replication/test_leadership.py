@@ -20,7 +20,7 @@ class Leader:
         self.now_ms = 1_000_000
         self.live = dict(_EPOCHS)
         self.leadership = Leadership(
-            1, self.state, min_isr, end, self.now_ms, _LAG_MS, lambda node, epoch: self.live.get(node) == epoch
+            1, self.state, min_isr, 0, end, self.now_ms, _LAG_MS, lambda node, epoch: self.live.get(node) == epoch
         )
 
     def fetch(self, node: int, offset: int, broker_epoch: int | None = None) -> int:
@@ -39,7 +39,7 @@ class Leader:
 
     def written(self, isr: tuple[int, ...]) -> None:
         self.state = self.state._replace(isr=isr, epoch=self.state.epoch + 1)
-        self.leadership.update(self.state, 1)
+        self.leadership.update(self.state, 1, 0)
 
 
 def test_nothing_is_committed_before_every_member_has_fetched_in_this_epoch() -> None:
@@ -168,6 +168,25 @@ def test_a_member_that_lags_is_removed_and_the_leader_never() -> None:
     assert leader.committed() == 20
 
 
+def test_a_member_that_lags_does_not_join_again_before_it_has_caught_up() -> None:
+    leader = Leader(isr=(1, 2), min_isr=2)
+    leader.fetch(2, 10)
+    leader.end = 20
+    leader.now_ms += _LAG_MS + 1
+    leader.leadership.observe(leader.end, leader.now_ms)
+    assert leader.proposal(shrinks=True) == (1,)
+    leader.state = leader.state._replace(isr=(1,), epoch=8)
+    leader.leadership.update(leader.state, 2, 0)
+    assert leader.high_watermark == 10, "it stands still below min.insync.replicas"
+    assert leader.proposal(shrinks=True) is None
+    leader.fetch(2, 15)
+    assert leader.proposal(shrinks=True) is None
+    leader.end = 30
+    leader.now_ms += 10
+    leader.fetch(2, 20)  # all that the leader had at the fetch before
+    assert leader.proposal(shrinks=True) == (1, 2)
+
+
 def test_an_idle_follower_stays_in_sync_without_fetching() -> None:
     leader = Leader()
     leader.fetch(2, 10)
@@ -184,7 +203,7 @@ def test_an_idle_follower_stays_in_sync_without_fetching() -> None:
 def test_the_state_after_an_unclean_election_is_confirmed() -> None:
     leader = Leader(isr=(1,))
     recovering = leader.state._replace(is_recovering=True, epoch=8)
-    leader.leadership.update(recovering, 1)
+    leader.leadership.update(recovering, 1, 0)
     state = leader.leadership.proposal(10, 10)
     assert state is not None
     assert (state.isr, state.is_recovering, state.epoch) == ((1,), False, 9)
@@ -193,7 +212,7 @@ def test_the_state_after_an_unclean_election_is_confirmed() -> None:
 def test_a_replica_whose_disk_has_failed_does_not_join_again() -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(3, 10)
-    leader.leadership.update(leader.state._replace(offline=(3,), epoch=8), 1)
+    leader.leadership.update(leader.state._replace(offline=(3,), epoch=8), 1, 0)
     assert leader.proposal() is None
 
 
@@ -203,3 +222,59 @@ def test_the_number_of_replicas_that_have_an_offset_is_counted() -> None:
     leader.fetch(2, 10)
     assert leader.leadership.replicated(10) == 2
     assert leader.leadership.replicated(11) == 1
+
+
+def eligible(isr: tuple[int, ...], elr: tuple[int, ...] = (), min_isr: int = 2, configured: int = 2) -> Leader:
+    """Return a leader with eligible leader replicas; `min_isr` is in force, `configured` in the config."""
+    leader = Leader(isr=isr)
+    leader.state = leader.state._replace(elr=elr, min_isr=min_isr, epoch=8)
+    leader.leadership.update(leader.state, configured, configured)
+    return leader
+
+
+def test_a_member_that_lags_enters_the_elr_when_the_isr_becomes_too_small() -> None:
+    leader = eligible((1, 2))
+    leader.fetch(2, 10)
+    leader.end = 20
+    leader.now_ms += _LAG_MS + 1
+    leader.leadership.observe(leader.end, leader.now_ms)
+    leader.now_ms += _LAG_MS + 1
+    leader.leadership.observe(leader.end, leader.now_ms)
+    state = leader.leadership.proposal(leader.end, 10, shrinks=True)
+    assert state is not None
+    assert (state.isr, state.elr, state.min_isr) == ((1,), (2,), 2)
+    leader.leadership.update(state, 2, 2)
+    assert leader.committed() == UNKNOWN
+    leader.fetch(2, 20)
+    grown = leader.leadership.proposal(leader.end, 10)
+    assert grown is not None
+    assert (grown.isr, grown.elr) == ((1, 2), ())
+
+
+def test_a_changed_config_counts_when_the_state_has_it() -> None:
+    leader = eligible((1,), elr=(2,))
+    leader.leadership.update(leader.state, 1, 1)
+    assert leader.leadership.is_under_min_isr
+    assert leader.committed() == UNKNOWN
+    state = leader.leadership.proposal(leader.end, 0)
+    assert state is not None
+    assert (state.isr, state.elr, state.min_isr) == ((1,), (), 1)
+    assert leader.committed() == UNKNOWN, "it is only proposed"
+    leader.leadership.update(state, 1, 1)
+    assert not leader.leadership.is_outdated
+    assert leader.committed() == 10
+
+
+def test_the_feature_is_turned_on_and_off_by_the_leader() -> None:
+    leader = Leader(isr=(1, 2), min_isr=2)
+    assert leader.proposal() is None, "without the feature no state is written"
+    leader.leadership.update(leader.state, 2, 2)
+    on = leader.leadership.proposal(leader.end, 0)
+    assert on is not None
+    assert (on.isr, on.min_isr, on.epoch) == ((1, 2), 2, 8)
+    leader.leadership.update(on, 2, 2)
+    assert leader.proposal() is None
+    leader.leadership.update(on, 2, 0)
+    off = leader.leadership.proposal(leader.end, 0)
+    assert off is not None
+    assert off.min_isr == 0

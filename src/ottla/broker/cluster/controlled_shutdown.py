@@ -108,13 +108,17 @@ class AppliedRevisions:
 
 
 class Holdings:
-    """Partitions that a broker leads, and others that it is in the ISR of beside other replicas."""
+    """Partitions that a broker leads, and others that it is in the ISR of beside other replicas.
+
+    changes  number of partitions that were added or removed so far
+    """
 
     def __init__(self, node_id: int, image: Image) -> None:
         self._node_id = node_id
         self._held: dict[tuple[bytes, int], bool] = {}
         """True where it leads."""
         self.led = 0
+        self.changes = 0
         for topic in image.topics.values():
             self._note(topic, range(len(topic.partitions)))
 
@@ -139,6 +143,8 @@ class Holdings:
             self._enter((topic.id, index), leads if held else None)
 
     def _enter(self, place: tuple[bytes, int], leads: bool | None) -> None:
+        if self._held.get(place) is not leads:
+            self.changes += 1
         self.led -= self._held.pop(place, False)
         if leads is not None:
             self._held[place] = leads
@@ -178,11 +184,15 @@ class ControlledShutdown:
         metadata.subscribe(self._apply)
 
     def _apply(self, delta: Delta) -> None:
+        before = self._holdings.changes
         self._holdings.apply(delta)
+        if self._holdings.changes != before:
+            # Also if nothing is left again: the broker joined an ISR and was removed from it while it waited.
+            self._awaited = 0
 
     async def run(self) -> None:
         """Hand over, and return when this broker may end."""
-        if not self._has_successors() or not self._holdings:
+        if not self._has_successors():
             return
         begun_with = str(self._holdings)
         _logger.info("controlled shutdown of node %d: %s", self._node_id, begun_with)
@@ -211,7 +221,6 @@ class ControlledShutdown:
         """Take the next step. Return what the shutdown waits for, None when it is complete."""
         image = self._metadata.image
         if self._holdings:
-            self._awaited = 0
             return f"left are {self._holdings}; the controller is node {image.controller_id}"
         if not self._awaited:
             self._awaited = image.revision

@@ -18,7 +18,7 @@ from typing import Final
 from ottla.broker.cluster.membership import Membership
 from ottla.environment import Cancellable, Timers
 from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules, online, preferred, without
+from ottla.metadata.elections import ElectionRules, online, preferred, with_min_isr, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.reassignment import completed, is_reassigned
@@ -214,6 +214,10 @@ class Controller:
         for name, numbers in delta.moved.items():
             index.update(image.topics[name], numbers)
             self._look_at((image.topics[name].id, number) for number in numbers)
+        if delta.settings and delta.before.features != image.features:
+            for topic in image.topics.values():
+                self._due.update(dict.fromkeys(((topic.id, number) for number in range(len(topic.partitions))), False))
+            self._write()
         if delta.membership:
             before = delta.before.brokers
             for node in sorted(before.keys() - image.brokers.keys()):
@@ -290,7 +294,7 @@ class Controller:
         """Return the next state of a partition, None if it needs no change."""
         image, rules = self._metadata.image, self._rules(topic)
         before = topic.partitions[index]
-        if rules.allows_unclean and any(node in self._missing for node in before.isr):
+        if rules.allows_unclean and any(node in self._missing for node in _with_records(before)):
             rules = rules._replace(allows_unclean=False)
 
         def acceptable(node: int) -> bool:
@@ -300,11 +304,12 @@ class Controller:
         for node in before.isr:
             if not image.is_active(node):
                 state = without(state, node, acceptable, rules) or state
-        elect = preferred if balances else online
-        state = elect(state, acceptable, rules) or state
+        state = (preferred(state, acceptable) if balances else online(state, acceptable, rules)) or state
         if set(state.isr) <= set(before.isr):
             # After an unclean election the reassignment is completed by the next change, as in Kafka.
             state = completed(state, acceptable, rules) or state
+        if state.leader != NO_LEADER and _has_other_level(state, rules):
+            state = with_min_isr(state, rules.min_isr)
         return None if state == before else state._replace(epoch=before.epoch + 1)
 
     def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
@@ -365,6 +370,18 @@ class Controller:
                         self._due[topic.id, index] = True
             self._write()
         self._plan_balancing()
+
+
+def _has_other_level(partition: PartitionImage, rules: ElectionRules) -> bool:
+    """Return True for a partition with one replica whose state has another level of the feature. Its leader has no followers,
+    and writes no state; all values above 0 mean the same to it.
+    """
+    return len(partition.replicas) == 1 and bool(partition.min_isr) != bool(rules.min_isr)
+
+
+def _with_records(partition: PartitionImage) -> tuple[int, ...]:
+    """Return the replicas that may have records which no other one has."""
+    return (*partition.isr, *partition.elr, partition.last_known_leader)
 
 
 def _stopping(image: Image) -> frozenset[int]:

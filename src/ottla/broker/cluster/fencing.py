@@ -58,6 +58,10 @@ class _Attempt:
         else:
             self._ended(None, reason)
 
+    def rejected(self, reason: str) -> None:
+        """Handle a connection that one side does not accept; these connections are without TLS, so this does not happen."""
+        self.lost(reason)
+
 
 class _Peer:
     """Watched broker: its connection, and the refusals since that broke."""

@@ -39,6 +39,7 @@ class IsrChanges:
     """Writes the changes of the ISR that partitions request."""
 
     def __init__(self, node_id: int, metadata: Metadata, timers: Timers) -> None:
+        self.expansions = self.shrinks = self.failures = 0
         self._node_id = node_id
         self._metadata = metadata
         self._timers = timers
@@ -127,6 +128,7 @@ class IsrChanges:
         def written(outcome: ChangeOutcome) -> None:
             self._is_writing = False
             delay_ms = 0
+            self.failures += 0 if outcome.revision else len(planned)
             if outcome.revision:
                 self._retry_ms = _FIRST_RETRY_MS
                 self._report(planned)
@@ -143,11 +145,12 @@ class IsrChanges:
 
         after(self._metadata.submit(whole), written)
 
-    @staticmethod
-    def _report(planned: list[_Planned]) -> None:
+    def _report(self, planned: list[_Planned]) -> None:
         for partition, _, _, before, state in planned:
             grown = [node for node in state.isr if node not in before.isr]
             removed = [node for node in before.isr if node not in state.isr]
+            self.shrinks += bool(removed)
+            self.expansions += bool(grown)
             if removed:
                 _logger.info("%s-%d: %s left the ISR", partition.topic, partition.index, removed)
             if grown:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
 from ottla.environment import Clock, Timers
 from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules, restarted
+from ottla.metadata.elections import restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
@@ -59,7 +59,6 @@ class Membership:
     """Membership of this broker.
 
     registration  what is written to /brokers/<id>; epoch and incarnation are set here
-    rules         returns the settings for elections of a topic
     failed        called with the reason, in one line, when another process has taken the node id
     """
 
@@ -72,7 +71,6 @@ class Membership:
         clock: Clock,
         timers: Timers,
         session_timeout_ms: int,
-        rules: Callable[[TopicImage], ElectionRules],
         failed: Callable[[str], None],
     ) -> None:
         self._node_id = registration.node_id
@@ -83,7 +81,6 @@ class Membership:
         self._clock = clock
         self._scheduler = Scheduler(clock, timers, self._report)
         self._session_timeout_ms = session_timeout_ms
-        self._rules = rules
         self._failed = failed
         self._renewing: Task[None] | None = None
         self._is_joined = False
@@ -218,9 +215,7 @@ class Membership:
             if topic is None:  # deleted meanwhile
                 continue
             before = topic.partitions[index]
-            state = restarted(
-                before, self._node_id, partial(acceptable, before), self._rules(topic), was_clean=was_clean
-            )
+            state = restarted(before, self._node_id, partial(acceptable, before), was_clean=was_clean)
             if state is not None:
                 planned.append((topic, index, state))
         return planned

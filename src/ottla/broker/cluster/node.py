@@ -10,13 +10,14 @@ from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
-from ottla.broker.config import BrokerConfig, Listener
+from ottla.broker.config import BrokerConfig
+from ottla.broker.listener_configs import Listener, inter_broker_listener
 from ottla.environment import Address, Environment
 from ottla.environment.files import Store
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
-from ottla.metadata.features import FEATURES
+from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
@@ -62,7 +63,6 @@ class ClusterNode:
             environment.clock,
             environment.timers,
             values.integer("broker.session.timeout.ms"),
-            rules,
             failed,
         )
         self.controller = Controller(
@@ -104,13 +104,13 @@ class ClusterNode:
 
         return after(self.membership.join(load), joined)
 
-    def leave(self) -> Answer[bool]:
-        """Leave the cluster, for a clean stop."""
+    def leave(self, *, hands_over: bool) -> Answer[bool]:
+        """Leave the cluster, for a clean stop; `hands_over` is False if no other broker goes on."""
         self.controller.close()
         self.fencing.close()
         self.isr_changes.close()
         self.offline_replicas.close()
-        return self.membership.leave(hands_over=self._config().flag("controlled.shutdown.enable"))
+        return self.membership.leave(hands_over=hands_over and self._config().flag("controlled.shutdown.enable"))
 
     def close(self) -> None:
         """Stop all timers, as when the process ends."""
@@ -155,6 +155,10 @@ def registration(
             )
         else:
             endpoints.append(Endpoint(listener.name, listener.host, port, listener.protocol))
+    between = inter_broker_listener(config, [listener for listener, _ in bound])
+    if between is None:
+        protocol = config.text("security.inter.broker.protocol")
+        raise CannotJoin(f"no listener has the protocol {protocol} for other brokers: set inter.broker.listener.name")
     return BrokerImage(
         config.node_id,
         endpoints[0].host,
@@ -163,23 +167,9 @@ def registration(
         endpoints=tuple(endpoints),
         directories=tuple(directory.id.hex() for directory in directories),
         defaults={name: config.static[name] for name in _SHARED_DEFAULTS if name in config.static},
-        listener=_inter_broker_listener(config, endpoints),
+        listener=between.name,
         features={feature.name: (feature.lowest, feature.highest) for feature in FEATURES},
     )
-
-
-def _inter_broker_listener(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> str:
-    """Return the name of the listener that other brokers use. Raises CannotJoin."""
-    name = config.text("inter.broker.listener.name")
-    if name:
-        if not any(endpoint.listener == name.upper() for endpoint in endpoints):
-            raise CannotJoin(f"inter.broker.listener.name={name} must be one of the listeners")
-        return name.upper()
-    protocol = config.text("security.inter.broker.protocol")
-    for endpoint in endpoints:
-        if endpoint.protocol == protocol:
-            return endpoint.listener
-    raise CannotJoin(f"no listener has the protocol {protocol} for other brokers: set inter.broker.listener.name")
 
 
 def found_cluster(
@@ -212,6 +202,7 @@ def found_cluster(
             keys.CLUSTER_ID: uuid_text(new_id).encode(),
             keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode(),
             keys.BROKER_DEFAULTS: keys.compact({keys.MIN_ISR: str(min_insync_replicas)}),
+            **keys.feature_levels(initial()),
         }
         # Another broker may found the cluster at the same time: then its id is loaded.
         founding = store.change(Change({keys.CLUSTER_ID: 0}, put=put))

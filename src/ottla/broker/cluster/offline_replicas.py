@@ -8,6 +8,8 @@ A replica that cannot read its log although the disk works leaves the ISR, if an
 outside of it it cuts the damage, and fetches the rest again. (Apache Kafka goes on serving what it can read.) With this a new
 leader epoch begins, also if the leader stays, and for a replica outside of the ISR: in the old one the leader may count on
 what is about to be cut, and might have added the replica to the ISR already.
+
+In both cases the replica leaves the ELR, too (KIP-966).
 """
 
 import logging
@@ -131,7 +133,7 @@ class OfflineReplicas:
             if self._node_id in before.replicas and self._is_wrong(name, index, before):
                 state = self._next_state(topic, before)
             elif self._awaits_epoch(name, index, before):
-                state = self._given_up(topic, before)
+                state = self._given_up(before)
                 waiting = waiting or state is None
             if state is not None:
                 planned.append((topic, index, state))
@@ -156,7 +158,7 @@ class OfflineReplicas:
             return False
         return self._node_id in placed.replicas and not partition.may_cut_damage(placed, self._node_id)
 
-    def _given_up(self, topic: TopicImage, before: PartitionImage) -> PartitionImage | None:
+    def _given_up(self, before: PartitionImage) -> PartitionImage | None:
         """Return the state of a partition, in a new leader epoch, in which this broker follows another one and may cut its log;
         None if no other member can lead.
         """
@@ -168,7 +170,7 @@ class OfflineReplicas:
             is_other = other != self._node_id and other not in before.offline
             return is_other and image.is_active(other)
 
-        return damaged(before, self._node_id, acceptable, self._rules(topic))
+        return damaged(before, self._node_id, acceptable)
 
     def _next_state(self, topic: TopicImage, before: PartitionImage) -> PartitionImage:
         """Return the state of a partition whose replica here has become offline, or is online again."""
@@ -185,8 +187,9 @@ class OfflineReplicas:
             return other not in offline and image.is_active(other)
 
         state = before._replace(offline=offline)
-        if node in offline and node in state.isr:
-            state = without(state, node, acceptable, rules) or state
+        if node in offline and node in (*state.isr, *state.elr):
+            # Its directory may come back empty, on another disk.
+            state = without(state, node, acceptable, rules, has_records=False) or state
         return state._replace(epoch=before.epoch + 1)
 
     def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ottla.environment import Address, Cancellable, Environment
+from ottla.environment import Address, Cancellable, Environment, Transport
 from ottla.metadata.image import BrokerImage, Delta, Image
+from ottla.net.authentication import Credentials
 from ottla.net.connection import ConnectionSettings
 from ottla.net.errors import KafkaError
 from ottla.net.network import Network
@@ -32,10 +33,19 @@ _OLDEST_FETCH: Final = 15
 class Peers:
     """Connections to the other brokers.
 
-    image  returns the current image
+    image        returns the current image
+    credentials  SASL credentials of this broker; None without SASL
+    transport    opens connections, with TLS if the listener of the other brokers has it; None: that of the environment
     """
 
-    def __init__(self, node_id: int, image: Callable[[], Image], environment: Environment) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        image: Callable[[], Image],
+        environment: Environment,
+        credentials: Credentials | None = None,
+        transport: Transport | None = None,
+    ) -> None:
         self._image = image
         settings = ConnectionSettings(
             f"broker-{node_id}",
@@ -44,9 +54,10 @@ class Peers:
             setup_timeout_max_ms=_SETUP_TIMEOUT_MS,
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=1000,
+            credentials=credentials,
         )
         self._scheduler = Scheduler(environment.clock, environment.timers, _report)
-        self._network = Network(settings, self._scheduler, environment.transport, environment.random)
+        self._network = Network(settings, self._scheduler, transport or environment.transport, environment.random)
 
     def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
         """Send a request in the newest common version. The answer is None if the broker cannot be reached or does not answer,

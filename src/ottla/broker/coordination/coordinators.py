@@ -99,6 +99,11 @@ class Coordination:
             SHARE_STATE_TOPIC: self.shares,
         }
 
+    @property
+    def loading(self) -> int:
+        """Number of partitions of internal topics that are being loaded."""
+        return sum(runtime.loading_partitions for runtime in self._runtimes.values())
+
     def load(self, image: Image) -> None:
         """Load the partitions assigned at the start: offsets before transactions, whose markers may go to offset partitions."""
         self._topology.advance(image)

@@ -27,10 +27,27 @@ from ottla.coordinators.share.state import (
 from ottla.environment import Timers
 from ottla.metadata.image import SHARE_STATE_TOPIC
 from ottla.protocol.answer import Answer, after, gather
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, error
 
 P = TypeVar("P")
 R = TypeVar("R")
 W = TypeVar("W")
+
+
+def deny_each(topics: Iterable[Any], result: Callable[..., R], partition_result: Callable[..., Any]) -> list[R]:
+    """Return CLUSTER_AUTHORIZATION_FAILED for each partition of a request, in rows of these types."""
+    code = CLUSTER_AUTHORIZATION_FAILED
+    text = error(code).message
+    return [
+        result(
+            topic_id=topic.topic_id,
+            partitions=[
+                partition_result(partition=row.partition, error_code=code, error_message=text)
+                for row in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 def ask_each(

@@ -1,9 +1,11 @@
-"""Rejection of the unknown partitions of an offset commit; the coordinator commits the others."""
+"""Rejection of the unknown and the forbidden partitions of an offset commit; the coordinator commits the others."""
 
 from typing import Final
 
+from ottla.broker.permission import may_use_topic
 from ottla.metadata.image import Image
-from ottla.protocol.errors import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.context import RequestContext
+from ottla.protocol.errors import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -12,14 +14,16 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.security.operations import AclOperation
 
 _FIRST_WITH_TOPIC_IDS: Final = 10
 
 
 def reject_unknown(
-    request: OffsetCommitRequest, version: int, image: Image
+    request: OffsetCommitRequest, version: int, image: Image, context: RequestContext
 ) -> dict[bytes | str, OffsetCommitResponseTopic]:
-    """Remove unknown partitions from `request`; returns their response rows by topic name, or by id for an unknown topic.
+    """Remove unknown partitions, and topics that the sender may not read, from `request`; returns their response rows by topic
+    name, or by id for an unknown topic.
 
     The topics that remain in the request have both name and id filled in.
     """
@@ -29,6 +33,10 @@ def reject_unknown(
     kept: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        name = topic.name if known is None else known.name
+        if (known is not None or not by_id) and not may_use_topic(context, AclOperation.READ, name):
+            _add_row(rows, topic, topic.partitions, TOPIC_AUTHORIZATION_FAILED)
+            continue
         if known is None:
             _add_row(rows, topic, topic.partitions, code)
             continue

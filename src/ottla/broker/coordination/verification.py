@@ -2,10 +2,13 @@
 
 The first batch of a transaction in each partition is verified. Without this check, a batch that was still in flight when its
 transaction ended would open a transaction that never ends.
+
+A verification may take long, and holds only for the state of the partition in which it began: the transaction may end
+meanwhile, or this broker may become the leader of a partition that it could not verify. A guard of the partition shows that.
 """
 
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordination.remote_verification import RemoteVerification
 from ottla.broker.coordination.routing import CoordinatorRouting
@@ -21,6 +24,7 @@ from ottla.protocol.errors import (
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
 )
+from ottla.replication.partition import Partition
 
 
 class Client(Enum):
@@ -36,6 +40,21 @@ class Client(Enum):
         if version >= adds_from:
             return cls.ADDS_IMPLICITLY
         return cls.ABORTS if version >= aborts_from else cls.OLD
+
+
+class VerificationGuard(NamedTuple):
+    """State of a partition that a verification of a producer's transaction depends on.
+
+    last_marker  offset of the producer's last marker, -1 without one
+    """
+
+    leader_epoch: int
+    last_marker: int
+
+    @classmethod
+    def of(cls, partition: Partition, producer_id: int) -> "VerificationGuard":
+        """Return the guard of a partition as it is now."""
+        return cls(partition.leader_epoch, partition.log.producers.last_marker(producer_id))
 
 
 class _WithError(Protocol):

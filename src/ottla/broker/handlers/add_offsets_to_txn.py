@@ -1,5 +1,9 @@
 """AddOffsetsToTxn: the transaction also commits offsets of a group, which lie in a partition of __consumer_offsets.
 
+Authorization
+    transactional id: WRITE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    group: READ               GROUP_AUTHORIZATION_FAILED
+
 Behaviour
     an empty transactional id, an unknown one, another producer id or epoch   as AddPartitionsToTxn
 
@@ -13,17 +17,29 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group, may_use_transactional_id
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
-from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+from ottla.protocol.errors import (
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_PRODUCER_EPOCH,
+    PRODUCER_FENCED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.security.operations import AclOperation
 
 _FIRST_WITH_FENCED: Final = 2
 
 
 @handles(AddOffsetsToTxnRequest)
 def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: Broker) -> Answer[AddOffsetsToTxnResponse]:
+    if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_added, request, broker))
 
 

@@ -1,5 +1,10 @@
 """AddPartitionsToTxn: add partitions to a transaction, which begins with the first ones.
 
+Authorization
+    transactional id: WRITE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for each partition, versions 0-3
+    topic: WRITE              TOPIC_AUTHORIZATION_FAILED, and nothing is added, versions 0-3
+    cluster: CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED, from version 4 on: brokers only
+
 Behaviour
     an unknown topic or partition   UNKNOWN_TOPIC_OR_PARTITION; the others of the transaction OPERATION_NOT_ATTEMPTED
     an internal topic of a client   TOPIC_AUTHORIZATION_FAILED, whether it exists or not; the others as above
@@ -19,15 +24,19 @@ from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster, may_use_topic, may_use_transactional_id
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.protocol.answer import Answer, gather
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PRODUCER_EPOCH,
     OPERATION_NOT_ATTEMPTED,
     PRODUCER_FENCED,
     TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.add_partitions_to_txn import (
@@ -39,6 +48,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.security.operations import AclOperation
 
 _FIRST_WITH_FENCED: Final = 2
 _FIRST_WITH_SEVERAL: Final = 4
@@ -55,9 +65,12 @@ class _Asked(NamedTuple):
 
 @handles(AddPartitionsToTxnRequest)
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> Answer[AddPartitionsToTxnResponse]:
-    version = request.context.version
+    context = request.context
+    version = context.version
+    if version >= _FIRST_WITH_SEVERAL and not may_use_cluster(context, AclOperation.CLUSTER_ACTION):
+        return AddPartitionsToTxnResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     asked = _asked(request)
-    answers = [_added(transaction, broker) for transaction in asked]
+    answers = [_added(transaction, broker, context) for transaction in asked]
     if version >= _FIRST_WITH_SEVERAL:
         return gather(answers, lambda codes: _of_several(asked, codes))
     fenced_code = INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED
@@ -92,9 +105,15 @@ def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str,
     return frozenset((name, index) for name, indexes in topics for index in indexes)
 
 
-def _added(asked: _Asked, broker: Broker) -> Answer[Codes]:
+def _added(asked: _Asked, broker: Broker, context: RequestContext) -> Answer[Codes]:
     topics = broker.image.topics
-    forbidden = INTERNAL_TOPICS if asked.by_client else ()
+    forbidden: frozenset[str] = frozenset()
+    if asked.by_client:
+        if not may_use_transactional_id(context, AclOperation.WRITE, asked.partitions.transactional_id):
+            return dict.fromkeys(asked.partitions.partitions, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        names = [name for name, _ in asked.topics]
+        denied = [name for name in names if not may_use_topic(context, AclOperation.WRITE, name)]
+        forbidden = INTERNAL_TOPICS | frozenset(denied)
     refused = {
         (name, index): TOPIC_AUTHORIZATION_FAILED if name in forbidden else UNKNOWN_TOPIC_OR_PARTITION
         for name, index in asked.partitions.partitions

@@ -1,5 +1,8 @@
 """AlterClientQuotas: set and remove quotas of users, client ids and addresses (KIP-546, KIP-612).
 
+Authorization
+    cluster: ALTER_CONFIGS   CLUSTER_AUTHORIZATION_FAILED for each entry
+
 Behaviour
     one entity's error              INVALID_REQUEST with Kafka's message; the other entities are altered
     an entity or a quota twice      INVALID_REQUEST, answered once
@@ -15,20 +18,24 @@ from collections.abc import Callable
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.protocol.answer import Answer, after
-from ottla.protocol.errors import INVALID_REQUEST, NONE
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, NONE, error
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntryData,
     EntityData,
 )
+from ottla.security.operations import AclOperation
 from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
 
 
 @handles(AlterClientQuotasRequest, in_turn=True)
 def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> Answer[AlterClientQuotasResponse]:
+    if not may_use_cluster(request.context, AclOperation.ALTER_CONFIGS):
+        return _denied(request)
     requested = [
         (
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),
@@ -59,6 +66,19 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
         return AlterClientQuotasResponse(entries=answers)
 
     return response(CHANGED) if request.validate_only else after(broker.metadata.set_quotas(altered), response)
+
+
+def _denied(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    code = CLUSTER_AUTHORIZATION_FAILED
+    entries = [
+        AlterClientQuotasResponseEntryData(
+            error_code=code,
+            error_message=error(code).message,
+            entity=[EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity],
+        )
+        for entry in request.entries
+    ]
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def _check_address(entity: Entity, resolve: Callable[[str], str | None]) -> None:

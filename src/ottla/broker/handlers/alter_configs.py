@@ -1,5 +1,8 @@
 """AlterConfigs: replace all configs of a topic, broker, group or client-metrics subscription; the others are removed.
 
+Authorization
+    topic, group, cluster: ALTER_CONFIGS   TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     as an IncrementalAlterConfigs (KIP-339) that sets every config
     loggers          INVALID_REQUEST: they cannot be replaced
@@ -32,8 +35,8 @@ def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterC
         )
         for resource in request.resources
     ]
-    alterations = ConfigAlterations(broker.metadata, lambda: broker.config, broker.node_id)
-    outcomes = alterations.alter(requested, request.context.requester, validate_only=request.validate_only)
+    alterations = ConfigAlterations(broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks)
+    outcomes = alterations.alter(requested, request.context, validate_only=request.validate_only)
     return after(outcomes, _response)
 
 

@@ -1,5 +1,8 @@
 """AlterPartitionReassignments: move partitions to other brokers (KIP-455).
 
+Authorization
+    cluster: ALTER   CLUSTER_AUTHORIZATION_FAILED, also for each partition
+
 Behaviour
     other replicas                the new ones are assigned besides the old ones; the controller completes the reassignment when
                                   all of them are in the ISR. Another reassignment in progress is replaced
@@ -21,6 +24,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.metadata.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
@@ -28,11 +32,13 @@ from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import check_replicas
 from ottla.protocol.answer import Answer, Pending, Steps, after
 from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,
     NO_REASSIGNMENT_IN_PROGRESS,
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
+    error,
 )
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -41,6 +47,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from ottla.security.operations import AclOperation
 
 _logger: Final = logging.getLogger("ottla.metadata")
 _PARTITIONS_A_STEP: Final = 500
@@ -64,6 +71,8 @@ class _Planned(NamedTuple):
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> Answer[AlterPartitionReassignmentsResponse]:
+    if not may_use_cluster(request.context, AclOperation.ALTER):
+        return _denied(request)
     if not request.topics:
         return AlterPartitionReassignmentsResponse(
             error_message=""
@@ -168,6 +177,22 @@ class _Alteration:
         counts.setdefault(topic.name, [0, 0])[not is_reassigned(state)] += 1
         before = topic.partitions[index].replicas
         _logger.debug("%s-%d is reassigned from %s to %s", topic.name, index, list(before), list(target_of(state)))
+
+
+def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    code = CLUSTER_AUTHORIZATION_FAILED
+    text = error(code).message
+    topics = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(partition_index=one.partition_index, error_code=code, error_message=text)
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=text, responses=topics)
 
 
 def _cancelled(topic: TopicImage, index: int, rules: ElectionRules) -> PartitionImage:

@@ -1,5 +1,8 @@
 """AlterReplicaLogDirs: move partitions between the log directories of this broker (KIP-113).
 
+Authorization
+    cluster: ALTER   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     the answer comes at once          DescribeLogDirs shows how far the copy is (is_future_key)
     no such directory                 LOG_DIR_NOT_FOUND
@@ -18,16 +21,24 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.log.log import StorageError
 from ottla.metadata.topic_plans import LONGEST_TOPIC_NAME
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR, LOG_DIR_NOT_FOUND, NONE
+from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_TOPIC_EXCEPTION,
+    KAFKA_STORAGE_ERROR,
+    LOG_DIR_NOT_FOUND,
+    NONE,
+)
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ottla.security.operations import AclOperation
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -38,8 +49,9 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) 
         (topic.name, index): wish.path for wish in request.dirs for topic in wish.topics for index in topic.partitions
     }
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    is_allowed = may_use_cluster(request.context, AclOperation.ALTER)
     for (topic, index), path in target_directories.items():
-        code = _begun(topic, index, Path(path), broker)
+        code = _begun(topic, index, Path(path), broker) if is_allowed else CLUSTER_AUTHORIZATION_FAILED
         result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
         results.setdefault(topic, []).append(result)
     return AlterReplicaLogDirsResponse(

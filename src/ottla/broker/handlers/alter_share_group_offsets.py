@@ -1,5 +1,9 @@
 """AlterShareGroupOffsets (KIP-932): set the offsets of a share group without members.
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+    topic: READ   TOPIC_AUTHORIZATION_FAILED for its partitions; these topics and unknown ones come first
+
 Behaviour
     feature share.version at 0           UNSUPPORTED_VERSION
     an empty group id                    INVALID_GROUP_ID
@@ -14,20 +18,32 @@ Behaviour
     The previous state of the partitions, acquisitions and acknowledgements, is dropped. The group epoch stays.
 """
 
+from collections.abc import Collection
+
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
+from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import Begun, OffsetAlteration, begin_alteration
 from ottla.coordinators.share.state import StateOutcome
 from ottla.protocol.answer import Answer, after
-from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
+    error,
+)
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(AlterShareGroupOffsetsRequest)
@@ -37,12 +53,18 @@ def alter_share_group_offsets(
     group_id = request.group_id
     if not serves_share_groups(broker.image.features):
         return _refused(UNSUPPORTED_VERSION)
+    if not may_use_group(request.context, AclOperation.READ, group_id):
+        return _refused(GROUP_AUTHORIZATION_FAILED)
     if not group_id:
         return _refused(INVALID_GROUP_ID)
     topics = broker.image.topics
     offsets: dict[TopicIdPartition, int] = {}
     named: dict[bytes, tuple[str, frozenset[int]]] = {}
+    denied: set[str] = set()
     for topic in request.topics:
+        if not may_use_topic(request.context, AclOperation.READ, topic.topic_name):
+            denied.add(topic.topic_name)
+            continue
         known = topics.get(topic.topic_name)
         for partition in topic.partitions if known is not None else ():
             if known is not None and 0 <= partition.partition_index < len(known.partitions):
@@ -58,8 +80,13 @@ def alter_share_group_offsets(
 
     def settle(outcomes: dict[TopicIdPartition, StateOutcome]) -> Answer[AlterShareGroupOffsetsResponse]:
         settled = broker.coordination.settle_shares(group_id, outcomes) if outcomes else NONE
-        return after(settled, lambda code: _refused(code) if code != NONE else _response(request, outcomes, broker))
+        return after(settled, lambda code: _refused(code) if code != NONE else respond(outcomes))
 
+    def respond(outcomes: dict[TopicIdPartition, StateOutcome]) -> AlterShareGroupOffsetsResponse:
+        return _response(request, outcomes, broker, denied)
+
+    if denied and len(denied) == len(request.topics):
+        return respond({})
     return after(broker.groups.run(group_id, begin_alteration, OffsetAlteration(group_id, named)), initialize)
 
 
@@ -68,19 +95,25 @@ def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsRes
 
 
 def _response(
-    request: AlterShareGroupOffsetsRequest, outcomes: dict[TopicIdPartition, StateOutcome], broker: Broker
+    request: AlterShareGroupOffsetsRequest,
+    outcomes: dict[TopicIdPartition, StateOutcome],
+    broker: Broker,
+    denied: Collection[str],
 ) -> AlterShareGroupOffsetsResponse:
     unknown = StateOutcome(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
+    forbidden = StateOutcome(TOPIC_AUTHORIZATION_FAILED, error(TOPIC_AUTHORIZATION_FAILED).message)
     topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
-    for topic in request.topics:
-        known = broker.image.topics.get(topic.topic_name)
+    existing = broker.image.topics
+    for topic in sorted(request.topics, key=lambda row: row.topic_name not in denied and row.topic_name in existing):
+        known = existing.get(topic.topic_name)
+        otherwise = forbidden if topic.topic_name in denied else unknown
         topic_id = bytes(16) if known is None else known.id
         answer = topics.setdefault(
             topic.topic_name,
             AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id, partitions=[]),
         )
         for partition in topic.partitions:
-            outcome = outcomes.get((topic_id, partition.partition_index), unknown)
+            outcome = outcomes.get((topic_id, partition.partition_index), otherwise)
             answer.partitions.append(
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=partition.partition_index,

@@ -1,5 +1,8 @@
 """AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554).
 
+Authorization
+    cluster: ALTER   CLUSTER_AUTHORIZATION_FAILED for each user
+
 Behaviour
     the password                    comes salted; the stored keys are computed here
     no such credential to delete    RESOURCE_NOT_FOUND
@@ -14,13 +17,16 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
     DUPLICATE_RESOURCE,
     RESOURCE_NOT_FOUND,
     UNACCEPTABLE_CREDENTIAL,
     UNSUPPORTED_SASL_MECHANISM,
+    error,
 )
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -29,6 +35,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from ottla.security.operations import AclOperation
 from ottla.security.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
@@ -42,6 +49,8 @@ from ottla.security.scram import (
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, broker: Broker
 ) -> Answer[AlterUserScramCredentialsResponse]:
+    if not may_use_cluster(request.context, AclOperation.ALTER):
+        return _denied(request)
     changes: dict[str, tuple[int, ScramCredential | None]] = {}
     refused: dict[str, Refused] = {}
     alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
@@ -68,6 +77,17 @@ def alter_user_scram_credentials(
 
     credentials = {(user, mechanism): made for user, (mechanism, made) in changes.items()}
     return after(broker.metadata.set_credentials(credentials), response)
+
+
+def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    code = CLUSTER_AUTHORIZATION_FAILED
+    users = dict.fromkeys([*(row.name for row in request.deletions), *(row.name for row in request.upsertions)])
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=error(code).message)
+            for user in users
+        ]
+    )
 
 
 def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:

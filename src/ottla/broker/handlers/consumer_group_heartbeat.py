@@ -1,5 +1,10 @@
 """ConsumerGroupHeartbeat (KIP-848): join, stay in, change and leave a consumer group; the response is the assignment.
 
+Authorization
+    group: READ                                          GROUP_AUTHORIZATION_FAILED
+    each subscribed topic: DESCRIBE                      TOPIC_AUTHORIZATION_FAILED
+    topics that a regular expression matches: DESCRIBE   others are not subscribed to
+
 Behaviour
     empty ids, an incomplete join, an invalid epoch                  INVALID_REQUEST
     an assignor that is not among group.consumer.assignors           UNSUPPORTED_ASSIGNOR
@@ -22,13 +27,21 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_consumer_groups
+from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, UNSUPPORTED_VERSION
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNSUPPORTED_ASSIGNOR,
+    UNSUPPORTED_VERSION,
+)
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(ConsumerGroupHeartbeatRequest)
@@ -37,6 +50,11 @@ def consumer_group_heartbeat(
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
     if not serves_consumer_groups(broker.config, broker.image.features):
         return ConsumerGroupHeartbeatResponse(error_code=UNSUPPORTED_VERSION)
+    context = request.context
+    if not may_use_group(context, AclOperation.READ, request.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=GROUP_AUTHORIZATION_FAILED)
+    if not may_use_topics(context, AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
+        return ConsumerGroupHeartbeatResponse(error_code=TOPIC_AUTHORIZATION_FAILED)
     wrong = consumer_heartbeat.malformed(request)
     if wrong is not None:
         return ConsumerGroupHeartbeatResponse(error_code=INVALID_REQUEST, error_message=wrong)

@@ -1,7 +1,15 @@
 """CreateAcls: add ACLs (KIP-140).
 
+Authorization
+    cluster: ALTER   CLUSTER_AUTHORIZATION_FAILED for each
+
 Behaviour
-    no authorizer is configured   SECURITY_DISABLED for each
+    no authorizer is configured, or a Python class   SECURITY_DISABLED for each
+    an invalid ACL                                   INVALID_REQUEST with Kafka's text; the others are added
+    an ACL that exists                               no error
+    a code of filters (ANY, MATCH)                   UNKNOWN_SERVER_ERROR for each
+    the code UNKNOWN                                 the connection is closed
+    the answer                                       comes when the ACLs have effect on this broker
 
 Versions
     1  pattern types (KIP-290)
@@ -10,15 +18,67 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.protocol.answer import Answer
-from ottla.protocol.errors import SECURITY_DISABLED
+from ottla.broker.permission import may_use_cluster
+from ottla.metadata.refusal import ChangeResult
+from ottla.protocol.answer import Answer, after
+from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    NONE,
+    SECURITY_DISABLED,
+    UNKNOWN_SERVER_ERROR,
+    error,
+)
 from ottla.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ottla.protocol.wire import PeerError
+from ottla.security.acl_requests import UNKNOWN, InvalidAcl, UnusableAcl, check_acl
+from ottla.security.acls import Acl
+from ottla.security.operations import AclOperation
 
 
-@handles(CreateAclsRequest)
-def create_acls(request: CreateAclsRequest, broker: Broker) -> Answer[CreateAclsResponse]:  # noqa: ARG001
-    results = [
-        AclCreationResult(error_code=SECURITY_DISABLED, error_message="No Authorizer is configured.")
-        for _ in request.creations
+@handles(CreateAclsRequest, in_turn=True)
+def create_acls(request: CreateAclsRequest, broker: Broker) -> Answer[CreateAclsResponse]:
+    if not may_use_cluster(request.context, AclOperation.ALTER):
+        return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
+    if broker.authorization is None or broker.authorization.plugin is not None:
+        return _for_each(request, SECURITY_DISABLED, "No Authorizer is configured.")
+    acls = [
+        Acl(
+            creation.resource_type,
+            creation.resource_pattern_type,
+            creation.resource_name,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
+        )
+        for creation in request.creations
     ]
-    return CreateAclsResponse(results=results)
+    if any(UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission) for acl in acls):
+        raise PeerError("CreateAcls with an unknown code")
+    results, valid = [], []
+    for acl in acls:
+        try:
+            check_acl(acl)
+        except UnusableAcl:
+            return _for_each(request, UNKNOWN_SERVER_ERROR, None)
+        except InvalidAcl as cause:
+            results.append(AclCreationResult(error_code=INVALID_REQUEST, error_message=str(cause)))
+        else:
+            valid.append(acl)
+            results.append(AclCreationResult(error_code=NONE, error_message=""))
+
+    def created(change: ChangeResult) -> CreateAclsResponse:
+        if change.error_code != NONE:
+            for result in results:
+                if result.error_code == NONE:
+                    result.error_code, result.error_message = change
+        return CreateAclsResponse(results=results)
+
+    return after(broker.metadata.set_acls(valid), created)
+
+
+def _for_each(request: CreateAclsRequest, code: int, text: str | None) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=code, error_message=text) for _ in request.creations]
+    )

@@ -1,5 +1,8 @@
 """CreatePartitions: more partitions for topics that exist (KIP-195).
 
+Authorization
+    topic: ALTER   TOPIC_AUTHORIZATION_FAILED
+
 Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", answered once
     unknown topic               UNKNOWN_TOPIC_OR_PARTITION, without a text
@@ -16,19 +19,28 @@ import logging
 from collections import Counter
 
 from ottla.broker.broker import Broker
+from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_PARTITIONS
-from ottla.protocol.errors import INVALID_REQUEST, KAFKA_STORAGE_ERROR, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import (
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from ottla.security.operations import AclOperation
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -45,6 +57,8 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
+            if not may_use_topic(request.context, AclOperation.ALTER, name):
+                raise Refused(TOPIC_AUTHORIZATION_FAILED, None)
             grown.append(_grown(requested, broker, mutations))
         except Refused as refused:
             code, message = refused.code, refused.message
@@ -56,7 +70,8 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
             result.error_code, result.error_message = change
             if change.error_code == NONE and not request.validate_only:
                 count = len(topic.partitions)
-                _logger.info("topic %s has %d partitions now, by %s", topic.name, count, request.context.requester)
+                fields, requester = log_fields(request.context), request.context.requester
+                _logger.info("topic %s has %d partitions now, by %s", topic.name, count, requester, extra=fields)
                 if broker.replicas.has_offline(topic, before[topic.name]):
                     result.error_code = KAFKA_STORAGE_ERROR
                     result.error_message = (

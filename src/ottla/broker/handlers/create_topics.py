@@ -1,5 +1,9 @@
 """CreateTopics: create topics, each on its own: an error of one does not affect the others.
 
+Authorization
+    cluster, else topic: CREATE   TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not
+    topic: DESCRIBE_CONFIGS       TOPIC_AUTHORIZATION_FAILED in place of the configs; the topic is created
+
 Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", for both
     exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
@@ -20,6 +24,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.configs import describe_resource, topic_configs
 from ottla.metadata.image import TopicImage
@@ -27,7 +32,7 @@ from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_TOPICS
-from ottla.protocol.errors import INVALID_REQUEST, NONE
+from ottla.protocol.errors import INVALID_REQUEST, NONE, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -36,6 +41,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.protocol.schema import ZERO_UUID
+from ottla.security.operations import AclOperation
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
@@ -45,6 +51,7 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
     times = Counter(topic.name for topic in request.topics)
     planned: dict[str, TopicImage] = {}
     refusals: dict[str, CreatableTopicResult] = {}
+    may_create_all = may_use_cluster(request.context, AclOperation.CREATE, is_logged=False)
     mutations = Mutations(broker.throttling, CREATE_TOPICS, request.context)
     for name, requested in {topic.name: topic for topic in request.topics}.items():
         try:
@@ -52,6 +59,8 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
             if name == CLUSTER_METADATA:
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+            if not may_create_all and not may_use_topic(request.context, AclOperation.CREATE, name):
+                raise Refused(TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             topic = broker.metadata.plans.plan(_new_topic(requested), planned)
             mutations.add(len(topic.partitions))
             planned[name] = topic
@@ -66,7 +75,7 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
             elif changes[name].error_code != NONE:
                 results.append(_refused(name, changes[name].error_code, changes[name].error_message))
             else:
-                results.append(_created(planned[name], broker, validate_only=request.validate_only))
+                results.append(_created(planned[name], broker, request))
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     if request.validate_only:
@@ -90,7 +99,18 @@ def _refused(name: str, code: int, message: str | None) -> CreatableTopicResult:
     )
 
 
-def _created(topic: TopicImage, broker: Broker, *, validate_only: bool) -> CreatableTopicResult:
+def _created(topic: TopicImage, broker: Broker, request: CreateTopicsRequest) -> CreatableTopicResult:
+    topic_id = ZERO_UUID if request.validate_only else topic.id
+    if not may_use_topic(request.context, AclOperation.DESCRIBE_CONFIGS, topic.name, is_logged=False):
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            error_message=None,
+            topic_config_error_code=TOPIC_AUTHORIZATION_FAILED,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
+        )
     configs = [
         CreatableTopicConfigs(
             name=described.config.name,
@@ -103,7 +123,7 @@ def _created(topic: TopicImage, broker: Broker, *, validate_only: bool) -> Creat
     ]
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=ZERO_UUID if validate_only else topic.id,
+        topic_id=topic_id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),

@@ -1,5 +1,8 @@
 """DeleteRecords: delete all records below an offset (KIP-107).
 
+Authorization
+    topic: DELETE   TOPIC_AUTHORIZATION_FAILED
+
 Behaviour
     offset -1                     the high watermark: everything that is committed
     below the log start offset    no error, nothing changes
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedCommit, Deleted
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_topic
 from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
@@ -30,6 +34,7 @@ from ottla.protocol.errors import (
     NONE,
     OFFSET_OUT_OF_RANGE,
     POLICY_VIOLATION,
+    TOPIC_AUTHORIZATION_FAILED,
 )
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -37,6 +42,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -50,14 +56,18 @@ def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[Dele
     waits: list[Deleted] = []
     for topic in request.topics:
         offsets = {part.partition_index: part.offset for part in topic.partitions}
-        results = [_deleted(topic.name, index, offset, broker, waits) for index, offset in offsets.items()]
+        if may_use_topic(request.context, AclOperation.DELETE, topic.name):
+            results = [_deleted(topic.name, index, offset, broker, waits) for index, offset in offsets.items()]
+        else:
+            results = [_failed(index, TOPIC_AUTHORIZATION_FAILED) for index in offsets]
         if results:
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     response = DeleteRecordsResponse(topics=topics)
     if not waits:
         return response
     answer = Pending[DeleteRecordsResponse]()
-    DelayedCommit(lambda: answer.complete(response)).begin(waits, broker.timers, request.timeout_ms)
+    delayed = DelayedCommit(lambda: answer.complete(response), broker.expirations.delete_records)
+    delayed.begin(waits, broker.timers, request.timeout_ms)
     return answer
 
 

@@ -1,6 +1,9 @@
 """DeleteShareGroupState (KIP-932): delete a share group's state of partitions. The group coordinator sends it to the
 share coordinator.
 
+Authorization
+    cluster: CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     a negative partition                   INVALID_REQUEST
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
@@ -9,8 +12,9 @@ Behaviour
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import ask_each
+from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.delete_share_group_state import (
@@ -20,12 +24,15 @@ from ottla.protocol.messages.delete_share_group_state import (
     PartitionData,
     PartitionResult,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(DeleteShareGroupStateRequest)
 def delete_share_group_state(
     request: DeleteShareGroupStateRequest, broker: Broker
 ) -> Answer[DeleteShareGroupStateResponse]:
+    if not may_use_cluster(request.context, AclOperation.CLUSTER_ACTION):
+        return DeleteShareGroupStateResponse(results=deny_each(request.topics, DeleteStateResult, PartitionResult))
     group_id = request.group_id
 
     def question(topic_id: bytes, partition: PartitionData) -> state.DeleteState:

@@ -1,5 +1,9 @@
 """DeleteTopics: delete topics, by name or by id.
 
+Authorization
+    cluster: DELETE, else topic: DESCRIBE and DELETE   TOPIC_AUTHORIZATION_FAILED; without DESCRIBE alike for missing names, and
+                                                       a topic that is requested by id has no name in the response
+
 Behaviour
     delete.topic.enable=false    TOPIC_DELETION_DISABLED (before version 3 INVALID_REQUEST)
     unknown name, unknown id     UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
@@ -17,15 +21,19 @@ import logging
 from collections import Counter
 
 from ottla.broker.broker import Broker
+from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import DELETE_TOPICS
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,
+    TOPIC_AUTHORIZATION_FAILED,
     TOPIC_DELETION_DISABLED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -38,6 +46,7 @@ from ottla.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ottla.protocol.schema import ZERO_UUID
+from ottla.security.operations import AclOperation
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -53,14 +62,18 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
     ids = Counter(state.topic_id for state in states if state.name is None and state.topic_id != ZERO_UUID)
     named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
     results, deleted = [], []
+    may_delete_all = may_use_cluster(request.context, AclOperation.DELETE, is_logged=False)
     mutations = Mutations(broker.throttling, DELETE_TOPICS, request.context)
     for state in {_identity(state): state for state in states}.values():
         topic = _find(state, broker)
         if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
             continue  # the row that names its id is the one that fails
         refusal = _refusal(state, names, ids, named)
+        denied = None if refusal is not None or may_delete_all else _denied(state, topic, request.context)
         if refusal is not None:
             results.append(_failed(state, INVALID_REQUEST, refusal))
+        elif denied is not None:
+            results.append(denied)
         elif topic is None:
             results.append(_failed(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION))
         else:
@@ -82,10 +95,25 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
                     result.error_code, result.error_message = change
         else:
             for topic in deleted:
-                _logger.info("topic %s deleted by %s", topic.name, request.context.requester)
+                fields = log_fields(request.context)
+                _logger.info("topic %s deleted by %s", topic.name, request.context.requester, extra=fields)
         return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
     return after(broker.metadata.delete(deleted), response)
+
+
+def _denied(state: DeleteTopicState, topic: TopicImage | None, context: RequestContext) -> DeletableTopicResult | None:
+    """Return the row of a topic that the sender may not delete."""
+    name = state.name if topic is None else topic.name
+    if name is None:
+        return None
+    may_describe = may_use_topic(context, AclOperation.DESCRIBE, name)
+    if may_describe and may_use_topic(context, AclOperation.DELETE, name):
+        return None
+    row = _failed(state, TOPIC_AUTHORIZATION_FAILED)
+    if may_describe:
+        row.name = name
+    return row
 
 
 def _identity(state: DeleteTopicState) -> tuple[object, ...]:

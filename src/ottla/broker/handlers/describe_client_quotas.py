@@ -1,5 +1,8 @@
 """DescribeClientQuotas: the quotas of the entities that a filter matches (KIP-546).
 
+Authorization
+    cluster: DESCRIBE_CONFIGS   CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     strict                  only entities without any type that the filter does not name
     an invalid filter       INVALID_REQUEST; an unknown type of entity UNSUPPORTED_VERSION
@@ -10,8 +13,9 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, UNSUPPORTED_VERSION
 from ottla.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -19,6 +23,7 @@ from ottla.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from ottla.security.operations import AclOperation
 from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, check_filter, matching
 
 
@@ -26,6 +31,8 @@ from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, ch
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, broker: Broker
 ) -> Answer[DescribeClientQuotasResponse]:
+    if not may_use_cluster(request.context, AclOperation.DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(error_code=CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     components = [
         Component(component.entity_type, component.match_type, component.match) for component in request.components
     ]

@@ -1,5 +1,8 @@
 """DescribeConfigs: the configs of topics, brokers, groups and client-metrics subscriptions, and the sources of their values.
 
+Authorization
+    topic, group, cluster: DESCRIBE_CONFIGS   TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED; these resources come last
+
 Behaviour
     keys null or empty         all configs of the resource; keys without a config are left out
     unknown topic              UNKNOWN_TOPIC_OR_PARTITION; illegal name INVALID_TOPIC_EXCEPTION
@@ -19,7 +22,9 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import config_denial
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.config_effects import LISTENER_PREFIX
 from ottla.metadata.configs import (
     TYPE_IDS,
     Config,
@@ -45,6 +50,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.security.operations import AclOperation
 
 _TYPES: Final = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
@@ -57,7 +63,14 @@ def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[
         return DescribeConfigsResponse(
             results=[_result(resource, INVALID_REQUEST, message, []) for resource in request.resources]
         )
+    denied = []
     for resource in request.resources:
+        code = config_denial(
+            request.context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+        )
+        if code != NONE:
+            denied.append(_result(resource, code, error(code).message, []))
+            continue
         try:
             described = list(_described(resource, broker))
         except Refused as refused:
@@ -66,7 +79,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[
         keys = set(resource.configuration_keys or ())
         configs = [_config(entry, request) for entry in described if not keys or entry.config.name in keys]
         results.append(_result(resource, NONE, "", configs))
-    return DescribeConfigsResponse(results=results)
+    return DescribeConfigsResponse(results=results + denied)
 
 
 def _described(resource: DescribeConfigsResource, broker: Broker) -> Iterable[Described]:
@@ -137,7 +150,10 @@ def _config(described: Described, request: DescribeConfigsRequest) -> DescribeCo
     )
 
 
-def _documentation(config: Config) -> str:
+def _documentation(config: Config) -> str | None:
+    """Return the documentation of a config; None for one of a listener, as in Kafka."""
+    if config.name.startswith(LISTENER_PREFIX):
+        return None
     from ottla.metadata.config_docs import documentation
 
     return documentation(config.scope, config.name) if config.scope else ""

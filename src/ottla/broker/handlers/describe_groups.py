@@ -1,5 +1,8 @@
 """DescribeGroups: state, protocol and members of classic groups.
 
+Authorization
+    group: DESCRIBE   GROUP_AUTHORIZATION_FAILED; these groups come first
+
 Behaviour
     unknown group   state Dead; GROUP_ID_NOT_FOUND from version 6 on, no error before
     not Stable      members without their metadata and assignment, and no protocol
@@ -15,11 +18,12 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer, gather
-from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from ottla.security.operations import AclResourceType, authorized_operations
+from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
 
 _FIRST_WITH_NOT_FOUND: Final = 6
 
@@ -30,11 +34,17 @@ def describe_groups(request: DescribeGroupsRequest, broker: Broker) -> Answer[De
         for group in groups:
             if group.error_code == GROUP_ID_NOT_FOUND and request.context.version < _FIRST_WITH_NOT_FOUND:
                 group.error_code, group.error_message = NONE, None
-            elif group.error_code == NONE and request.include_authorized_operations:
+            if group.error_code == NONE and request.include_authorized_operations:
                 group.authorized_operations = authorized_operations(
                     request.context, AclResourceType.GROUP, group.group_id
                 )
         return DescribeGroupsResponse(groups=groups)
 
-    asked = [listing.GroupName(group_id) for group_id in request.groups]
-    return gather([broker.groups.run(group.group_id, listing.describe, group) for group in asked], shaped)
+    denied, asked = [], []
+    for group_id in request.groups:
+        if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
+            asked.append(listing.GroupName(group_id))
+        else:
+            denied.append(DescribedGroup(error_code=GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+    described = [broker.groups.run(group.group_id, listing.describe, group) for group in asked]
+    return gather([*denied, *described], shaped)

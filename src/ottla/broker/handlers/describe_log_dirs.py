@@ -1,5 +1,8 @@
 """DescribeLogDirs: partitions and sizes by log directory, and free space (KIP-113, KIP-827).
 
+Authorization
+    cluster: DESCRIBE   CLUSTER_AUTHORIZATION_FAILED; before version 3 an empty response
+
 Behaviour
     topics null               every partition of this broker
     unknown topic, partition  left out
@@ -17,8 +20,9 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, KAFKA_STORAGE_ERROR
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -26,10 +30,13 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> Answer[DescribeLogDirsResponse]:
+    if not may_use_cluster(request.context, AclOperation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -1,5 +1,8 @@
 """DescribeProducers: the idempotent producers in the state of a partition (KIP-664).
 
+Authorization
+    topic: READ   TOPIC_AUTHORIZATION_FAILED
+
 Behaviour
     an illegal name               INVALID_TOPIC_EXCEPTION, with a text
     unknown topic                 UNKNOWN_TOPIC_OR_PARTITION, with a text; an unknown partition of a known topic without
@@ -8,10 +11,11 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_topic
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION, error
+from ottla.protocol.errors import NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -19,6 +23,7 @@ from ottla.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(DescribeProducersRequest)
@@ -28,6 +33,8 @@ def describe_producers(request: DescribeProducersRequest, broker: Broker) -> Ans
         code, message = NONE, None
         try:
             check_name(topic.name)
+            if not may_use_topic(request.context, AclOperation.READ, topic.name):
+                raise Refused(TOPIC_AUTHORIZATION_FAILED, error(TOPIC_AUTHORIZATION_FAILED).message)
             if topic.name not in broker.image.topics:
                 raise Refused(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
         except Refused as refused:

@@ -3,6 +3,9 @@
 Ottla has no metadata quorum: its brokers share a metadata store. So that tools which ask for the quorum work, the answer shows
 the store as one: the controller leads, every broker is a voter, and offsets are revisions of the store.
 
+Authorization
+    cluster: DESCRIBE   CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     anything but partition 0 of __cluster_metadata, once   UNKNOWN_TOPIC_OR_PARTITION for each partition
     no topics, or a topic without partitions               an empty answer
@@ -17,8 +20,9 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION, error
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -30,6 +34,7 @@ from ottla.protocol.messages.describe_quorum import (
     TopicData,
 )
 from ottla.protocol.schema import ZERO_UUID
+from ottla.security.operations import AclOperation
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _FIRST_WITH_NODES: Final = 2
@@ -39,6 +44,9 @@ _SINGLE_EPOCH: Final = 1
 
 @handles(DescribeQuorumRequest)
 def describe_quorum(request: DescribeQuorumRequest, broker: Broker) -> Answer[DescribeQuorumResponse]:
+    if not may_use_cluster(request.context, AclOperation.DESCRIBE):
+        code = CLUSTER_AUTHORIZATION_FAILED
+        return DescribeQuorumResponse(error_code=code, error_message=error(code).message)
     asked = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     ]

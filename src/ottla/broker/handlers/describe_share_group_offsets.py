@@ -1,5 +1,9 @@
 """DescribeShareGroupOffsets (KIP-932): start offsets of share groups, and their lag.
 
+Authorization
+    group: DESCRIBE   GROUP_AUTHORIZATION_FAILED
+    topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED for its partitions; left out of all topics
+
 Behaviour
     feature share.version at 0        UNSUPPORTED_VERSION, for each group
     no topics named (null)            every partition that has a state; none for an unknown group
@@ -21,18 +25,29 @@ from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
+from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
 from ottla.protocol.answer import Answer, after, gather
-from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION, error
+from ottla.protocol.context import RequestContext
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNSUPPORTED_VERSION,
+    error,
+)
 from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from ottla.security.operations import AclOperation
 
 _NO_TOPIC: Final = bytes(16)
 
@@ -48,28 +63,59 @@ def describe_share_group_offsets(
         ]
         return DescribeShareGroupOffsetsResponse(groups=refused)
     return gather(
-        [_described(group, broker) for group in request.groups],
+        [_described(group, broker, request.context) for group in request.groups],
         lambda groups: DescribeShareGroupOffsetsResponse(groups=groups),
     )
 
 
 def _described(
-    group: DescribeShareGroupOffsetsRequestGroup, broker: Broker
+    group: DescribeShareGroupOffsetsRequestGroup, broker: Broker, context: RequestContext
 ) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
     group_id = group.group_id
+    if not may_use_group(context, AclOperation.DESCRIBE, group_id):
+        code = GROUP_AUTHORIZATION_FAILED
+        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=code, error_message=None)
     if group.topics is None:
 
         def all_known(known: KnownPartitions) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
             if known.error_code != NONE:
                 return _failed(group_id, known.error_code)
-            names = ((name, sorted(partitions)) for name, partitions in known.initialized.values())
+            names = (
+                (name, sorted(partitions))
+                for name, partitions in known.initialized.values()
+                if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=False)
+            )
             return _summarized(group_id, names, broker)
 
         return after(broker.groups.run(group_id, known_partitions, ShareGroupName(group_id)), all_known)
     code = broker.groups.availability(broker.groups.partition_of(group_id))
     if group.topics and (code != NONE or not group_id):
         return _failed(group_id, code or INVALID_GROUP_ID)
-    return _summarized(group_id, ((topic.topic_name, topic.partitions) for topic in group.topics), broker)
+    allowed, denied = [], []
+    for topic in group.topics:
+        if may_use_topic(context, AclOperation.DESCRIBE, topic.topic_name):
+            allowed.append((topic.topic_name, topic.partitions))
+        else:
+            denied.append(_denied(topic))
+
+    def completed(described: DescribeShareGroupOffsetsResponseGroup) -> DescribeShareGroupOffsetsResponseGroup:
+        described.topics += denied
+        return described
+
+    return after(_summarized(group_id, allowed, broker), completed)
+
+
+def _denied(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+    code = TOPIC_AUTHORIZATION_FAILED
+    partitions = [
+        DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=UNKNOWN, error_code=code, error_message=error(code).message
+        )
+        for index in topic.partitions
+    ]
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, topic_id=_NO_TOPIC, partitions=partitions
+    )
 
 
 def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:

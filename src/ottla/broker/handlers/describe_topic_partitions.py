@@ -1,5 +1,8 @@
 """DescribeTopicPartitions: topics and partitions, page by page (KIP-966).
 
+Authorization
+    topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED at the end; left out of all topics
+
 Behaviour
     no topics named              all topics
     order                        by name; a cursor says where the page begins
@@ -11,12 +14,18 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_topic
 from ottla.metadata.image import NO_LEADER, TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.protocol.answer import Answer
 from ottla.protocol.context import RequestContext
-from ottla.protocol.errors import INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import (
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -24,7 +33,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from ottla.security.operations import AclResourceType, authorized_operations
+from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
 
 
 @handles(DescribeTopicPartitionsRequest)
@@ -35,6 +44,7 @@ def describe_topic_partitions(
     fetch_all = not request.topics
     names = sorted(image.topics) if fetch_all else sorted({topic.name for topic in request.topics})
     first = 0
+    context = request.context
     if request.cursor is not None:
         if request.cursor.partition_index < 0 or not (fetch_all or request.cursor.topic_name in names):
             asked = [topic.name for topic in request.topics]  # in the order of the request, repetitions included
@@ -43,11 +53,13 @@ def describe_topic_partitions(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
+    allowed = [name for name in names if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all)]
+    denied = [] if fetch_all else [name for name in names if name not in set(allowed)]
     most = broker.config.integer("max.request.partition.size.limit")
     left = max(1, min(most, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     cursor = None
-    for name in names:
+    for name in allowed:
         if left == 0:
             cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -62,6 +74,9 @@ def describe_topic_partitions(
             cursor = Cursor(topic_name=name, partition_index=end)
             break
         first = 0
+    topics += [
+        DescribeTopicPartitionsResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=name) for name in denied
+    ]
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 

@@ -1,5 +1,9 @@
 """DescribeUserScramCredentials: users with SCRAM credentials, their mechanisms and iterations (KIP-554).
 
+Authorization
+    cluster: DESCRIBE   CLUSTER_AUTHORIZATION_FAILED, also in a row for each user in the request; Kafka 4.4 does not answer a
+                        request for all users
+
 Behaviour
     no users or null    all users that have one
     unknown user        RESOURCE_NOT_FOUND, for this user
@@ -13,20 +17,24 @@ from collections import Counter
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND
 from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(DescribeUserScramCredentialsRequest)
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> Answer[DescribeUserScramCredentialsResponse]:
+    if not may_use_cluster(request.context, AclOperation.DESCRIBE):
+        return _denied(request)
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in sorted(broker.image.credentials.items()):
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
@@ -46,3 +54,11 @@ def describe_user_scram_credentials(
             result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
         results.append(result)
     return DescribeUserScramCredentialsResponse(error_message="", results=results)
+
+
+def _denied(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    code = CLUSTER_AUTHORIZATION_FAILED
+    rows = [
+        DescribeUserScramCredentialsResult(user="", error_code=code, error_message=None) for _ in request.users or ()
+    ]
+    return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=rows)

@@ -1,5 +1,8 @@
 """ElectLeaders: elect the preferred leader of partitions (KIP-183), or any replica (KIP-460).
 
+Authorization
+    cluster: ALTER   CLUSTER_AUTHORIZATION_FAILED, also for each partition in the request
+
 Behaviour
     the requested leader leads already   ELECTION_NOT_NEEDED; for an unclean election: any leader
     the preferred replica cannot lead    PREFERRED_LEADER_NOT_AVAILABLE; if the leader is lost another is elected
@@ -17,11 +20,13 @@ from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.metadata.elections import ElectionRules, preferred, unclean
+from ottla.broker.permission import may_use_cluster
+from ottla.metadata.elections import preferred, unclean
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
     ELECTION_NOT_NEEDED,
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
     INVALID_REQUEST,
@@ -36,6 +41,7 @@ from ottla.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from ottla.security.operations import AclOperation
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -55,9 +61,27 @@ class _Election(NamedTuple):
 
 @handles(ElectLeadersRequest)
 def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> Answer[ElectLeadersResponse]:
+    if not may_use_cluster(request.context, AclOperation.ALTER):
+        return _denied(request)
     if request.topic_partitions is None and request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=INVALID_REQUEST)
     return broker.metadata.in_turn(_Elections(request, broker).attempt)
+
+
+def _denied(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    code = CLUSTER_AUTHORIZATION_FAILED
+    text = error(code).message
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                PartitionResult(partition_id=index, error_code=code, error_message=text) for index in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    top_level = code if request.context.version >= 1 else NONE
+    return ElectLeadersResponse(error_code=top_level, replica_election_results=results)
 
 
 class _Elections:
@@ -111,7 +135,6 @@ class _Elections:
         else:
             places = [(topic.topic, index) for topic in self._request.topic_partitions for index in topic.partitions]
         elections = {}
-        rules: dict[str, ElectionRules] = {}
         for place in places:
             name, index = place
             topic = topics.get(name)
@@ -125,23 +148,21 @@ class _Elections:
             elif not 0 <= index < len(topic.partitions):
                 elections[place] = _Election(None, UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
             else:
-                elections[place] = self._elect(topic, index, rules)
+                elections[place] = self._elect(topic, index)
         return elections
 
-    def _elect(self, topic: TopicImage, index: int, rules: dict[str, ElectionRules]) -> _Election:
-        """Plan the election of one partition; `rules` has those of topics that were met before."""
+    def _elect(self, topic: TopicImage, index: int) -> _Election:
+        """Plan the election of one partition."""
         image, partition = self._broker.image, topic.partitions[index]
         is_preferred = self._request.election_type == _PREFERRED
         has_leader = partition.leader != NO_LEADER and partition.leader in image.brokers
         if has_leader and (not is_preferred or partition.leader == partition.replicas[0]):
             return _Election(None, ELECTION_NOT_NEEDED, _NOT_NEEDED)
-        if topic.name not in rules:
-            rules[topic.name] = self._broker.election_rules(topic)
 
         def acceptable(node: int) -> bool:
             return node not in partition.offline and image.is_active(node)
 
-        state = (preferred if is_preferred else unclean)(partition, acceptable, rules[topic.name])
+        state = (preferred if is_preferred else unclean)(partition, acceptable)
         if state is None or state.leader not in image.brokers:
             code = PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ELIGIBLE_LEADERS_NOT_AVAILABLE
             return _Election(None, code, error(code).message)

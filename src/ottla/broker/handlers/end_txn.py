@@ -1,5 +1,8 @@
 """EndTxn: commit or abort a transaction.
 
+Authorization
+    transactional id: WRITE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
 Behaviour
     answered when the end is decided   the markers follow; until they are written, the next request of the same transactional
                                        id may get CONCURRENT_TRANSACTIONS
@@ -19,15 +22,20 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_transactional_id
 from ottla.coordinators.transactions.ending import end_transaction
 from ottla.protocol.answer import Answer, gather
+from ottla.protocol.errors import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.security.operations import AclOperation
 
 _FIRST_WITH_FENCED: Final = 2
 
 
 @handles(EndTxnRequest)
 def end_txn(request: EndTxnRequest, broker: Broker) -> Answer[EndTxnResponse]:
+    if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
+        return EndTxnResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     answer = broker.coordination.transactions.run(request.transactional_id, end_transaction, request)
     if request.context.version >= _FIRST_WITH_FENCED:
         return answer

@@ -1,5 +1,9 @@
 """Fetch: records from partitions, at once or when enough of them are available.
 
+Authorization
+    topic: READ               TOPIC_AUTHORIZATION_FAILED for its partitions; an unknown id is UNKNOWN_TOPIC_ID for every client
+    cluster: CLUSTER_ACTION   for followers, instead
+
 Behaviour
     fewer than min_bytes there       waits for appends, at most max_wait_ms; an error answers at once, but for partitions
                                      that do not exist: they end the wait of a consumer only when there are no others
@@ -45,6 +49,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedAnswer, Watched
 from ottla.broker.dispatch import PositionalRequest, handles
+from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.replica_selection import preferred_replica
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
 from ottla.log.disk_errors import is_passing
@@ -56,6 +61,7 @@ from ottla.protocol.errors import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -74,6 +80,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.records.compression import newer_than_fetch
 from ottla.records.legacy import NotForOldClients
 from ottla.replication.throttle import UNLIMITED
+from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
     from ottla.environment.files import Region
@@ -81,7 +88,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 _logger = logging.getLogger("ottla.broker")
-_ABSENT: Final = frozenset((UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID))
+_ABSENT: Final = frozenset((UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED))
 _FIRST_WITH_MAGIC_1: Final = 2
 _FIRST_WITH_WHOLE_MESSAGES: Final = 3
 _FIRST_WITH_BATCHES: Final = 4
@@ -120,10 +127,14 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
             return FetchResponse(error_code=code)
         session.update(requested, _forgotten(fields.forgotten_topics_data))
         incremental = True
+        if broker.authorization is not None and session.permissions is not broker.authorization.current:
+            session.permissions = broker.authorization.current
+            session.look_at_all()
         if not session.partitions:
             broker.sessions.end(session_id)
             return FetchResponse()
     if reader.is_follower:
+        request.context.peer.is_follower = True
         _record_positions(requested, reader, broker)
     elif broker.throttling is not None:
         max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
@@ -142,7 +153,9 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
     if response is not None:
         answer = response
     else:
-        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), is_deferred=reader.is_follower)
+        expirations = broker.expirations
+        expired = expirations.follower_fetch if reader.is_follower else expirations.fetch
+        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), expired, is_deferred=reader.is_follower)
         answer = delayed.begin(broker.timers, fields.max_wait_ms)
     return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
 
@@ -201,6 +214,8 @@ class _Reader(NamedTuple):
     def find(self, requested: RequestedPartition, broker: Broker) -> "Partition | int":
         """Return the replica that serves the reader, or an error code."""
         version = self.context.version
+        if self.context.authorizer is not None and self._is_denied(requested, broker):
+            return TOPIC_AUTHORIZATION_FAILED
         partition = broker.replicas.readable(
             requested.topic,
             requested.index,
@@ -217,6 +232,17 @@ class _Reader(NamedTuple):
         if registered is None or -1 < self.broker_epoch < registered.epoch:
             return NOT_LEADER_OR_FOLLOWER
         return partition
+
+    def _is_denied(self, requested: RequestedPartition, broker: Broker) -> bool:
+        if self.is_follower:
+            return not may_use_cluster(self.context, AclOperation.CLUSTER_ACTION)
+        name = requested.topic
+        if self.context.version >= _FIRST_WITH_TOPIC_IDS:
+            topic = broker.image.topics_by_id.get(requested.topic_id)
+            if topic is None:
+                return False
+            name = topic.name
+        return not may_use_topic(self.context, AclOperation.READ, name)
 
 
 def _record_positions(requested: Iterable[RequestedPartition], reader: _Reader, broker: Broker) -> None:
@@ -334,6 +360,8 @@ class _FetchAttempt:
             throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * count)
             if throttle_ms > 0:
                 return self._empty(throttle_ms)
+        if absent:  # the order of Kafka: topics that do not exist, or are hidden, come last
+            answers.sort(key=lambda answer: answer[1].error_code in _ABSENT)
         return self._response(answers)
 
     def _empty(self, throttle_ms: int) -> FetchResponse:
@@ -534,7 +562,8 @@ def _fail(data: PartitionData, code: int) -> None:
 
 
 def _failed(index: int, code: int) -> PartitionData:
-    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None)
+    aborted: list[AbortedTransaction] | None = [] if code in _ABSENT else None
+    return PartitionData(partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=aborted)
 
 
 def _diverged(index: int, log: "Log", diverging: tuple[int, int]) -> PartitionData:

@@ -1,5 +1,10 @@
 """FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
+Authorization
+    group: DESCRIBE              GROUP_AUTHORIZATION_FAILED
+    transactional id: DESCRIBE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    cluster: CLUSTER_ACTION      CLUSTER_AUTHORIZATION_FAILED for share partitions
+
 Behaviour
     the internal topic is missing   it is created; if that fails, COORDINATOR_NOT_AVAILABLE
     its partition has no leader, or a log directory that failed   COORDINATOR_NOT_AVAILABLE
@@ -15,17 +20,29 @@ Versions
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster, may_use_group, may_use_transactional_id
 from ottla.coordinators.partitions import partition_of
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.answer import Answer, after
-from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE, error
+from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    NONE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    error,
+)
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.security.operations import AclOperation
 
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_STATE_TOPIC}
+_TRANSACTION: Final = 1
 _SHARE: Final = 2
 _FIRST_WITH_SHARE: Final = 6
 _FIRST_WITH_SEVERAL: Final = 4
@@ -42,14 +59,29 @@ class _Found(NamedTuple):
 def find_coordinator(request: FindCoordinatorRequest, broker: Broker) -> Answer[FindCoordinatorResponse]:
     name = _TOPICS.get(request.key_type)
     keys = request.coordinator_keys if request.context.version >= _FIRST_WITH_SEVERAL else [request.key]
-    if name is None or name in broker.image.topics or not any(_is_valid(key, request) for key in keys):
-        return _response(request, broker)
-    return after(broker.topics.provide_internal(name), lambda exists: _response(request, broker))  # noqa: ARG005
+    denied = {key: code for key in keys if (code := _denial(key, request)) != NONE}
+    usable = [key for key in keys if key not in denied and _is_valid(key, request)]
+    if name is None or name in broker.image.topics or not usable:
+        return _response(request, broker, denied)
+    return after(broker.topics.provide_internal(name), lambda exists: _response(request, broker, denied))  # noqa: ARG005
 
 
-def _response(request: FindCoordinatorRequest, broker: Broker) -> FindCoordinatorResponse:
+def _denial(key: str, request: FindCoordinatorRequest) -> int:
+    context = request.context
+    if context.authorizer is None or request.key_type not in _TOPICS:
+        return NONE
+    if request.key_type == _SHARE:
+        may_find = may_use_cluster(context, AclOperation.CLUSTER_ACTION)
+        return NONE if may_find else CLUSTER_AUTHORIZATION_FAILED
+    if request.key_type == _TRANSACTION:
+        may_find = may_use_transactional_id(context, AclOperation.DESCRIBE, key)
+        return NONE if may_find else TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return NONE if may_use_group(context, AclOperation.DESCRIBE, key) else GROUP_AUTHORIZATION_FAILED
+
+
+def _response(request: FindCoordinatorRequest, broker: Broker, denied: Mapping[str, int]) -> FindCoordinatorResponse:
     if request.context.version < _FIRST_WITH_SEVERAL:
-        coordinator = _find(request.key, request, broker)
+        coordinator = _Found(denied[request.key]) if denied else _find(request.key, request, broker)
         return FindCoordinatorResponse(
             error_code=coordinator.error_code,
             error_message=error(coordinator.error_code).message,
@@ -59,8 +91,8 @@ def _response(request: FindCoordinatorRequest, broker: Broker) -> FindCoordinato
         )
     coordinators = []
     for key in request.coordinator_keys:
-        coordinator = _find(key, request, broker)
-        unknown_type = request.key_type not in _TOPICS
+        coordinator = _Found(denied[key]) if key in denied else _find(key, request, broker)
+        has_text = request.key_type not in _TOPICS or (key in denied and request.key_type == _SHARE)
         coordinators.append(
             Coordinator(
                 key=key,
@@ -68,7 +100,7 @@ def _response(request: FindCoordinatorRequest, broker: Broker) -> FindCoordinato
                 host=coordinator.host,
                 port=coordinator.port,
                 error_code=coordinator.error_code,
-                error_message=error(coordinator.error_code).message if unknown_type else "",
+                error_message=error(coordinator.error_code).message if has_text else "",
             )
         )
     return FindCoordinatorResponse(coordinators=coordinators)

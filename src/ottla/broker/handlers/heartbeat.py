@@ -1,5 +1,8 @@
 """Heartbeat: keeps a member of a classic group alive and requests a rejoin when needed.
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+
 Behaviour
     empty group id                INVALID_GROUP_ID
     unknown group or member       UNKNOWN_MEMBER_ID
@@ -15,11 +18,16 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.security.operations import AclOperation
 
 
 @handles(HeartbeatRequest)
 def heartbeat(request: HeartbeatRequest, broker: Broker) -> Answer[HeartbeatResponse]:
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        return HeartbeatResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     return broker.groups.run(request.group_id, membership.heartbeat, request)

@@ -1,5 +1,8 @@
 """IncrementalAlterConfigs: change single configs of topics, brokers, loggers, groups, client-metrics subscriptions (KIP-339).
 
+Authorization
+    topic, group, cluster: ALTER_CONFIGS   TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     set, delete, append, subtract   lists only for the last two; a topic's list begins with the value in force
     a config twice, a null value    INVALID_REQUEST for the resource; a resource twice: for each of them
@@ -34,8 +37,8 @@ def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    alterations = ConfigAlterations(broker.metadata, lambda: broker.config, broker.node_id)
-    outcomes = alterations.alter(requested, request.context.requester, validate_only=request.validate_only)
+    alterations = ConfigAlterations(broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks)
+    outcomes = alterations.alter(requested, request.context, validate_only=request.validate_only)
     return after(outcomes, _response)
 
 

@@ -1,5 +1,9 @@
 """InitProducerId: a producer id for an idempotent producer, or id and epoch for a transactional one (KIP-98, KIP-360).
 
+Authorization
+    transactional id: WRITE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    without one               IDEMPOTENT_WRITE on the cluster, else WRITE on any topic: CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     no transactional id    a new id, epoch 0; ids are assigned once, even after a crash
     an id and epoch        without a transactional id they are ignored, as no state is kept of them; only one of the two:
@@ -21,21 +25,47 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster, may_use_transactional_id
 from ottla.coordinators.transactions.producers import init_producer_id as operation
 from ottla.protocol.answer import Answer, after
-from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST
+from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    INVALID_REQUEST,
+    NONE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.security.operations import AclOperation, AclResourceType
 
 _FIRST_WITH_FENCED: Final = 4
 
 
 @handles(InitProducerIdRequest)
 def init_producer_id(request: InitProducerIdRequest, broker: Broker) -> Answer[InitProducerIdResponse]:
+    denial = _denial(request)
+    if denial != NONE:
+        return InitProducerIdResponse(error_code=denial, producer_id=-1, producer_epoch=-1)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     if request.transactional_id == "":
         return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     return after(broker.producer_ids.reserve(), partial(_given, request, broker))
+
+
+def _denial(request: InitProducerIdRequest) -> int:
+    context = request.context
+    if context.authorizer is None:
+        return NONE
+    if request.transactional_id is not None:
+        is_allowed = may_use_transactional_id(context, AclOperation.WRITE, request.transactional_id)
+        if is_allowed and request.enable2_pc:
+            is_allowed = may_use_transactional_id(context, AclOperation.TWO_PHASE_COMMIT, request.transactional_id)
+        return NONE if is_allowed else TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if may_use_cluster(context, AclOperation.IDEMPOTENT_WRITE, is_logged=False):
+        return NONE
+    is_allowed = context.authorizer.allows_any(context, AclOperation.WRITE, AclResourceType.TOPIC)
+    return NONE if is_allowed else CLUSTER_AUTHORIZATION_FAILED
 
 
 def _given(request: InitProducerIdRequest, broker: Broker, is_reserved: bool) -> Answer[InitProducerIdResponse]:

@@ -1,6 +1,9 @@
 """InitializeShareGroupState (KIP-932): start offsets of a share group in partitions. The group coordinator sends it to
 the share coordinator.
 
+Authorization
+    cluster: CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     a negative partition or state epoch    INVALID_REQUEST
     a lower state epoch than the current   FENCED_STATE_EPOCH
@@ -10,8 +13,9 @@ Behaviour
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import ask_each
+from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.initialize_share_group_state import (
@@ -21,12 +25,17 @@ from ottla.protocol.messages.initialize_share_group_state import (
     PartitionData,
     PartitionResult,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(InitializeShareGroupStateRequest)
 def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, broker: Broker
 ) -> Answer[InitializeShareGroupStateResponse]:
+    if not may_use_cluster(request.context, AclOperation.CLUSTER_ACTION):
+        return InitializeShareGroupStateResponse(
+            results=deny_each(request.topics, InitializeStateResult, PartitionResult)
+        )
     group_id = request.group_id
 
     def question(topic_id: bytes, partition: PartitionData) -> state.InitializeState:

@@ -1,5 +1,8 @@
 """JoinGroup: become, or stay, a member of a classic group; the answer is the group's next generation.
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+
 Behaviour
     empty group id                        INVALID_GROUP_ID
     a session timeout the broker forbids  INVALID_SESSION_TIMEOUT
@@ -17,13 +20,23 @@ Versions
     9  a static leader that rejoins gets SkipAssignment: it must not assign again (KIP-814)
 """
 
+from typing import Final
+
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.security.operations import AclOperation
+
+_FIRST_WITH_NULL_NAMES: Final = 7
 
 
 @handles(JoinGroupRequest)
 def join_group(request: JoinGroupRequest, broker: Broker) -> Answer[JoinGroupResponse]:
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        name = None if request.context.version >= _FIRST_WITH_NULL_NAMES else ""
+        return JoinGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED, protocol_name=name)
     return broker.groups.run(request.group_id, membership.join, request)

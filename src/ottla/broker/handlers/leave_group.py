@@ -1,5 +1,8 @@
 """LeaveGroup: members leave a classic group at once, without waiting for their session to end.
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+
 Behaviour
     empty group id            INVALID_GROUP_ID
     unknown group or member   UNKNOWN_MEMBER_ID for each member
@@ -15,11 +18,16 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.security.operations import AclOperation
 
 
 @handles(LeaveGroupRequest)
 def leave_group(request: LeaveGroupRequest, broker: Broker) -> Answer[LeaveGroupResponse]:
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        return LeaveGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     return broker.groups.run(request.group_id, membership.leave, request)

@@ -1,5 +1,8 @@
 """ListConfigResources: resources that have, or can have, configs (KIP-1142; version 0 is ListClientMetricsResources).
 
+Authorization
+    cluster: DESCRIBE_CONFIGS   CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     topics, brokers, loggers      all of them
     groups, client metrics        those that have configs of their own
@@ -12,18 +15,22 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import UNSUPPORTED_VERSION
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
 from ottla.protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(ListConfigResourcesRequest)
 def list_config_resources(request: ListConfigResourcesRequest, broker: Broker) -> Answer[ListConfigResourcesResponse]:
+    if not may_use_cluster(request.context, AclOperation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     image = broker.image
     nodes = [str(node) for node in image.registered]
     names = {

@@ -1,5 +1,8 @@
 """ListOffsets: the offset of a point in time, of the beginning or of the end of a partition.
 
+Authorization
+    topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED; these topics come last
+
 Behaviour
     timestamp        the first record at or after it; -1 with offset -1 without such a record
     -1               the log end: high watermark, or last stable offset for readers of committed data
@@ -28,6 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_topic
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
@@ -35,6 +39,7 @@ from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
     OFFSET_NOT_AVAILABLE,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_VERSION,
 )
@@ -45,6 +50,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -77,7 +83,9 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
     )
     sensible = version == 0 or request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
     rows: dict[str, list[ListOffsetsPartitionResponse]] = {}
+    denied: dict[str, list[ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
+        is_allowed = may_use_topic(request.context, AclOperation.DESCRIBE, topic.name)
         for requested in topic.partitions:
             place = topic.name, requested.partition_index
             partition = broker.replicas.readable(
@@ -87,6 +95,9 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
             )
             if not sensible:
                 answer = _failed(requested, UNKNOWN_SERVER_ERROR)
+            elif not is_allowed:
+                denied.setdefault(topic.name, []).append(_failed(requested, TOPIC_AUTHORIZATION_FAILED))
+                continue
             elif version > 0 and asked[place] > 1:
                 answer = _failed(requested, INVALID_REQUEST)
                 asked[place] = 0
@@ -102,7 +113,9 @@ def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsR
                 reader = _Reader(request.replica_id, version, committed)
                 answer = yield from _found(requested, partition, reader)
             rows.setdefault(topic.name, []).append(answer)
-    response.topics = [ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in rows.items()]
+    response.topics = [
+        ListOffsetsTopicResponse(name=name, partitions=answers) for name, answers in (*rows.items(), *denied.items())
+    ]
 
 
 def _is_known(timestamp: int, version: int) -> bool:

@@ -1,5 +1,8 @@
 """ListTransactions: the transactional ids of this coordinator (KIP-664).
 
+Authorization
+    transactional id: DESCRIBE   other transactions are left out
+
 Behaviour
     filters by state, producer id, duration and pattern; all of them must hold
     states that do not exist   listed in the answer; case counts
@@ -14,6 +17,7 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_transactional_id
 from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex, matching
 from ottla.coordinators.transactions.transaction import STATES, Transaction
 from ottla.protocol.answer import Answer
@@ -23,6 +27,7 @@ from ottla.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(ListTransactionsRequest)
@@ -46,7 +51,11 @@ def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answe
             return False
         if request.duration_filter >= 0 and now - transaction.started_ms <= request.duration_filter:
             return False
-        return not pattern or bool(matching(pattern, (transaction.transactional_id,)))
+        if pattern and not matching(pattern, (transaction.transactional_id,)):
+            return False
+        return may_use_transactional_id(
+            request.context, AclOperation.DESCRIBE, transaction.transactional_id, is_logged=False
+        )
 
     transactions = [
         TransactionState(

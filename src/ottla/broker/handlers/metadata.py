@@ -1,5 +1,9 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
+Authorization
+    topic: DESCRIBE               TOPIC_AUTHORIZATION_FAILED, alike for missing names; left out of all topics
+    cluster, else topic: CREATE   TOPIC_AUTHORIZATION_FAILED for a missing topic that would be created
+
 Behaviour
     no list of topics              all topics (version 0: an empty list; from 1: null, and an empty list means none)
     unknown topic                  UNKNOWN_TOPIC_OR_PARTITION; if broker and request allow auto-creation, it is created
@@ -30,6 +34,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, check_name
@@ -41,6 +46,7 @@ from ottla.protocol.errors import (
     LISTENER_NOT_FOUND,
     NONE,
     TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -54,7 +60,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.schema import ZERO_UUID
-from ottla.security.operations import NOT_REQUESTED, AclResourceType, authorized_operations
+from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceType, authorized_operations
 
 _logger = logging.getLogger("ottla.broker")
 _PARTITIONS_A_STEP: Final = 1_000
@@ -85,6 +91,8 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
         else:
             asked = list({requested.name: requested for requested in asked}.values())
         topics = [_asked_for(requested, request, broker, missing, by_id=by_id) for requested in asked]
+        if request.context.authorizer is not None:
+            topics = _denied_last(topics)
     return _response(request, broker, topics, missing)
 
 
@@ -92,6 +100,8 @@ def _describe_all(rows: list[MetadataResponseTopic], broker: Broker, context: Re
     """Add a row for every topic, in steps."""
     partitions = 0
     for topic in broker.image.topics.values():
+        if not may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False):
+            continue
         rows.append(_described(topic, broker, context))
         partitions += len(topic.partitions)
         if partitions >= _PARTITIONS_A_STEP:
@@ -147,7 +157,14 @@ def _asked_for(
         topic = image.topics_by_id.get(requested.topic_id)
         if topic is None:
             return MetadataResponseTopic(error_code=UNKNOWN_TOPIC_ID, name=None, topic_id=requested.topic_id)
+        if not may_use_topic(request.context, AclOperation.DESCRIBE, topic.name):
+            return MetadataResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=requested.topic_id)
         return _described(topic, broker, request.context)
+    is_internal = requested.name in INTERNAL_TOPICS
+    if not may_use_topic(request.context, AclOperation.DESCRIBE, requested.name):
+        return MetadataResponseTopic(
+            error_code=TOPIC_AUTHORIZATION_FAILED, name=requested.name, topic_id=ZERO_UUID, is_internal=is_internal
+        )
     topic = image.topics.get(requested.name)
     if topic is not None:
         return _described(topic, broker, request.context)
@@ -158,11 +175,23 @@ def _asked_for(
         error_code = INVALID_TOPIC_EXCEPTION
     else:
         if request.allow_auto_topic_creation and broker.config.flag("auto.create.topics.enable"):
-            missing.append(requested.name)
-    is_internal = requested.name in INTERNAL_TOPICS
+            if _may_create(requested.name, request.context):
+                missing.append(requested.name)
+            else:
+                error_code = TOPIC_AUTHORIZATION_FAILED
     return MetadataResponseTopic(
         error_code=error_code, name=requested.name, topic_id=ZERO_UUID, is_internal=is_internal
     )
+
+
+def _may_create(name: str, context: RequestContext) -> bool:
+    if may_use_cluster(context, AclOperation.CREATE, is_logged=False):
+        return True
+    return may_use_topic(context, AclOperation.CREATE, name)
+
+
+def _denied_last(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
+    return sorted(topics, key=lambda topic: topic.error_code == TOPIC_AUTHORIZATION_FAILED)
 
 
 def _created(name: str, broker: Broker, requester: str) -> Answer[ChangeResult]:

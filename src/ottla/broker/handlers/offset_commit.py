@@ -1,5 +1,9 @@
 """OffsetCommit: store the offsets of a group.
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED for each partition
+    topic: READ   TOPIC_AUTHORIZATION_FAILED for its partitions
+
 Behaviour
     unknown topic or partition          UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID; listed before the committed ones,
                                         with one row for each topic
@@ -25,21 +29,26 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.unknown_partitions import merge_rows, reject_unknown
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.coordinators import offsets
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.security.operations import AclOperation
 
 
 @handles(OffsetCommitRequest)
 def offset_commit(request: OffsetCommitRequest, broker: Broker) -> Answer[OffsetCommitResponse]:
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        return offsets.refuse_commit(request, GROUP_AUTHORIZATION_FAILED)
     if request.context.version == 0:
         return after(broker.topics.provide_internal(OFFSETS_TOPIC), lambda exists: _committed(request, broker))  # noqa: ARG005
     return _committed(request, broker)
 
 
 def _committed(request: OffsetCommitRequest, broker: Broker) -> Answer[OffsetCommitResponse]:
-    refused = reject_unknown(request, request.context.version, broker.image)
+    refused = reject_unknown(request, request.context.version, broker.image, request.context)
     if not request.topics:
         return OffsetCommitResponse(topics=list(refused.values()))
     answer = broker.groups.run(request.group_id, offsets.commit, request)

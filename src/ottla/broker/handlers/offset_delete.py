@@ -1,5 +1,9 @@
 """OffsetDelete: delete a group's committed offsets of topics that no member reads (KIP-496).
 
+Authorization
+    group: DELETE   GROUP_AUTHORIZATION_FAILED
+    topic: READ     TOPIC_AUTHORIZATION_FAILED for its partitions
+
 Behaviour
     empty group id                          INVALID_GROUP_ID
     unknown group                           GROUP_ID_NOT_FOUND
@@ -11,48 +15,54 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group, split_topics
 from ottla.coordinators.offsets import OffsetDeletion, OffsetDeletionOutcome, delete_offsets
 from ottla.protocol.answer import Answer, gather
-from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(OffsetDeleteRequest)
 def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> Answer[OffsetDeleteResponse]:
+    if not may_use_group(request.context, AclOperation.DELETE, request.group_id):
+        return OffsetDeleteResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return OffsetDeleteResponse(error_code=INVALID_GROUP_ID)
     topics = broker.image.topics
-    known = [
-        (topic.name, part.partition_index)
-        for topic in request.topics
-        if topic.name in topics
-        for part in topic.partitions
-        if 0 <= part.partition_index < len(topics[topic.name].partitions)
-    ]
+    _, denied = split_topics(request.context, AclOperation.READ, request.topics)
+    forbidden = frozenset(topic.name for topic in denied)
+    known: list[tuple[str, int]] = []
+    rows: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    """Rows by topic; those of errors come first, also within a topic."""
+    for topic in request.topics:
+        count = len(topics[topic.name].partitions) if topic.name in topics else 0
+        code = TOPIC_AUTHORIZATION_FAILED if topic.name in forbidden else UNKNOWN_TOPIC_OR_PARTITION
+        for part in topic.partitions:
+            if code == UNKNOWN_TOPIC_OR_PARTITION and 0 <= part.partition_index < count:
+                known.append((topic.name, part.partition_index))
+            else:
+                row = OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code)
+                rows.setdefault(topic.name, []).append(row)
 
     def shaped(outcomes: list[OffsetDeletionOutcome]) -> OffsetDeleteResponse:
         (outcome,) = outcomes
         if outcome.error_code != NONE:
             return OffsetDeleteResponse(error_code=outcome.error_code)
-        codes = dict(zip(known, outcome.codes, strict=True))
-        answers = [
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=part.partition_index,
-                        error_code=codes.get((topic.name, part.partition_index), UNKNOWN_TOPIC_OR_PARTITION),
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        for (name, index), code in zip(known, outcome.codes, strict=True):
+            rows.setdefault(name, []).append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+        answers = [OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in rows.items()]
         return OffsetDeleteResponse(topics=answers)
 
     return gather(

@@ -1,5 +1,9 @@
 """OffsetFetch: the committed offsets of groups.
 
+Authorization
+    group: DESCRIBE   GROUP_AUTHORIZATION_FAILED
+    topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED for its partitions; left out of all topics
+
 Behaviour
     no offset, no such topic, no such group   offset -1, leader epoch -1, empty metadata, no error
     null topics                               all partitions that have an offset
@@ -21,10 +25,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group, may_use_topic, split_topics
 from ottla.coordinators import offsets
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
-from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_ID
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -36,6 +41,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
     from ottla.metadata.image import Image
@@ -72,8 +78,27 @@ def _answer(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchRe
 def _fetched(
     group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: Broker
 ) -> Answer[OffsetFetchResponseGroup]:
+    context = request.context
+    if not may_use_group(context, AclOperation.DESCRIBE, group.group_id):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=GROUP_AUTHORIZATION_FAILED)
     operation = offsets.fetch_stable if request.require_stable else offsets.fetch
-    return broker.groups.run(group.group_id, operation, group)
+    if context.authorizer is None:
+        return broker.groups.run(group.group_id, operation, group)
+    denied: list[OffsetFetchRequestTopics] = []
+    if group.topics is not None:
+        group.topics, denied = split_topics(context, AclOperation.DESCRIBE, group.topics)
+
+    def shown(fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+        if fetched.error_code == NONE:
+            fetched.topics = [
+                topic
+                for topic in fetched.topics
+                if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False)
+            ]
+            fetched.topics += [_failed(topic, TOPIC_AUTHORIZATION_FAILED) for topic in denied]
+        return fetched
+
+    return after(broker.groups.run(group.group_id, operation, group), shown)
 
 
 def _several(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
@@ -150,15 +175,15 @@ def _with_ids(
         for topic in group.topics:
             topic.topic_id = image.topics[topic.name].id
         return group
-    group.topics += [_unknown(topic) for topic in asked if not topic.name]
+    group.topics += [_failed(topic, UNKNOWN_TOPIC_ID) for topic in asked if not topic.name]
     return group
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
     partitions = [
         OffsetFetchResponsePartitions(
-            partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=UNKNOWN_TOPIC_ID
+            partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=code
         )
         for index in topic.partition_indexes
     ]
-    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

@@ -1,5 +1,9 @@
 """Produce: append batches to partitions.
 
+Authorization
+    topic: WRITE              TOPIC_AUTHORIZATION_FAILED for its partitions; an unknown id is UNKNOWN_TOPIC_ID for every client
+    transactional id: WRITE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all partitions, if any batch is transactional
+
 Behaviour
     acks 0                        no answer; an error closes the connection, as the client gets no response
     acks 1                        answered when appended here, and flushed where flush.messages demands it
@@ -10,6 +14,7 @@ Behaviour
                                   fewer, as Kafka 0.8 did
     other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
+    an internal topic             INVALID_TOPIC_EXCEPTION, but for the client id __admin_client
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
     an invalid batch              Kafka's code and text, with the records that were refused (KIP-467)
     a repeated idempotent batch   success, with the offset it had
@@ -37,12 +42,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.verification import Client
+from ottla.broker.context_fields import log_fields
+from ottla.broker.coordination.verification import Client, VerificationGuard
 from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import PositionalRequest, handles
+from ottla.broker.permission import may_use_topic, may_use_transactional_id
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import AppendResult, StorageError, Unfinished
+from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
@@ -53,6 +61,7 @@ from ottla.protocol.errors import (
     INVALID_RECORD,
     INVALID_REQUEST,
     INVALID_REQUIRED_ACKS,
+    INVALID_TOPIC_EXCEPTION,
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
     NONE,
@@ -60,6 +69,7 @@ from ottla.protocol.errors import (
     NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
+    TOPIC_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     name_of,
@@ -76,6 +86,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.wire import PeerError
 from ottla.records.batch import MAGIC, magic_of, transactional_producer
 from ottla.records.compression import newer_than_produce
+from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -88,17 +99,68 @@ _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _NO_CODES: Final[Codes] = {}
 _SEVERAL_PRODUCERS: Final = "Transactional records contained more than one producer ID"
+_WRITER_OF_INTERNAL_TOPICS: Final = "__admin_client"
+"""Client id whose requests Kafka lets write to internal topics."""
 Place = tuple[str, int]
 Producer = tuple[int, int]
+_Guards = dict[Place, tuple[Producer, "VerificationGuard | None"]]
+"""Producer and guard of each partition with a transactional batch; no guard where this broker was not the leader."""
 _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS))
 
 
 @handles(ProduceRequest, positions=True)
 def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
+    if request.context.authorizer is None:
+        return _produced(request, broker)
+    allowed, denied = _split(request, broker)
+    if not denied:
+        return _produced(request, broker)
+    answer: Answer[Any] = _produced(request._replace(fields=request.fields._replace(topic_data=allowed)), broker)
+    if request.fields.acks == 0:
+        raise PeerError("Produce with acks=0 failed: the client may not write to a topic")
+
+    def completed(response: ProduceResponse | None) -> ProduceResponse:
+        response = response or ProduceResponse()
+        response.responses += denied
+        return response
+
+    return after(answer, completed)
+
+
+def _split(request: PositionalRequest, broker: Broker) -> tuple[list[Any], list[TopicProduceResponse]]:
+    """Return the topics to which the sender may write, and the rows of the others."""
+    context, fields = request.context, request.fields
+    transactional_id = fields.transactional_id
+    if any(
+        data.records is not None and transactional_producer(request.frame, *data.records) is not None
+        for topic in fields.topic_data
+        for data in topic.partition_data
+    ) and (transactional_id is None or not may_use_transactional_id(context, AclOperation.WRITE, transactional_id)):
+        return [], [_denied(topic, TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for topic in fields.topic_data]
+    by_id = context.version >= _FIRST_WITH_TOPIC_IDS
+    allowed, denied = [], []
+    for topic in fields.topic_data:
+        known = broker.image.topics_by_id.get(topic.topic_id) if by_id else None
+        name = topic.name if known is None else known.name
+        if (by_id and known is None) or may_use_topic(context, AclOperation.WRITE, name):
+            allowed.append(topic)
+        else:
+            denied.append(_denied(topic, TOPIC_AUTHORIZATION_FAILED))
+    return allowed, denied
+
+
+def _denied(topic: Any, code: int) -> TopicProduceResponse:
+    rows = [
+        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1) for data in topic.partition_data
+    ]
+    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+
+
+def _produced(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
     acks = request.fields.acks
     if request.fields.transactional_id is None or not _is_valid(acks, request.context.version):
         return _append_all(request, broker, _NO_CODES)
-    unverified, codes = _unverified(request, broker)
+    unverified, codes, guards = _unverified(request, broker)
     if unverified is None:
         return _append_all(request, broker, codes, _SEVERAL_PRODUCERS)
     version = request.context.version
@@ -110,9 +172,9 @@ def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespons
 
     def append(verified_codes: Codes) -> Answer[Any]:
         try:
-            return _append_all(request, broker, {**codes, **verified_codes})
+            return _append_all(request, broker, {**codes, **verified_codes, **_outdated(guards, broker)})
         except PeerError as error:  # acks=0: by now the connection serves another request
-            _logger.info("%s: %s", request.context.client_id, error)
+            _logger.info("%s: %s", request.context.client_id, error, extra=log_fields(request.context))
             return None
 
     appended = after(answer, append)
@@ -123,9 +185,9 @@ def _is_valid(acks: int, version: int) -> bool:
     return acks in (-1, 0, 1) or (acks > 1 and version == 0)
 
 
-def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes]:
-    """Return the partitions whose transactional batches must be verified, or None without such batches; and the error codes
-    of batches that fail without verification.
+def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes, "_Guards"]:
+    """Return the partitions whose transactional batches must be verified, or None without such batches; the error codes of
+    batches that fail without verification; and the guards of all partitions with transactional batches.
     """
     frame = request.frame
     transactional_id = request.fields.transactional_id
@@ -134,6 +196,8 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
     batches: list[tuple[Place, Producer]] = []
     places: set[Place] = set()
     codes: dict[Place, int] = {}
+    led: list[tuple[Place, Producer, Partition]] = []
+    guards: _Guards = {}
     for topic in request.fields.topic_data:
         for data in topic.partition_data:
             producer = None if data.records is None else transactional_producer(frame, *data.records)
@@ -141,8 +205,10 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
                 continue
             partition = find(topic.topic_id if by_id else topic.name, data.index)
             if isinstance(partition, int):
+                guards[_place(request, topic, data.index, broker)] = producer, None
                 continue
             place = partition.topic, data.index
+            led.append((place, producer, partition))
             batches.append((place, producer))
             producers = partition.log.producers
             if producers.is_fenced(*producer):
@@ -150,12 +216,39 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
             elif not producers.has_open_transaction(*producer):
                 places.add(place)
     if len({producer_id for _, (producer_id, _) in batches}) > 1:
-        return None, {place: INVALID_PRODUCER_ID_MAPPING for place, _ in batches}
+        return None, {place: INVALID_PRODUCER_ID_MAPPING for place, _ in batches}, guards
     if not transactional_id:
-        return None, {place: INVALID_REQUEST for place, _ in batches}
+        return None, {place: INVALID_REQUEST for place, _ in batches}, guards
     if not places:
-        return None, codes
-    return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes
+        return None, codes, guards
+    for place, producer, partition in led:
+        guards[place] = producer, VerificationGuard.of(partition, producer[0])
+    return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes, guards
+
+
+def _place(request: PositionalRequest, topic: Any, index: int, broker: Broker) -> Place:
+    """Return topic and partition of a batch; the name is empty for an unknown topic id."""
+    if request.context.version < _FIRST_WITH_TOPIC_IDS:
+        return topic.name, index
+    known = broker.image.topics_by_id.get(topic.topic_id)
+    return "" if known is None else known.name, index
+
+
+def _outdated(guards: "_Guards", broker: Broker) -> Codes:
+    """Return error codes for the partitions whose state is not that in which their verification began."""
+    codes: dict[Place, int] = {}
+    for place, (producer, guard) in guards.items():
+        partition = broker.replicas.leader(*place)
+        if isinstance(partition, int):
+            continue  # not appended
+        if guard is None or guard.leader_epoch != partition.leader_epoch:
+            codes[place] = NOT_LEADER_OR_FOLLOWER
+        elif guard != VerificationGuard.of(partition, producer[0]):
+            # The marker may be that of the transaction before: the client sends the batch again, and it is verified again.
+            codes[place] = CONCURRENT_TRANSACTIONS
+            if partition.log.producers.is_fenced(*producer):
+                codes[place] = INVALID_PRODUCER_EPOCH
+    return codes
 
 
 def _append_all(
@@ -182,6 +275,10 @@ def _append_all(
                 partition = find(topic.topic_id if by_id else topic.name, data.index)
                 if isinstance(partition, int):
                     answer = PartitionProduceResponse(index=data.index, error_code=partition, base_offset=-1)
+                elif partition.topic in INTERNAL_TOPICS and request.context.client_id != _WRITER_OF_INTERNAL_TOPICS:
+                    answer = PartitionProduceResponse(
+                        index=data.index, error_code=INVALID_TOPIC_EXCEPTION, base_offset=-1
+                    )
                 elif acks == -1 and partition.lacks_replicas:
                     answer = PartitionProduceResponse(index=data.index, error_code=NOT_ENOUGH_REPLICAS, base_offset=-1)
                 else:
@@ -267,7 +364,7 @@ class _Appends:
         if self._acks == 0 or not self._uncommitted:
             return _at_once(response, self._acks, first_error)
         whole = Pending[ProduceResponse]()
-        delayed = DelayedCommit(lambda: whole.complete(response))
+        delayed = DelayedCommit(lambda: whole.complete(response), self._broker.expirations.produce)
         delayed.begin(self._uncommitted, self._broker.timers, self._timeout_ms)
         return whole
 

@@ -1,6 +1,9 @@
 """ReadShareGroupState (KIP-932): a share group's start offsets, and the states of the records beyond. The leader of a
 partition sends it to the share coordinator.
 
+Authorization
+    cluster: CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     a negative partition or leader epoch   INVALID_REQUEST
     a share partition that is not initialised   INVALID_REQUEST, with a message
@@ -10,8 +13,9 @@ Behaviour
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import ask_each
+from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.read_share_group_state import (
@@ -22,10 +26,13 @@ from ottla.protocol.messages.read_share_group_state import (
     ReadStateResult,
     StateBatch,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(ReadShareGroupStateRequest)
 def read_share_group_state(request: ReadShareGroupStateRequest, broker: Broker) -> Answer[ReadShareGroupStateResponse]:
+    if not may_use_cluster(request.context, AclOperation.CLUSTER_ACTION):
+        return ReadShareGroupStateResponse(results=deny_each(request.topics, ReadStateResult, PartitionResult))
     group_id = request.group_id
 
     def question(topic_id: bytes, partition: PartitionData) -> state.ReadState:

@@ -1,6 +1,9 @@
 """ReadShareGroupStateSummary (KIP-932): a share group's start offsets, without the states of single records. The group
 coordinator sends it to the share coordinator.
 
+Authorization
+    cluster: CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     a negative partition                   INVALID_REQUEST
     no such topic id or partition          UNKNOWN_TOPIC_OR_PARTITION
@@ -13,8 +16,9 @@ Versions
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import ask_each
+from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
 from ottla.protocol.answer import Answer
 from ottla.protocol.messages.read_share_group_state_summary import (
@@ -24,12 +28,17 @@ from ottla.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(ReadShareGroupStateSummaryRequest)
 def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, broker: Broker
 ) -> Answer[ReadShareGroupStateSummaryResponse]:
+    if not may_use_cluster(request.context, AclOperation.CLUSTER_ACTION):
+        return ReadShareGroupStateSummaryResponse(
+            results=deny_each(request.topics, ReadStateSummaryResult, PartitionResult)
+        )
     group_id = request.group_id
 
     def question(topic_id: bytes, partition: PartitionData) -> state.SummarizeState:

@@ -1,5 +1,9 @@
 """ShareAcknowledge: a member's acknowledgements of records that it acquired (KIP-932).
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+    topic: READ   TOPIC_AUTHORIZATION_FAILED for its partitions
+
 Behaviour
     share.version 0                  UNSUPPORTED_VERSION
     no group id; a member id that is missing, empty or longer than 36 characters
@@ -23,11 +27,18 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult
+from ottla.broker.share_partitions.permission import split_acknowledgements
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.context import RequestContext
-from ottla.protocol.errors import INVALID_SHARE_SESSION_EPOCH, NONE, SHARE_SESSION_NOT_FOUND
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_SHARE_SESSION_EPOCH,
+    NONE,
+    SHARE_SESSION_NOT_FOUND,
+)
 from ottla.protocol.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -36,12 +47,15 @@ from ottla.protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(ShareAcknowledgeRequest)
 def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answer[ShareAcknowledgeResponse]:
     sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)
+    if code == NONE and not may_use_group(request.context, AclOperation.READ, request.group_id or ""):
+        code = GROUP_AUTHORIZATION_FAILED
     if code != NONE or request.group_id is None or request.member_id is None:
         return ShareAcknowledgeResponse(error_code=code)
     member = request.group_id, request.member_id
@@ -60,11 +74,12 @@ def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answe
         for partition in topic.partitions
         if partition.acknowledgement_batches
     }
+    acks, denied = split_acknowledgements(acks, request.context, broker)
     outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if epoch == FINAL_EPOCH:
         sharing.leave(member)
     lock_ms = sharing.rules(request.group_id).rules.lock_ms
-    return after(outcomes, lambda outcomes: _response(outcomes, lock_ms, broker, request.context))
+    return after(outcomes, lambda outcomes: _response({**denied, **outcomes}, lock_ms, broker, request.context))
 
 
 def _response(

@@ -1,5 +1,9 @@
 """ShareFetch: records for one member of a share group, locked for it for a while (KIP-932).
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+    topic: READ   TOPIC_AUTHORIZATION_FAILED for its partitions
+
 Behaviour
     share.version 0                  UNSUPPORTED_VERSION
     no group id; a member id that is missing, empty or longer than 36 characters
@@ -31,18 +35,22 @@ from ottla.broker.broker import Broker
 from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, AcquiredRegion, LedSharePartition
+from ottla.broker.share_partitions.permission import is_denied, split_acknowledgements
 from ottla.coordinators.share.acquisition import AcquireRequest
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.log.log import StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
     NONE,
     SHARE_SESSION_LIMIT_REACHED,
     SHARE_SESSION_NOT_FOUND,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
 )
 from ottla.protocol.messages.share_fetch import (
@@ -54,6 +62,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.security.operations import AclOperation
 
 _logger = logging.getLogger("ottla.broker")
 _BATCH_OPTIMIZED: Final = 0
@@ -65,6 +74,8 @@ _Read = list[tuple[TopicIdPartition, PartitionData]]
 def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetchResponse]:
     sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)
+    if code == NONE and not may_use_group(request.context, AclOperation.READ, request.group_id or ""):
+        code = GROUP_AUTHORIZATION_FAILED
     if code == NONE and request.is_renew_ack and _wants_records(request):
         code = INVALID_REQUEST
     if code == NONE and request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
@@ -78,8 +89,9 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         for partition in topic.partitions
         if partition.acknowledgement_batches
     }
+    acks, denied = split_acknowledgements(acks, request.context, broker)
     epoch = request.share_session_epoch
-    answer = partial(_answer, broker, request.context, request.group_id)
+    answer = partial(_answer, broker, request.context, request.group_id, denied)
     if epoch == FINAL_EPOCH:
         if sharing.sessions.find(member) is None:
             return ShareFetchResponse(error_code=SHARE_SESSION_NOT_FOUND)
@@ -87,7 +99,7 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         sharing.leave(member)
         return after(outcomes, lambda outcomes: answer(outcomes, []))
     if epoch == INITIAL_EPOCH:
-        if acks:
+        if acks or denied:
             return ShareFetchResponse(error_code=INVALID_REQUEST)
         session = sharing.join(member, request.context.peer)
         if session is None:
@@ -160,6 +172,8 @@ class _ShareFetchAttempt:
         self._shared: list[tuple[TopicIdPartition, LedSharePartition]] = []
         for place in session.in_turn():
             partition = broker.replicas.leader_by_id(*place)
+            if is_denied(place[0], request.context, broker):
+                partition = TOPIC_AUTHORIZATION_FAILED
             if isinstance(partition, int):
                 self._failed.append((place, _failure(place, partition)))
             else:
@@ -170,7 +184,8 @@ class _ShareFetchAttempt:
         reads = self.attempt(wait_ms <= 0 or not self._shared)
         if reads is not None:
             return reads
-        delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared])
+        expired = self._broker.expirations.share_fetch
+        delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared], expired)
         session = self._session
         session.interrupt = partial(delayed.give_up, [])
         answer = delayed.begin(self._broker.timers, wait_ms)
@@ -263,12 +278,13 @@ def _answer(
     broker: Broker,
     context: RequestContext,
     group_id: str,
+    denied: dict[TopicIdPartition, AcknowledgementResult],
     outcomes: dict[TopicIdPartition, AcknowledgementResult],
     reads: _Read,
 ) -> ShareFetchResponse:
     """Return the response, built from the outcome of acknowledgements and the records read."""
     by_place = dict(reads)
-    for place, outcome in outcomes.items():
+    for place, outcome in (*denied.items(), *outcomes.items()):
         data = by_place.get(place)
         if data is None:
             data = by_place[place] = PartitionData(partition_index=place[1], records=b"")

@@ -1,5 +1,9 @@
 """ShareGroupDescribe (KIP-932): a share group's epochs and members, with their assignments.
 
+Authorization
+    group: DESCRIBE                 GROUP_AUTHORIZATION_FAILED
+    each assigned topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED, and no members
+
 Behaviour
     unknown group, or one of another type        GROUP_ID_NOT_FOUND, with a message
     empty group id                               INVALID_GROUP_ID
@@ -10,15 +14,23 @@ Behaviour
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
+from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups import listing
 from ottla.protocol.answer import Answer, gather
-from ottla.protocol.errors import INVALID_GROUP_ID, NONE, UNSUPPORTED_VERSION
+from ottla.protocol.context import RequestContext
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNSUPPORTED_VERSION,
+)
 from ottla.protocol.messages.share_group_describe import (
     DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from ottla.security.operations import AclResourceType, authorized_operations
+from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
 
 
 @handles(ShareGroupDescribeRequest)
@@ -33,11 +45,34 @@ def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> 
         return broker.groups.run(group_id, listing.describe_share, listing.GroupName(group_id))
 
     def shaped(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
-        for group in groups:
-            if group.error_code == NONE and request.include_authorized_operations:
+        for index, group in enumerate(groups):
+            if request.context.authorizer is not None and _has_hidden_topic(group, request.context):
+                text = "The group has described topic(s) that the client is not authorized to describe."
+                groups[index] = DescribedGroup(
+                    group_id=group.group_id, error_code=TOPIC_AUTHORIZATION_FAILED, error_message=text
+                )
+            elif group.error_code == NONE and request.include_authorized_operations:
                 group.authorized_operations = authorized_operations(
                     request.context, AclResourceType.GROUP, group.group_id
                 )
         return ShareGroupDescribeResponse(groups=groups)
 
-    return gather([described(group_id) for group_id in request.group_ids], shaped)
+    denied: list[Answer[DescribedGroup]] = []
+    allowed = []
+    for group_id in request.group_ids:
+        if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
+            allowed.append(group_id)
+        else:
+            denied.append(DescribedGroup(group_id=group_id, error_code=GROUP_AUTHORIZATION_FAILED))
+    return gather([*denied, *map(described, allowed)], shaped)
+
+
+def _has_hidden_topic(group: DescribedGroup, context: RequestContext) -> bool:
+    """Return whether a member is assigned a topic that the sender may not describe."""
+    names = {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment,)
+        for topic in assignment.topic_partitions
+    }
+    return not may_use_topics(context, AclOperation.DESCRIBE, sorted(names))

@@ -1,5 +1,9 @@
 """ShareGroupHeartbeat (KIP-932): join, stay in, change and leave a share group; the response is the assignment.
 
+Authorization
+    group: READ                       GROUP_AUTHORIZATION_FAILED
+    each subscribed topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED
+
 Behaviour
     feature share.version at 0                     UNSUPPORTED_VERSION
     an empty member id, or one of more than 36 characters   INVALID_REQUEST
@@ -18,10 +22,17 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
+from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNSUPPORTED_VERSION,
+)
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.security.operations import AclOperation
 
 MEMBER_ID_LENGTH: Final = 36
 """Length of a uuid with hyphens, as clients generate them."""
@@ -31,6 +42,11 @@ MEMBER_ID_LENGTH: Final = 36
 def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: Broker) -> Answer[ShareGroupHeartbeatResponse]:
     if not serves_share_groups(broker.image.features):
         return ShareGroupHeartbeatResponse(error_code=UNSUPPORTED_VERSION)
+    context = request.context
+    if not may_use_group(context, AclOperation.READ, request.group_id):
+        return ShareGroupHeartbeatResponse(error_code=GROUP_AUTHORIZATION_FAILED)
+    if not may_use_topics(context, AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
+        return ShareGroupHeartbeatResponse(error_code=TOPIC_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= MEMBER_ID_LENGTH:
         return ShareGroupHeartbeatResponse(error_code=INVALID_REQUEST)
     wrong = share_heartbeat.malformed(request)

@@ -1,5 +1,8 @@
 """SyncGroup: the leader of a classic group sends the assignments, every member receives its own.
 
+Authorization
+    group: READ   GROUP_AUTHORIZATION_FAILED
+
 Behaviour
     empty group id                     INVALID_GROUP_ID
     unknown group or member            UNKNOWN_MEMBER_ID
@@ -16,11 +19,16 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.security.operations import AclOperation
 
 
 @handles(SyncGroupRequest)
 def sync_group(request: SyncGroupRequest, broker: Broker) -> Answer[SyncGroupResponse]:
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        return SyncGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     return broker.groups.run(request.group_id, membership.sync, request)

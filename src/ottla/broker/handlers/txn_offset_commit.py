@@ -1,5 +1,10 @@
 """TxnOffsetCommit: commit offsets of a group as part of a producer's transaction (KIP-98, KIP-447).
 
+Authorization
+    transactional id: WRITE   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for each partition
+    group: READ               GROUP_AUTHORIZATION_FAILED for each partition
+    topic: READ               TOPIC_AUTHORIZATION_FAILED for its partitions
+
 Behaviour
     until the transaction is committed, OffsetFetch returns the previous offsets, or UNSTABLE_OFFSET_COMMIT if stable offsets
     are required
@@ -21,13 +26,23 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.unknown_partitions import merge_rows, reject_unknown
-from ottla.broker.coordination.verification import Client
+from ottla.broker.coordination.verification import Client, VerificationGuard
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_group, may_use_transactional_id
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
-from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, INVALID_PRODUCER_EPOCH, NONE
+from ottla.protocol.errors import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    INVALID_PRODUCER_EPOCH,
+    NONE,
+    NOT_COORDINATOR,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -40,6 +55,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.security.operations import AclOperation
 
 _FIRST_THAT_ABORTS: Final = 4
 _FIRST_THAT_ADDS: Final = 5
@@ -50,6 +66,10 @@ _OFFSET_COMMIT_WITH_TOPIC_IDS: Final = 10
 @handles(TxnOffsetCommitRequest)
 def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> Answer[TxnOffsetCommitResponse]:
     commit = _as_offset_commit(request)
+    if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
+        return _told(refuse_commit(commit, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if not may_use_group(request.context, AclOperation.READ, request.group_id):
+        return _told(refuse_commit(commit, GROUP_AUTHORIZATION_FAILED))
     if not request.group_id:
         return _told(refuse_commit(commit, INVALID_GROUP_ID))
     return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
@@ -62,7 +82,7 @@ def _answer(
         return _told(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0
-    refused = reject_unknown(commit, version, broker.image)
+    refused = reject_unknown(commit, version, broker.image, request.context)
     if not commit.topics:
         return _told(OffsetCommitResponse(topics=list(refused.values())))
     answer = _committed(commit, request, broker)
@@ -108,9 +128,18 @@ def _committed(
     producer = request.producer_id, request.producer_epoch
     place = OFFSETS_TOPIC, index
 
+    guard = None if isinstance(partition, int) else VerificationGuard.of(partition, producer[0])
+
     def go_on(codes: Codes) -> Answer[OffsetCommitResponse]:
         if codes[place] != NONE:
             return refuse_commit(commit, codes[place])
+        now = broker.replicas.leader(OFFSETS_TOPIC, index)
+        if not isinstance(now, int) and guard != VerificationGuard.of(now, producer[0]):
+            if guard is None or guard.leader_epoch != now.leader_epoch:
+                return refuse_commit(commit, NOT_COORDINATOR)
+            is_fenced = now.log.producers.is_fenced(*producer)
+            # The marker may be that of the transaction before: the client commits again, and that is verified again.
+            return refuse_commit(commit, INVALID_PRODUCER_EPOCH if is_fenced else COORDINATOR_LOAD_IN_PROGRESS)
         return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
 
     if not isinstance(partition, int):

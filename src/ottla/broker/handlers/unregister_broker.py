@@ -1,5 +1,8 @@
 """UnregisterBroker: remove the registration of a broker that was taken away for good (KIP-500).
 
+Authorization
+    cluster: ALTER   CLUSTER_AUTHORIZATION_FAILED
+
 Behaviour
     an unknown broker        BROKER_ID_NOT_REGISTERED
     a live broker            INVALID_REQUEST (Apache Kafka removes it, although it is running)
@@ -7,14 +10,19 @@ Behaviour
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, after
-from ottla.protocol.errors import BROKER_ID_NOT_REGISTERED, INVALID_REQUEST
+from ottla.protocol.errors import BROKER_ID_NOT_REGISTERED, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, error
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.security.operations import AclOperation
 
 
 @handles(UnregisterBrokerRequest, in_turn=True)
 def unregister_broker(request: UnregisterBrokerRequest, broker: Broker) -> Answer[UnregisterBrokerResponse]:
+    if not may_use_cluster(request.context, AclOperation.ALTER):
+        code = CLUSTER_AUTHORIZATION_FAILED
+        return UnregisterBrokerResponse(error_code=code, error_message=error(code).message)
     node_id = request.broker_id
     if node_id not in broker.image.registered:
         text = f"Broker ID {node_id} is not currently registered"

@@ -1,6 +1,9 @@
 """WriteShareGroupState (KIP-932): states of records of a share group. The leader of a partition sends it to the share
 coordinator; a successful response means that they are committed.
 
+Authorization
+    cluster: CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     a negative partition or epoch          INVALID_REQUEST
     a share partition that is not initialised   INVALID_REQUEST, with a message
@@ -16,8 +19,9 @@ Versions
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import ask_each
+from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.protocol.answer import Answer
@@ -28,12 +32,15 @@ from ottla.protocol.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(WriteShareGroupStateRequest)
 def write_share_group_state(
     request: WriteShareGroupStateRequest, broker: Broker
 ) -> Answer[WriteShareGroupStateResponse]:
+    if not may_use_cluster(request.context, AclOperation.CLUSTER_ACTION):
+        return WriteShareGroupStateResponse(results=deny_each(request.topics, WriteStateResult, PartitionResult))
     group_id = request.group_id
 
     def question(topic_id: bytes, partition: PartitionData) -> state.WriteState:

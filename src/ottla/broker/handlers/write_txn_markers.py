@@ -1,5 +1,8 @@
 """WriteTxnMarkers: end a producer's transaction in partitions; sent by coordinators, and by operators for a hanging one.
 
+Authorization
+    cluster: ALTER, else CLUSTER_ACTION   CLUSTER_AUTHORIZATION_FAILED for each partition
+
 Behaviour
     an unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
     an older epoch than the current  INVALID_PRODUCER_EPOCH; with transaction version 2 also the current one while a
@@ -18,9 +21,11 @@ from functools import partial
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.runtime import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -28,11 +33,13 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.security.operations import AclOperation
 
 
 @handles(WriteTxnMarkersRequest)
 def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer[WriteTxnMarkersResponse]:
-    writer = broker.coordination.markers
+    may_write = may_use_cluster(request.context, AclOperation.ALTER, is_logged=False)
+    may_write = may_write or may_use_cluster(request.context, AclOperation.CLUSTER_ACTION)
     results = []
     to_write = []
     for marker in request.markers:
@@ -49,9 +56,14 @@ def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer
             for index in topic.partition_indexes:
                 row = WritableTxnMarkerPartitionResult(partition_index=index)
                 partitions.append(row)
+                if not may_write:
+                    row.error_code = CLUSTER_AUTHORIZATION_FAILED
+                    continue
                 to_write.append(((topic.name, index), ending, partial(setattr, row, "error_code")))
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    if not may_write:
+        return WriteTxnMarkersResponse(markers=results)
     whole = Pending[WriteTxnMarkersResponse]()
-    writer.append(to_write, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
+    broker.coordination.markers.append(to_write, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
     return whole

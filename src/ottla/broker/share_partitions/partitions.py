@@ -9,6 +9,7 @@ alarm for the end of all locks.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -91,6 +92,7 @@ class SharePartitions:
 
     config        returns the broker's configs in force
     dead_letters  writes dead letters
+    acknowledged  number of acknowledged records by the code of the acknowledgement
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class SharePartitions:
         self._replicas = replicas
         self._coordinators = coordination.share_coordinators
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
+        self.acknowledged: Counter[int] = Counter()
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
         self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
         """Rules by group, with their inputs: the configs of resources, those of the broker, and the features."""
@@ -263,6 +266,7 @@ class SharePartitions:
             if not _makes_sense(batches, is_renewal=is_renewal):
                 answers.append(AcknowledgementResult(INVALID_REQUEST))
             elif shared is not None:
+                self._count(batches)
                 answers.append(
                     shared.acknowledge(
                         member_id,
@@ -279,6 +283,18 @@ class SharePartitions:
                     AcknowledgementResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
                 )
         return gather(answers, lambda outcomes: dict(zip(acks, outcomes, strict=True)))
+
+    def _count(self, batches: Sequence[Acks]) -> None:
+        for batch in batches:
+            types = batch.acknowledge_types
+            if len(types) == 1:
+                self.acknowledged[types[0]] += batch.last_offset - batch.first_offset + 1
+            else:
+                self.acknowledged.update(types)
+
+    def all(self) -> "list[LedSharePartition]":
+        """Return the share partitions that are open here."""
+        return [shared for of_group in self._shared.values() for shared in of_group.values()]
 
     def _disconnected(self, peer: Peer) -> None:
         """End the sessions of a closed connection."""

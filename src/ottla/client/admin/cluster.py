@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
+from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
+from ottla.client.permissions import AclOperation, authorized_operations
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -24,11 +25,15 @@ class Node(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster's id (None before Kafka 0.10.1), its controller (a node, or -1) and its nodes."""
+    """The cluster's id (None before Kafka 0.10.1), its controller (a node, or -1) and its nodes.
+
+    authorized_operations  operations on the cluster that this client is authorized for; None unless requested
+    """
 
     cluster_id: str | None
     controller: int
     nodes: tuple[Node, ...]
+    authorized_operations: tuple[AclOperation, ...] | None = None
 
 
 class FeatureRange(NamedTuple):
@@ -70,23 +75,35 @@ class ClusterRequests(Requests):
     """Requests about the cluster."""
 
     async def describe_cluster(
-        self, *, include_fenced_brokers: bool = False, timeout: float | None = None
+        self,
+        *,
+        include_fenced_brokers: bool = False,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
     ) -> ClusterDescription:
-        """Describe the brokers and the controller; fenced brokers since Kafka 4.0."""
+        """Describe the brokers and the controller.
+
+        include_fenced_brokers         since Kafka 4.0
+        include_authorized_operations  also return what this client is authorized for (KIP-430; since Kafka 2.8)
+        """
 
         async def attempt() -> ClusterDescription:
             link = await self.metadata.any_link()
-            if not link.serves(DescribeClusterRequest) and not include_fenced_brokers:
+            if not (link.serves(DescribeClusterRequest) or include_fenced_brokers or include_authorized_operations):
                 answer = await self.metadata.fetch([])
                 nodes = [Node(row.node_id, row.host, row.port, row.rack) for row in answer.brokers]
                 return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(nodes)))
             version = link.version(DescribeClusterRequest)
-            request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
+            request = DescribeClusterRequest(
+                include_fenced_brokers=include_fenced_brokers,
+                include_cluster_authorized_operations=include_authorized_operations,
+            )
             response = await link.request(request, version)
             if response.error_code != NONE:
                 raise error_for(response.error_code, "describe the cluster", response.error_message)
             nodes = [Node(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in response.brokers]
-            return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
+            operations = authorized_operations(response.cluster_authorized_operations)
+            return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)), operations)
 
         return await self.metadata.retrying("describe the cluster", attempt, self.limit_ms(timeout))
 
@@ -145,7 +162,7 @@ class ClusterRequests(Requests):
                 request.feature_updates.append(key)
             request.validate_only = validate_only
             answer = await link.request(request, version)
-            of_all = refusal(answer.error_code, "update features", answer.error_message)
+            of_all = refusal(answer.error_code, "update features", answer.error_message, Permission("Alter", "cluster"))
             outcomes: dict[str, KafkaError | None] = dict.fromkeys(names, of_all)
             if of_all is None:
                 for row in answer.results:
@@ -161,6 +178,8 @@ class ClusterRequests(Requests):
         async def attempt() -> None:
             answer = await self.metadata.ask(-1, UnregisterBrokerRequest(broker_id=node))
             if answer.error_code != NONE:
-                raise error_for(answer.error_code, f"unregister broker {node}", answer.error_message)
+                raise error_for(
+                    answer.error_code, f"unregister broker {node}", answer.error_message, Permission("Alter", "cluster")
+                )
 
         await self.metadata.retrying(f"unregister broker {node}", attempt, self.limit_ms(timeout))

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
+from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.alter_configs import (
     AlterableConfig,
@@ -160,7 +160,9 @@ class Configs(Requests):
             outcomes: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
             for row in answer.results:
                 resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-                error = refusal(row.error_code, f"describe {_text_of(resource)}", row.error_message)
+                error = refusal(
+                    row.error_code, f"describe {_text_of(resource)}", row.error_message, _permission(resource)
+                )
                 outcomes[resource] = error or {config.name: _entry(config, resource, version) for config in row.configs}
             return outcomes
 
@@ -240,7 +242,9 @@ class Configs(Requests):
             request = ListConfigResourcesRequest(resource_types=list(requested) if version >= 1 else [])
             answer = await link.request(request, version)
             if answer.error_code != NONE:
-                raise error_for(answer.error_code, "list config resources")
+                raise error_for(
+                    answer.error_code, "list config resources", None, Permission("DescribeConfigs", "cluster")
+                )
             return [
                 ConfigResource(ResourceType(row.resource_type), row.resource_name) for row in answer.config_resources
             ]
@@ -284,7 +288,9 @@ def _altered(
     outcomes: dict[ConfigResource, KafkaError | None] = {}
     for row in rows:
         resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
-        outcomes[resource] = refusal(row.error_code, f"alter {_text_of(resource)}", row.error_message)
+        outcomes[resource] = refusal(
+            row.error_code, f"alter {_text_of(resource)}", row.error_message, _permission(resource, "AlterConfigs")
+        )
     return outcomes
 
 
@@ -315,3 +321,9 @@ def _source(number: int) -> ConfigSource:
 
 _SOURCES: Final = frozenset(map(int, ConfigSource))
 _TYPES: Final = frozenset(map(int, ConfigType))
+
+
+def _permission(resource: ConfigResource, operation: str = "DescribeConfigs") -> Permission:
+    if resource.type in (ResourceType.TOPIC, ResourceType.GROUP):
+        return Permission(operation, resource.type.name.lower(), (resource.name,))
+    return Permission(operation, "cluster")

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
 from ottla.client.coordinator import GROUP
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, Permission
 from ottla.client.groups import OffsetAndMetadata
+from ottla.client.permissions import AclOperation, authorized_operations
 from ottla.client.topics import TopicPartition
 from ottla.coordinators.groups.classic.embedded import decode_assignment, decode_subscription
 from ottla.net.connection import Link
@@ -81,6 +82,7 @@ class ConsumerGroupDescription(NamedTuple):
     protocol_type    "consumer"; "" for a group with offsets only; other values for groups of other applications
     assignor         assignor selected for the group, "" without members
     group_epoch      None for a classic group, likewise `assignment_epoch`
+    authorized_operations  operations that this client is authorized for; None unless requested
     """
 
     group_id: str
@@ -92,46 +94,62 @@ class ConsumerGroupDescription(NamedTuple):
     coordinator: tuple[int, str, int]
     group_epoch: int | None = None
     assignment_epoch: int | None = None
+    authorized_operations: tuple[AclOperation, ...] | None = None
 
 
 class ConsumerGroups(Requests):
     """Requests about consumer groups."""
 
     async def describe_consumer_groups(
-        self, groups: Iterable[str], *, timeout: float | None = None
+        self, groups: Iterable[str], *, include_authorized_operations: bool = False, timeout: float | None = None
     ) -> Results[str, ConsumerGroupDescription]:
         """Describe the state and members of groups of both protocols. For a missing group, brokers before Kafka 4.0 return
-        the state Dead, later ones GROUP_ID_NOT_FOUND."""
+        the state Dead, later ones GROUP_ID_NOT_FOUND.
+
+        include_authorized_operations  also return what this client is authorized for (KIP-430; since Kafka 2.3)
+        """
+        include = include_authorized_operations
 
         async def one(group_id: str) -> ConsumerGroupDescription:
             try:
-                return await self._consumer_group(group_id, timeout)
+                return await self._consumer_group(group_id, include, timeout)
             except KafkaError as error:
                 if error.code not in (GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION):
                     raise
-            return await self._classic_group(group_id, timeout)
+            return await self._classic_group(group_id, include, timeout)
 
         return await self.for_each(groups, one)
 
     async def describe_classic_groups(
-        self, groups: Iterable[str], *, timeout: float | None = None
+        self, groups: Iterable[str], *, include_authorized_operations: bool = False, timeout: float | None = None
     ) -> Results[str, ConsumerGroupDescription]:
-        """Describe classic groups of any protocol type, including those of Kafka Connect."""
-        return await self.for_each(groups, lambda group_id: self._classic_group(group_id, timeout))
+        """Describe classic groups of any protocol type, including those of Kafka Connect.
 
-    async def _consumer_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
+        include_authorized_operations  also return what this client is authorized for (KIP-430; since Kafka 2.3)
+        """
+        include = include_authorized_operations
+        return await self.for_each(groups, lambda group_id: self._classic_group(group_id, include, timeout))
+
+    async def _consumer_group(
+        self, group_id: str, include_operations: bool, timeout: float | None
+    ) -> ConsumerGroupDescription:
         def code_of(answer: ConsumerGroupDescribeResponse) -> tuple[int, str | None]:
             return answer.groups[0].error_code, answer.groups[0].error_message
 
-        request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=include_operations)
         answer = await self.at_coordinator(group_id, request, timeout, code_of)
         return _described(answer.groups[0], await self._coordinator(group_id))
 
-    async def _classic_group(self, group_id: str, timeout: float | None) -> ConsumerGroupDescription:
+    async def _classic_group(
+        self, group_id: str, include_operations: bool, timeout: float | None
+    ) -> ConsumerGroupDescription:
         def code_of(answer: DescribeGroupsResponse) -> tuple[int, str | None]:
             return answer.groups[0].error_code, answer.groups[0].error_message
 
-        request = DescribeGroupsRequest(groups=[group_id])
+        def request(link: Link) -> DescribeGroupsRequest:
+            link.version(DescribeGroupsRequest, oldest=3 if include_operations else 0)
+            return DescribeGroupsRequest(groups=[group_id], include_authorized_operations=include_operations)
+
         answer = await self.at_coordinator(group_id, request, timeout, code_of)
         return _described_classic(answer.groups[0], await self._coordinator(group_id))
 
@@ -196,7 +214,12 @@ class ConsumerGroups(Requests):
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
                     coordinator.note(row.error_code)
-                    outcomes[partition] = refusal(row.error_code, f"move group {group_id} on {partition}")
+                    outcomes[partition] = refusal(
+                        row.error_code,
+                        f"move group {group_id} on {partition}",
+                        None,
+                        *_reading(group_id, partition.topic),
+                    )
             return outcomes
 
         return await self.repeating(f"move group {group_id}", offsets, ask, timeout)
@@ -221,13 +244,15 @@ class ConsumerGroups(Requests):
                 for name, indexes in by_topic(partitions).items()
             ],
         )
-        answer = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of, operation="Delete")
         results = Results[TopicPartition, None]()
         for topic in answer.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
                 about = f"delete the offset of group {group_id} in {partition}"
-                results.put(partition, None, refusal(row.error_code, about))
+                results.put(
+                    partition, None, refusal(row.error_code, about, None, Permission("Read", "topic", (topic.name,)))
+                )
         return results
 
     async def remove_members_from_consumer_group(
@@ -266,10 +291,14 @@ class ConsumerGroups(Requests):
             ],
         )
 
-        answer = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of, operation="Read")
         for row in answer.members:
             name = row.group_instance_id or row.member_id
-            results.put(name, None, refusal(row.error_code, f"remove member {name} of group {group_id}"))
+            results.put(
+                name,
+                None,
+                refusal(row.error_code, f"remove member {name} of group {group_id}", None, *_reading(group_id)),
+            )
         return results
 
 
@@ -288,6 +317,11 @@ def _offset_fetch(
     if partitions is not None:
         request.topics = [OffsetFetchRequestTopic(name=name, partition_indexes=its) for name, its in partitions.items()]
     return request
+
+
+def _reading(group_id: str, *topics: str) -> tuple[Permission, ...]:
+    """Return the permissions of a member of the group that reads these topics."""
+    return (Permission("Read", "group", (group_id,)), *([Permission("Read", "topic", topics)] if topics else []))
 
 
 def _offset_fetch_error(answer: OffsetFetchResponse) -> tuple[int, str | None]:
@@ -339,6 +373,7 @@ def _described(group: DescribedConsumerGroup, coordinator: tuple[int, str, int])
         coordinator,
         group.group_epoch,
         group.assignment_epoch,
+        authorized_operations(group.authorized_operations),
     )
 
 
@@ -357,6 +392,7 @@ def _described_classic(group: DescribedGroup, coordinator: tuple[int, str, int])
         group.protocol_data,
         tuple(_classic_member(member, group.protocol_type) for member in group.members),
         coordinator,
+        authorized_operations=authorized_operations(group.authorized_operations),
     )
 
 

@@ -1,5 +1,6 @@
 """Core of the admin client: combines the requests about all kinds of resources."""
 
+from ottla.client.admin.acls import Acls
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.configs import Configs
 from ottla.client.admin.consumer_groups import ConsumerGroups
@@ -9,6 +10,8 @@ from ottla.client.admin.quotas import Quotas
 from ottla.client.admin.replicas import ReplicaRequests
 from ottla.client.admin.scram import Scram
 from ottla.client.admin.share_groups import ShareGroups
+from ottla.client.admin.streams_groups import StreamsGroups
+from ottla.client.admin.tokens import Tokens
 from ottla.client.admin.topics import Topics
 from ottla.client.admin.transactions import TransactionRequests
 
@@ -19,11 +22,14 @@ class AdminCore(
     GroupRequests,
     ConsumerGroups,
     ShareGroups,
+    StreamsGroups,
     ClusterRequests,
     LogDirs,
     ReplicaRequests,
     Quotas,
     Scram,
+    Tokens,
+    Acls,
     TransactionRequests,
 ):
     """Core of an admin client. Every request is a coroutine method."""

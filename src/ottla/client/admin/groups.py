@@ -65,6 +65,7 @@ class GroupRequests(Requests):
             def code_of(answer: DeleteGroupsResponse) -> tuple[int, str | None]:
                 return answer.results[0].error_code, answer.results[0].error_message
 
-            await self.at_coordinator(group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout, code_of)
+            request = DeleteGroupsRequest(groups_names=[group_id])
+            await self.at_coordinator(group_id, request, timeout, code_of, operation="Delete")
 
         return await self.for_each(groups, one)

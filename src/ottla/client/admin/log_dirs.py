@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_replica_log_dirs import (
@@ -71,7 +71,9 @@ class LogDirs(Requests):
             async def attempt() -> dict[str, LogDir]:
                 answer = await self.on_node(node, DescribeLogDirsRequest(topics=topics))
                 if answer.error_code != NONE:
-                    raise error_for(answer.error_code, f"log directories of broker {node}")
+                    raise error_for(
+                        answer.error_code, f"log directories of broker {node}", None, Permission("Describe", "cluster")
+                    )
                 return {row.log_dir: _directory(row) for row in answer.results}
 
             return await self.metadata.retrying(f"log directories of broker {node}", attempt, limit)
@@ -101,7 +103,7 @@ class LogDirs(Requests):
                 for part in row.partitions:
                     about = f"move {row.topic_name}-{part.partition_index} on broker {node}"
                     replica = TopicPartitionReplica(row.topic_name, part.partition_index, node)
-                    outcomes[replica] = refusal(part.error_code, about)
+                    outcomes[replica] = refusal(part.error_code, about, None, Permission("Alter", "cluster"))
             return outcomes
 
         async def ask(left: list[TopicPartitionReplica]) -> dict[TopicPartitionReplica, KafkaError | None]:

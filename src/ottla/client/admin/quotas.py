@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
@@ -49,7 +49,9 @@ class Quotas(Requests):
             request = DescribeClientQuotasRequest(components=components, strict=strict)
             answer = await self.metadata.ask(-1, request)
             if answer.error_code != NONE:
-                raise error_for(answer.error_code, "describe quotas", answer.error_message)
+                raise error_for(
+                    answer.error_code, "describe quotas", answer.error_message, Permission("DescribeConfigs", "cluster")
+                )
             return {
                 frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
                     row.key: row.value for row in entry.values
@@ -83,7 +85,12 @@ class Quotas(Requests):
             outcomes: dict[ClientQuotaEntity, KafkaError | None] = {}
             for row in answer.entries:
                 entity = frozenset((part.entity_type, part.entity_name) for part in row.entity)
-                outcomes[entity] = refusal(row.error_code, f"alter quotas of {_text_of(entity)}", row.error_message)
+                outcomes[entity] = refusal(
+                    row.error_code,
+                    f"alter quotas of {_text_of(entity)}",
+                    row.error_message,
+                    Permission("AlterConfigs", "cluster"),
+                )
             return outcomes
 
         return await self.repeating("alter quotas", quotas, ask, timeout)

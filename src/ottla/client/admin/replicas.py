@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -66,12 +66,16 @@ class ReplicaRequests(Requests):
                 topics=list(topics.values()),
             )
             answer = await self.controller(request)
-            of_all = refusal(answer.error_code, "reassign partitions", answer.error_message)
+            of_all = refusal(
+                answer.error_code, "reassign partitions", answer.error_message, Permission("Alter", "cluster")
+            )
             outcomes: dict[TopicPartition, KafkaError | None] = dict.fromkeys(partitions, of_all)
             for topic in answer.responses:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
-                    error = refusal(row.error_code, f"reassign {partition}", row.error_message)
+                    error = refusal(
+                        row.error_code, f"reassign {partition}", row.error_message, Permission("Alter", "cluster")
+                    )
                     outcomes[partition] = of_all or error
             return outcomes
 
@@ -93,7 +97,9 @@ class ReplicaRequests(Requests):
             answer = await self.controller(request)
             if answer.error_code != NONE:
                 self.moved(answer.error_code)
-                raise error_for(answer.error_code, "list reassignments", answer.error_message)
+                raise error_for(
+                    answer.error_code, "list reassignments", answer.error_message, Permission("Describe", "cluster")
+                )
             return {
                 TopicPartition(topic.name, row.partition_index): Reassignment(
                     tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
@@ -126,10 +132,13 @@ class ReplicaRequests(Requests):
             answer = await self.controller(request)
             if answer.error_code != NONE:
                 self.moved(answer.error_code)
-                raise error_for(answer.error_code, "elect leaders")
+                raise error_for(answer.error_code, "elect leaders", None, Permission("Alter", "cluster"))
             return {
                 TopicPartition(topic.topic, row.partition_id): refusal(
-                    row.error_code, f"elect the leader of {topic.topic}-{row.partition_id}", row.error_message
+                    row.error_code,
+                    f"elect the leader of {topic.topic}-{row.partition_id}",
+                    row.error_message,
+                    Permission("Alter", "cluster"),
                 )
                 for topic in answer.replica_election_results
                 for row in topic.partition_result

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from ottla.client.admin.results import Results
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, RequestTimedOut, UnknownTopic, error_for
+from ottla.client.errors import KafkaError, Permission, RequestTimedOut, UnknownTopic, error_for
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Promise
@@ -23,12 +23,12 @@ V = TypeVar("V")
 R = TypeVar("R", bound=Response)
 
 
-def refusal(code: int, about: str, message: str | None = None) -> KafkaError | None:
+def refusal(code: int, about: str, message: str | None = None, *needed: Permission) -> KafkaError | None:
     """Return the error of one resource of a request, None if it succeeded. A missing topic is a final error, although its
     code is retriable: no retry would create it."""
     if code == NONE:
         return None
-    error = error_for(code, about, message)
+    error = error_for(code, about, message, *needed)
     return UnknownTopic(str(error), code) if code in _FINAL else error
 
 
@@ -96,13 +96,16 @@ class Requests:
         *,
         kind: int = GROUP,
         newest: int = _NEWEST,
+        operation: str = "Describe",
     ) -> R:
         """Send a request to the coordinator of a group or transactional id; return the response.
 
         request  request, or a function that builds it for a connection, if its content depends on the version
         code_of  function that returns the error code and message of the response, which are raised as an error
         newest   newest version of the request that the caller supports
+        operation  permission on the group or transactional id that the request needs
         """
+        permission = Permission(operation, "group" if kind == GROUP else "transactional-id", (key,))
         about = f"{'group' if kind == GROUP else 'transactional id'} {key}"
         coordinator = self.coordinator(key, kind)
 
@@ -111,7 +114,7 @@ class Requests:
             sent = request if isinstance(request, Request) else request(link)
             answer = await coordinator.response(link.request(sent, link.version(type(sent), newest)))
             code, message = code_of(answer)
-            coordinator.check(code, about, message)
+            coordinator.check(code, about, message, permission)
             return answer
 
         return await self.metadata.retrying(about, attempt, self.limit_ms(timeout))

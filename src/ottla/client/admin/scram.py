@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -74,7 +74,12 @@ class Scram(Requests):
             answer = await self.controller(request)
             if answer.error_code != NONE:
                 self.moved(answer.error_code)
-                raise error_for(answer.error_code, "describe SCRAM credentials", answer.error_message)
+                raise error_for(
+                    answer.error_code,
+                    "describe SCRAM credentials",
+                    answer.error_message,
+                    Permission("Describe", "cluster"),
+                )
             results = Results[str, tuple[ScramCredentialInfo, ...]]()
             for row in answer.results:
                 infos = tuple(
@@ -116,7 +121,12 @@ class Scram(Requests):
             )
             answer = await self.controller(request)
             return {
-                row.user: refusal(row.error_code, f"SCRAM credentials of {row.user}", row.error_message)
+                row.user: refusal(
+                    row.error_code,
+                    f"SCRAM credentials of {row.user}",
+                    row.error_message,
+                    Permission("Alter", "cluster"),
+                )
                 for row in answer.results
             }
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
 from ottla.client.coordinator import GROUP
+from ottla.client.errors import Permission
+from ottla.client.permissions import AclOperation, authorized_operations
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_share_group_offsets import (
@@ -45,7 +47,10 @@ class ShareGroupMember(NamedTuple):
 
 
 class ShareGroupDescription(NamedTuple):
-    """Share group; `coordinator` is (node, host, port)."""
+    """Share group; `coordinator` is (node, host, port).
+
+    authorized_operations  operations that this client is authorized for; None unless requested
+    """
 
     group_id: str
     state: str
@@ -54,6 +59,7 @@ class ShareGroupDescription(NamedTuple):
     assignor: str
     members: tuple[ShareGroupMember, ...]
     coordinator: tuple[int, str, int]
+    authorized_operations: tuple[AclOperation, ...] | None = None
 
 
 class ShareGroupOffset(NamedTuple):
@@ -68,15 +74,20 @@ class ShareGroups(Requests):
     """Requests about share groups."""
 
     async def describe_share_groups(
-        self, groups: Iterable[str], *, timeout: float | None = None
+        self, groups: Iterable[str], *, include_authorized_operations: bool = False, timeout: float | None = None
     ) -> Results[str, ShareGroupDescription]:
-        """Describe the state and members of share groups."""
+        """Describe the state and members of share groups.
+
+        include_authorized_operations  also return what this client is authorized for
+        """
 
         async def one(group_id: str) -> ShareGroupDescription:
             def code_of(answer: ShareGroupDescribeResponse) -> tuple[int, str | None]:
                 return answer.groups[0].error_code, answer.groups[0].error_message
 
-            request = ShareGroupDescribeRequest(group_ids=[group_id])
+            request = ShareGroupDescribeRequest(
+                group_ids=[group_id], include_authorized_operations=include_authorized_operations
+            )
             answer = await self.at_coordinator(group_id, request, timeout, code_of)
             node = await self.metadata.coordinator(GROUP, group_id)
             return _described(answer.groups[0], (node, *self.metadata.network.brokers[node]))
@@ -134,13 +145,22 @@ class ShareGroups(Requests):
             return answer.error_code, answer.error_message
 
         request = AlterShareGroupOffsetsRequest(group_id=group_id, topics=list(topics.values()))
-        answer = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of, operation="Read")
         results = Results[TopicPartition, None]()
         for topic_answer in answer.responses:
             for row in topic_answer.partitions:
                 partition = TopicPartition(topic_answer.topic_name, row.partition_index)
                 about = f"move group {group_id} on {partition}"
-                results.put(partition, None, refusal(row.error_code, about, row.error_message))
+                results.put(
+                    partition,
+                    None,
+                    refusal(
+                        row.error_code,
+                        about,
+                        row.error_message,
+                        Permission("Read", "topic", (topic_answer.topic_name,)),
+                    ),
+                )
         return results
 
     async def delete_share_group_offsets(
@@ -154,11 +174,15 @@ class ShareGroups(Requests):
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
         )
-        answer = await self.at_coordinator(group_id, request, timeout, code_of)
+        answer = await self.at_coordinator(group_id, request, timeout, code_of, operation="Delete")
         results = Results[str, None]()
         for row in answer.responses:
             about = f"delete offsets of group {group_id} in {row.topic_name}"
-            results.put(row.topic_name, None, refusal(row.error_code, about, row.error_message))
+            results.put(
+                row.topic_name,
+                None,
+                refusal(row.error_code, about, row.error_message, Permission("Read", "topic", (row.topic_name,))),
+            )
         return results
 
 
@@ -187,4 +211,5 @@ def _described(group: DescribedGroup, coordinator: tuple[int, str, int]) -> Shar
         group.assignor_name,
         members,
         coordinator,
+        authorized_operations(group.authorized_operations),
     )

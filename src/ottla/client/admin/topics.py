@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, RequestTimedOut, error_for
+from ottla.client.errors import KafkaError, Permission, RequestTimedOut, error_for
 from ottla.client.offsets import Lookup
+from ottla.client.permissions import AclOperation, authorized_operations
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
 from ottla.net.connection import Link
 from ottla.protocol.errors import NONE
@@ -88,12 +89,16 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """Topic with its partitions; the id is ZERO_UUID before Kafka 2.8."""
+    """Topic with its partitions; the id is ZERO_UUID before Kafka 2.8.
+
+    authorized_operations  operations that this client is authorized for; None unless requested
+    """
 
     name: str
     topic_id: bytes
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    authorized_operations: tuple[AclOperation, ...] | None = None
 
 
 class Topics(Requests):
@@ -132,7 +137,9 @@ class Topics(Requests):
             for name in names:
                 self.metadata.forget(name)
             return {
-                row.name: refusal(row.error_code, f"create partitions of {row.name}", row.error_message)
+                row.name: refusal(
+                    row.error_code, f"create partitions of {row.name}", row.error_message, _on_topic("Alter", row.name)
+                )
                 for row in answer.results
             }
 
@@ -160,7 +167,12 @@ class Topics(Requests):
             outcomes: dict[str | bytes, KafkaError | None] = {}
             for row in answer.responses:
                 key = row.topic_id if row.topic_id in keys or row.name is None else row.name
-                outcomes[key] = refusal(row.error_code, f"delete topic {row.name or ''}".rstrip(), row.error_message)
+                outcomes[key] = refusal(
+                    row.error_code,
+                    f"delete topic {row.name or ''}".rstrip(),
+                    row.error_message,
+                    _on_topic("Delete", row.name),
+                )
             return outcomes
 
         return await self.repeating("delete topics", topics, ask, timeout)
@@ -185,18 +197,26 @@ class Topics(Requests):
                     partition = TopicPartition(topic_answer.name, row.partition_index)
                     about = f"delete records of {partition}"
                     outcomes[partition] = (
-                        row.low_watermark if row.error_code == NONE else error_for(row.error_code, about)
+                        row.low_watermark
+                        if row.error_code == NONE
+                        else error_for(row.error_code, about, None, _on_topic("Delete", partition.topic))
                     )
             return outcomes
 
         return await self.at_leaders("delete records", offsets, ask, timeout)
 
     async def describe_topics(
-        self, topics: Iterable[str | bytes], *, partitions_per_answer: int = 2000, timeout: float | None = None
+        self,
+        topics: Iterable[str | bytes],
+        *,
+        include_authorized_operations: bool = False,
+        partitions_per_answer: int = 2000,
+        timeout: float | None = None,
     ) -> Results[str | bytes, TopicDescription]:
         """Describe the partitions, leaders and replicas of topics, by name or by id (bytes; since Kafka 3.1).
 
-        partitions_per_answer  number of partitions in a response (DescribeTopicPartitions, KIP-966)
+        include_authorized_operations  also return what this client is authorized for (KIP-430; since Kafka 2.3)
+        partitions_per_answer          number of partitions in a response (DescribeTopicPartitions, KIP-966)
         """
 
         async def ask(keys: list[str | bytes]) -> dict[str | bytes, TopicDescription | KafkaError]:
@@ -207,7 +227,9 @@ class Topics(Requests):
                 outcomes |= await self._described_in_parts(link, names, partitions_per_answer)
                 keys = [key for key in keys if not isinstance(key, str)]
             if keys:
-                outcomes |= await self._described_by_metadata(link, keys)
+                outcomes |= await self._described_by_metadata(link, keys, include_authorized_operations)
+            if not include_authorized_operations:  # DescribeTopicPartitions returns them always
+                outcomes = {key: _without_operations(outcome) for key, outcome in outcomes.items()}
             return outcomes
 
         return await self.repeating("describe topics", topics, ask, timeout)
@@ -226,7 +248,7 @@ class Topics(Requests):
             for row in answer.topics:
                 if row.name is None:
                     continue
-                error = refusal(row.error_code, f"topic {row.name}")
+                error = refusal(row.error_code, f"topic {row.name}", None, _on_topic("Describe", row.name))
                 earlier = outcomes.get(row.name)
                 before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
                 outcomes[row.name] = error or TopicDescription(
@@ -247,17 +269,18 @@ class Topics(Requests):
                         )
                         for part in row.partitions
                     ),
+                    authorized_operations(row.topic_authorized_operations),
                 )
             if answer.next_cursor is None:
                 return outcomes
             request.cursor = answer.next_cursor
 
     async def _described_by_metadata(
-        self, link: Link, keys: list[str | bytes]
+        self, link: Link, keys: list[str | bytes], include_operations: bool
     ) -> dict[str | bytes, TopicDescription | KafkaError]:
         """Describe topics by a Metadata request, which every broker serves; topics by id since Kafka 3.1."""
         by_id = any(isinstance(key, bytes) for key in keys)
-        version = link.version(MetadataRequest, oldest=12 if by_id else 0)
+        version = link.version(MetadataRequest, oldest=12 if by_id else 8 if include_operations else 0)
         request = MetadataRequest(
             topics=[
                 MetadataRequestTopic(name=key)
@@ -266,12 +289,15 @@ class Topics(Requests):
                 for key in keys
             ],
             allow_auto_topic_creation=version < 4,
+            include_topic_authorized_operations=include_operations,
         )
         answer = await link.request(request, version)
         outcomes: dict[str | bytes, TopicDescription | KafkaError] = {}
         for row in answer.topics:
             key = row.topic_id if row.topic_id in keys or row.name is None else row.name or row.topic_id
-            outcomes[key] = refusal(row.error_code, f"topic {row.name or ''}".rstrip()) or TopicDescription(
+            outcomes[key] = refusal(
+                row.error_code, f"topic {row.name or ''}".rstrip(), None, _on_topic("Describe", row.name)
+            ) or TopicDescription(
                 row.name or "",
                 row.topic_id,
                 row.is_internal,
@@ -286,6 +312,7 @@ class Topics(Requests):
                     )
                     for part in sorted(row.partitions, key=lambda part: part.partition_index)
                 ),
+                authorized_operations(row.topic_authorized_operations),
             )
         return outcomes
 
@@ -306,6 +333,15 @@ class Topics(Requests):
             for partition in partitions.keys() - lookup.offsets.keys():
                 lookup.errors.setdefault(partition, late)
         return Results(lookup.offsets, lookup.errors)
+
+
+def _without_operations(outcome: TopicDescription | KafkaError) -> TopicDescription | KafkaError:
+    return outcome if isinstance(outcome, KafkaError) else outcome._replace(authorized_operations=None)
+
+
+def _on_topic(operation: str, name: str | None) -> Permission:
+    """Return a permission on a topic; its name is not known to a client that is not authorized to describe its id."""
+    return Permission(operation, "topic", (name or "NAME",))
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -332,5 +368,5 @@ def _optional(nodes: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _created(row: CreatableTopicResult) -> CreatedTopic | KafkaError:
-    error = refusal(row.error_code, f"create topic {row.name}", row.error_message)
+    error = refusal(row.error_code, f"create topic {row.name}", row.error_message, _on_topic("Create", row.name))
     return error or CreatedTopic(row.topic_id, row.num_partitions, row.replication_factor)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
 from ottla.client.coordinator import TRANSACTION
-from ottla.client.errors import KafkaError, error_for
+from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -91,7 +91,9 @@ class TransactionRequests(Requests):
                     partition = TopicPartition(topic.name, row.partition_index)
                     if row.error_code != NONE:
                         about = f"producers of {partition}"
-                        outcomes[partition] = error_for(row.error_code, about, row.error_message)
+                        outcomes[partition] = error_for(
+                            row.error_code, about, row.error_message, Permission("Read", "topic", (topic.name,))
+                        )
                         continue
                     outcomes[partition] = tuple(
                         ProducerState(
@@ -189,7 +191,10 @@ class TransactionRequests(Requests):
             answer = await self.on_node(node, WriteTxnMarkersRequest(markers=[marker]))
             return {
                 TopicPartition(topic.name, row.partition_index): refusal(
-                    row.error_code, f"abort the transaction of producer {spec.producer_id} in {spec.partition}"
+                    row.error_code,
+                    f"abort the transaction of producer {spec.producer_id} in {spec.partition}",
+                    None,
+                    Permission("Alter", "cluster"),
                 )
                 for marker_answer in answer.markers
                 for topic in marker_answer.topics
@@ -209,7 +214,9 @@ class TransactionRequests(Requests):
 
             # The newest version is needed only for two-phase commit (KIP-939), which is not requested here.
             request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
-            answer = await self.at_coordinator(name, request, timeout, code_of, kind=TRANSACTION, newest=5)
+            answer = await self.at_coordinator(
+                name, request, timeout, code_of, kind=TRANSACTION, newest=5, operation="Write"
+            )
             return FencedProducer(answer.producer_id, answer.producer_epoch)
 
         return await self.for_each(transactional_ids, one)

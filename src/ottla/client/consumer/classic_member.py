@@ -16,7 +16,7 @@ from ottla.client.consumer.assignors import ASSIGNORS, Racks, SubscribedMember, 
 from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import InvalidClientConfig, KafkaError
+from ottla.client.errors import InvalidClientConfig, KafkaError, NotAuthorized
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
@@ -149,10 +149,13 @@ class ClassicMembership:
                     self._forget()
                     await self._drop_all()
                 elif not error.retriable:
-                    self._forget()
+                    # A member that was denied stays in the group until its session ends: another one would wait for that.
+                    if not isinstance(error, NotAuthorized):
+                        self._forget()
                     await self._drop_all()
                     self.error = error
                     self._task = None
+                    self._consumer.failed()
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))

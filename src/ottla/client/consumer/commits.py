@@ -10,8 +10,9 @@ from typing import Final
 
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, RetriableError, StaleMetadata, UnknownTopic, error_for
+from ottla.client.errors import KafkaError, Permission, RetriableError, StaleMetadata, UnknownTopic, error_for
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.metrics import Sensor
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.protocol import errors as table
@@ -61,9 +62,13 @@ class _Commit:
 
 
 class Commits:
-    """Client for the committed offsets of one group."""
+    """Client for the committed offsets of one group.
+
+    latency  times in ms from OffsetCommit requests to their responses
+    """
 
     def __init__(self, core: Core, group_id: str) -> None:
+        self.latency = Sensor()
         self._core = core
         self._group_id = group_id
         self._coordinator = CoordinatorClient(core.metadata, GROUP, group_id)
@@ -174,13 +179,22 @@ class Commits:
         )
         if version >= 7:
             request.group_instance_id = member.group_instance_id
+        sent_ms = self._core.clock.now_ms()
         answer = await self._coordinator.response(link.request(request, version))
+        now_ms = self._core.clock.now_ms()
+        self.latency.record(now_ms - sent_ms, now_ms)
+        names = {topic_id: part.topic for part, topic_id in partitions.items()}
+        denied = tuple(
+            topic_answer.name or names[topic_answer.topic_id]
+            for topic_answer in answer.topics
+            if any(row.error_code == table.TOPIC_AUTHORIZATION_FAILED for row in topic_answer.partitions)
+        )
         for topic_answer in answer.topics:
             for row in topic_answer.partitions:
                 if row.error_code == table.UNKNOWN_TOPIC_ID:
                     commit.unknown.add(topic_answer.topic_id)
                 if not (commit.automatic and row.error_code in _DELETED):
-                    self._check(row.error_code, commit.about)
+                    self._check(row.error_code, commit.about, denied)
 
     async def _ids(self, names: Iterable[str]) -> dict[str, bytes]:
         """Return the topic ids, ZERO_UUID if unknown."""
@@ -245,21 +259,23 @@ class Commits:
         self, answer: OffsetFetchResponse, version: int, names: dict[bytes, str], about: str
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         whole = answer if version <= _NEWEST_BY_TOPIC else answer.groups[0]
-        self._check(whole.error_code, about)
+        self._check(whole.error_code, about, ())
         offsets = {}
         for topic in whole.topics:
             for row in topic.partitions:
-                self._check(row.error_code, about)
+                self._check(row.error_code, about, (topic.name or names[getattr(topic, "topic_id", ZERO_UUID)],))
                 if row.committed_offset >= 0:
                     name = topic.name or names[getattr(topic, "topic_id", ZERO_UUID)]
                     offset = OffsetAndMetadata(row.committed_offset, row.metadata or "", row.committed_leader_epoch)
                     offsets[TopicPartition(name, row.partition_index)] = offset
         return offsets
 
-    def _check(self, code: int, about: str) -> None:
+    def _check(self, code: int, about: str, topics: tuple[str, ...]) -> None:
         if code != table.NONE:
             self._coordinator.note(code)
-            error = error_for(code, about)
+            error = error_for(
+                code, about, None, Permission("Read", "group", (self._group_id,)), Permission("Read", "topic", topics)
+            )
             # Retriable: the next heartbeat returns the new epoch (KIP-848), or the error that the member was removed.
             raise RetriableError(str(error), code) if code == table.STALE_MEMBER_EPOCH else error
 

@@ -15,7 +15,7 @@ from typing import Final
 from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, Permission
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
 from ottla.net.scheduler import Cancelled, Signal, Task
@@ -120,6 +120,7 @@ class ConsumerMembership:
                     await self._drop_all()
                     self.error = error
                     self._task = None
+                    self._consumer.failed()
                     return
                 failures += 1
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(failures))
@@ -185,7 +186,9 @@ class ConsumerMembership:
             request.topic_partitions = self._owned_partitions()
         try:
             answer = await self._coordinator.request(request)
-            self._coordinator.check(answer.error_code, f"consumer group {self._group_id}", answer.error_message)
+            permission = Permission("Read", "topic", tuple(self._topics))
+            about = f"consumer group {self._group_id}"
+            self._coordinator.check(answer.error_code, about, answer.error_message, permission)
         except KafkaError:
             # The coordinator may have assigned partitions although the request failed (lost response, write not replicated in
             # time), and it sends an assignment once. After a request with all fields it sends the assignment again.

@@ -28,8 +28,17 @@ from ottla.client.consumer.rebalance import AssignmentChange, Handover, Listener
 from ottla.client.consumer.search import PositionSearch
 from ottla.client.consumer.validation import EpochEnd
 from ottla.client.core import Core, logger
-from ottla.client.errors import IllegalState, KafkaError, LogTruncation, NoOffset, OffsetOutOfRange, RequestTimedOut
+from ottla.client.errors import (
+    IllegalState,
+    KafkaError,
+    LogTruncation,
+    NoOffset,
+    NotAuthorized,
+    OffsetOutOfRange,
+    RequestTimedOut,
+)
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.metrics import MetricValues
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
 from ottla.environment.alarm import Alarm
@@ -46,6 +55,7 @@ class ConsumerCore(ChunkReader):
     def __init__(self, core: Core) -> None:
         config = core.config
         self.core = core
+        core.metadata.operation = "Read"
         positions = ConsumerPositions()
         super().__init__(positions, Fetcher(core, positions, self._lost, self._truncated, self._recreated))
         self.listeners = Listeners()
@@ -69,6 +79,8 @@ class ConsumerCore(ChunkReader):
         self._committing: Task[None] | None = None
         self._closed = False
         self._assigned_by_hand = False
+        self._rejoins = False
+        """True if the next poll restarts the membership."""
         self._reminder = Alarm(self._wake_application, core.clock, core.scheduler)
         self._waiting = False
         """True while the application is in `wait`."""
@@ -157,6 +169,10 @@ class ConsumerCore(ChunkReader):
             self._pending_changes -= 1
             self._woken.happen()
 
+    def failed(self) -> None:
+        """See `MemberConsumer.failed`."""
+        self._wake_application()
+
     async def _until_waiting(self) -> None:
         """Wait until the application is in `wait`; it stays there until the caller awaits again."""
         while not self._waiting and not self._closed:
@@ -192,6 +208,9 @@ class ConsumerCore(ChunkReader):
         self._waiting = True
         self._entered.happen()
         self.polls += 1
+        if self._rejoins and self._membership is not None:
+            self._rejoins = False
+            self._membership.subscribe(self._topics, self._pattern)
         try:
             self._commit_now_and_then()
             return await self._wait(self.core.clock.now_ms() + timeout_ms)
@@ -220,7 +239,7 @@ class ConsumerCore(ChunkReader):
                 return False
             self._search.begin()
             self._fetcher.pump()
-            self.core.metadata.watch(self._topics)
+            self.core.metadata.watch(self._topics, self._wake_application)
             await self.core.scheduler.within(woken, left, arrived)
 
     def _raise_trouble(self) -> None:
@@ -228,6 +247,10 @@ class ConsumerCore(ChunkReader):
         self._fetcher.failure = None
         if failure is None and self._membership is not None:
             failure = self._membership.error
+            # Permissions may be granted before the next poll, which joins again, as Java's consumer does.
+            self._rejoins = isinstance(failure, NotAuthorized)
+        if failure is None and self._pattern is None:
+            failure = self.core.metadata.denied(self._topics)
         if isinstance(failure, NoOffset) and not self._positions.lacking():
             failure = None  # no position is missing any more
         if failure is not None:
@@ -481,14 +504,37 @@ class ConsumerCore(ChunkReader):
         if self._closed:
             raise IllegalState("the consumer is closed")
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> MetricValues:
         """Return the metrics of the consumer."""
-        return {
-            "bytes-consumed-total": self._fetcher.bytes,
-            "fetch-total": self._fetcher.fetches,
-            "assigned-partitions": len(self._positions.states),
-            "connection-creation-total": self.core.network.opened_total,
-        }
+        client_id, now_ms, network = str(self.core.config["client.id"]), self.core.clock.now_ms(), self.core.network
+        values = self._fetcher.sensors.values(client_id, now_ms)
+        tags = (("client-id", client_id),)
+        lags = {partition: self.lag(partition) for partition in self._positions.states}
+        known = {partition: lag for partition, lag in lags.items() if lag is not None}
+        fetching = "consumer-fetch-manager-metrics"
+        values.put(fetching, tags, [("records-lag-max", max(known.values(), default=float("nan")))])
+        for (topic, index), lag in known.items():
+            of_partition = (*tags, ("partition", str(index)), ("topic", topic))
+            values.put(fetching, of_partition, [("records-lag", lag)])
+        latency = self._commits.latency
+        values.put(
+            "consumer-coordinator-metrics",
+            tags,
+            [
+                ("assigned-partitions", len(self._positions.states)),
+                *latency.events("commit", now_ms),
+                *latency.spread("commit-latency", now_ms),
+            ],
+        )
+        values.put(
+            "consumer-metrics",
+            tags,
+            [
+                ("connection-creation-total", network.opened_total),
+                ("connection-count", network.open_count),
+            ],
+        )
+        return values
 
 
 def whole_offsets(

@@ -26,7 +26,16 @@ from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.consumer.validation import EpochEnd, Question, epoch_ends
 from ottla.client.core import Core
-from ottla.client.errors import CorruptBatch, KafkaError, OffsetOutOfRange, RequestTimedOut, error_for
+from ottla.client.errors import (
+    CorruptBatch,
+    KafkaError,
+    NotAuthorized,
+    OffsetOutOfRange,
+    Permission,
+    RequestTimedOut,
+    error_for,
+)
+from ottla.client.metrics import ConsumerSensors
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.net.scheduler import Signal
 from ottla.protocol import errors as table
@@ -46,6 +55,8 @@ _NEWEST_WITHOUT_IDS: Final = 12
 _OLDEST_WITH_IDS: Final = 13
 _OLDEST_WITH_LAST_EPOCH: Final = 12
 _FULL: Final = 0
+_LONGEST_BACKOFF: Final = 20
+"""Number of failures after which a backoff is retry.backoff.max.ms."""
 _ANSWER_WITHIN_MS: Final = 3000
 """Time for a node to respond before its leaders are looked up again; the request itself has request.timeout.ms."""
 _SESSION_CODES: Final = frozenset(
@@ -104,7 +115,7 @@ class Fetcher:
         self.arrived = Signal()
         self.failure: KafkaError | None = None
         self.active = True
-        self.bytes = self.fetches = 0
+        self.sensors = ConsumerSensors()
         self._core = core
         self._config = core.config
         self._positions = positions
@@ -218,11 +229,15 @@ class Fetcher:
         self._truncated(state, EpochEnd(-1, -1) if newer == UNKNOWN else EpochEnd(epoch, min(offset, newer)))
 
     def _refused(self, state: PartitionState, error: KafkaError) -> None:
-        """Handle the error of one partition: retry later, or raise it in the application."""
+        """Handle the error of one partition: retry later, or raise it in the application. A partition that was denied is both,
+        as the permission may be granted meanwhile."""
         if error.retriable:
             state.preferred = None
             self._core.metadata.forget(state.partition.topic)
             self._later(state)
+        elif isinstance(error, NotAuthorized):
+            self.failure = error
+            self._later(state, _LONGEST_BACKOFF)
         else:
             self.failure = error
             state.paused = True
@@ -239,9 +254,9 @@ class Fetcher:
             self._later(state)
         return node
 
-    def _later(self, state: PartitionState) -> None:
+    def _later(self, state: PartitionState, failures: int = 1) -> None:
         """Delay the next fetch of the partition by a backoff."""
-        wait = self._core.metadata.backoff_ms(1)
+        wait = self._core.metadata.backoff_ms(failures)
         state.not_before = self._core.clock.now_ms() + wait
         self._core.scheduler.call_later(wait, self.pump)
 
@@ -272,11 +287,13 @@ class Fetcher:
             version = link.version(FetchRequest, newest)
             request = self._request(known, states, version)
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
-            self.fetches += 1
+            sent_ms = self._core.clock.now_ms()
+            self.sensors.fetches.record(1, sent_ms)
             asking = link.request(request, version, timeout_ms=timeout_ms)
             while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS):
                 self._look_for_leaders(states)
             answer = asking.result()
+            self._measure(answer, sent_ms)
             if answer.error_code != table.NONE:
                 known.forget()
                 if answer.error_code not in _SESSION_CODES:
@@ -297,6 +314,14 @@ class Fetcher:
             known.busy = False
         self.arrived.happen()
         self.pump()
+
+    def _measure(self, answer: FetchResponse, sent_ms: int) -> None:
+        now_ms, sensors = self._core.clock.now_ms(), self.sensors
+        sensors.latency.record(now_ms - sent_ms, now_ms)
+        sensors.throttle.record(answer.throttle_time_ms, now_ms)
+        size = sum(len(row.records or b"") for topic in answer.responses for row in topic.partitions)
+        if size:
+            sensors.sizes.record(size, now_ms)
 
     def _begin_again(self, known: _NodeFetch) -> None:
         """Begin a new session after a backoff, so that a node that fails at once is not queried in a tight loop."""
@@ -391,7 +416,8 @@ class Fetcher:
             self._lost(state, error)
             return
         if row.error_code != table.NONE:
-            self._refused(state, error_for(row.error_code, about))
+            permission = Permission("Read", "topic", (state.partition.topic,))
+            self._refused(state, error_for(row.error_code, about, None, permission))
             return
         if row.diverging_epoch.end_offset >= 0:
             self._diverged(state, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
@@ -411,11 +437,15 @@ class Fetcher:
             state.fetch_position = UNKNOWN  # no further fetch until a seek
             return
         if chunk is not None:
+            records = 0
             for header in scan(chunk.data).batches:
                 state.note_epoch(header.base_offset, header.leader_epoch)
+                records += header.count
             state.fetch_position = chunk.next_offset
             state.buffered += len(chunk.data)
-            self.bytes += len(chunk.data)
+            now_ms = self._core.clock.now_ms()
+            self.sensors.bytes.record(len(chunk.data), now_ms)
+            self.sensors.records.record(records, now_ms)
             self.chunks.append(chunk)
 
     def taken(self, chunk: Chunk) -> None:

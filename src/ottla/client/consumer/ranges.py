@@ -14,7 +14,15 @@ from typing import Final
 from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import PartitionState
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, OffsetOutOfRange, RequestTimedOut, RetriableError, UnknownTopic, error_for
+from ottla.client.errors import (
+    KafkaError,
+    OffsetOutOfRange,
+    Permission,
+    RequestTimedOut,
+    RetriableError,
+    UnknownTopic,
+    error_for,
+)
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Task
@@ -144,7 +152,7 @@ def _chunk(core: Core, partition: TopicPartition, row: PartitionData, position: 
         error.log_start = row.log_start_offset
         raise error
     if row.error_code != NONE:
-        raise error_for(row.error_code, about)
+        raise error_for(row.error_code, about, None, Permission("Read", "topic", (partition.topic,)))
     chunk = chunk_of(PartitionState(partition), row, position, core.config)
     return None if chunk is None or chunk.next_offset <= position else chunk
 

@@ -87,6 +87,9 @@ class MemberConsumer(Protocol):
         the listener has run. With enable.auto.commit the positions of revoked partitions are committed first.
         """
 
+    def failed(self) -> None:
+        """Wake the application: the membership has ended with an error, which its poll raises."""
+
 
 class PollTimeout(Exception):
     """The application has not polled for max.poll.interval.ms."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, UnsupportedVersion, error_for
+from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -65,7 +65,9 @@ async def epoch_ends(
         for row in topic.partitions:
             part = TopicPartition(topic.topic, row.partition)
             if row.error_code != NONE:
-                ends[part] = error_for(row.error_code, f"validate the position in {part}")
+                ends[part] = error_for(
+                    row.error_code, f"validate the position in {part}", None, Permission("Read", "topic", (part.topic,))
+                )
             else:
                 ends[part] = EpochEnd(row.leader_epoch, row.end_offset)
     return ends

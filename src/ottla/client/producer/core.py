@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.client.core import Core
-from ottla.client.errors import BufferExhausted, IllegalState, RecordTooLarge, UnknownTopic
+from ottla.client.errors import BufferExhausted, IllegalState, NotAuthorized, RecordTooLarge, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import (
     APPENDED,
     CLOSED,
@@ -39,6 +40,7 @@ class ProducerCore:
     def __init__(self, core: Core, lock: Any, wake: Callable[[], None], choose: Partitioner | None = None) -> None:
         config = core.config
         self.core = core
+        core.metadata.operation = "Read"
         choose = choose or partitioner(
             config["partitioner"], core.random, config["batch.size"], ignore_keys=config["partitioner.ignore.keys"]
         )
@@ -146,10 +148,18 @@ class ProducerCore:
         return self._clock.now_ms() + int(self.core.config["max.block.ms"])
 
     async def learn(self, topic: str, deadline: int) -> None:
-        """Wait until a topic is known; the broker creates it if allowed. Raises UnknownTopic."""
+        """Wait until a topic is known; the broker creates it if allowed. Raises UnknownTopic.
+
+        A denied topic fails the open transaction, as its record would be missing there.
+        """
         if topic not in self.accumulator.topics:
             limit = max(deadline - self._clock.now_ms(), 0)
-            info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
+            try:
+                info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
+            except NotAuthorized as error:
+                if self.transactions is not None:
+                    self.transactions.failed(error)
+                raise
             self.accumulator.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
 
     async def wait_for_room(self, deadline: int, room: Promise[None] | None = None) -> None:
@@ -208,13 +218,21 @@ class ProducerCore:
         """Return producer id and epoch, -1 before they are known."""
         return self.sender.producer_id, self.sender.epoch
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> MetricValues:
         """Return the metrics of the producer."""
-        sender = self.sender
-        return {
-            "record-send-total": sender.records,
-            "byte-total": sender.bytes,
-            "request-total": sender.requests,
-            "buffer-used-bytes": int(self.accumulator.buffered),
-            "connection-creation-total": self.core.network.opened_total,
-        }
+        client_id, network = str(self.core.config["client.id"]), self.core.network
+        values = self.sender.sensors.values(client_id, self.core.clock.now_ms())
+        total, used = int(self.core.config["buffer.memory"]), int(self.accumulator.buffered)
+        values.put(
+            "producer-metrics",
+            (("client-id", client_id),),
+            [
+                ("buffer-total-bytes", total),
+                ("buffer-available-bytes", total - used),
+                ("buffer-used-bytes", used),
+                ("requests-in-flight", self.sender.in_flight),
+                ("connection-creation-total", network.opened_total),
+                ("connection-count", network.open_count),
+            ],
+        )
+        return values

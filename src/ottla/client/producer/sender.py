@@ -23,12 +23,14 @@ from ottla.client.core import Core, logger
 from ottla.client.errors import (
     ConnectionLost,
     KafkaError,
+    Permission,
     RecordTooLarge,
     RequestTimedOut,
     UnknownTopic,
     UnsupportedVersion,
     error_for,
 )
+from ottla.client.metrics import ProducerSensors
 from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import BatchCompression, ClosedBatch
 from ottla.client.producer.sequences import BatchVerdict, Identity, PartitionQueue
@@ -82,7 +84,7 @@ class Sender:
         self.refused: KafkaError | None = None
         self.flushing = 0
         self.idempotent: bool = config["enable.idempotence"]
-        self.records = self.bytes = self.requests = 0
+        self.sensors = ProducerSensors()
         self._core = core
         self._config = config
         self._clock = core.clock
@@ -179,6 +181,11 @@ class Sender:
         finally:
             self.flushing -= 1
         return self._accumulator.records
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests without a response."""
+        return self._in_flight
 
     @property
     def empty(self) -> bool:
@@ -321,7 +328,8 @@ class Sender:
         acks = self._config["acks"]
         self._busy[node] = self._busy.get(node, 0) + 1
         self._in_flight += 1
-        self.requests += 1
+        sent_ms = self._clock.now_ms()
+        self.sensors.requests.record(1, sent_ms)
         try:
             version = link.version(ProduceRequest, newest)
             for batch in batches:
@@ -341,7 +349,7 @@ class Sender:
         except UnsupportedVersion as error:
             outcome = Promise[None]()
             outcome.fail(error)
-        outcome.listen(partial(self._answered, node, batches, ids))
+        outcome.listen(partial(self._answered, node, batches, ids, sent_ms))
 
     # -- responses --
 
@@ -350,6 +358,7 @@ class Sender:
         node: int,
         batches: list[ClosedBatch],
         ids: dict[str, bytes],
+        sent_ms: int,
         promise: Promise[ProduceResponse] | Promise[None],
     ) -> None:
         self._busy[node] -= 1
@@ -358,6 +367,9 @@ class Sender:
         error = promise.error
         answer = None if error is not None else promise.result()
         if answer is not None:
+            now_ms = self._clock.now_ms()
+            self.sensors.latency.record(now_ms - sent_ms, now_ms)
+            self.sensors.throttle.record(answer.throttle_time_ms, now_ms)
             for topic in answer.responses:
                 for row in topic.partition_responses:
                     rows[topic.name or topic.topic_id, row.index] = row
@@ -403,8 +415,7 @@ class Sender:
         queue.done(batch)
         self._failures.pop(batch.partition, None)
         self._not_before.pop(batch.partition, None)
-        self.records += batch.count
-        self.bytes += len(batch.payload)
+        self.sensors.acknowledged(batch.partition.topic, batch.count, len(batch.payload), self._clock.now_ms())
         self._release(batch)
         batch.complete(None, base_offset, append_time)
         if queue.waiting:
@@ -417,6 +428,7 @@ class Sender:
             self._release(batch)
             batch.complete(self.refused)
             return
+        self.sensors.retries.record(batch.count, self._clock.now_ms())
         self._queues[partition].again(batch)
         self._waiting[partition] = None
         failures = self._failures[partition] = self._failures.get(partition, 0) + 1
@@ -433,6 +445,7 @@ class Sender:
         self._fail(batch, error)
 
     def _fail(self, batch: ClosedBatch, error: KafkaError) -> None:
+        self.sensors.errors.record(batch.count, self._clock.now_ms())
         self._release(batch)
         for listener in self.failed:
             listener(error)
@@ -585,7 +598,10 @@ class Sender:
         async def attempt() -> InitProducerIdResponse:
             answer = await self._core.metadata.ask(-1, request)
             if answer.error_code != table.NONE:
-                raise error_for(answer.error_code, "a producer id")
+                topics = tuple(sorted({partition.topic for partition in self._waiting}))
+                raise error_for(
+                    answer.error_code, "a producer id", None, Permission("Write", "topic", topics or ("NAME",))
+                )
             return answer
 
         try:
@@ -659,7 +675,7 @@ class Sender:
 
 def _refusal(batch: ClosedBatch, row: PartitionProduceResponse) -> KafkaError:
     about = f"produce to {batch.partition}"
-    error = error_for(row.error_code, about, row.error_message)
+    error = error_for(row.error_code, about, row.error_message, Permission("Write", "topic", (batch.partition.topic,)))
     if isinstance(error, RecordTooLarge):
         return RecordTooLarge(
             f"{about}: a batch of {batch.count} records, {len(batch.payload)} bytes, is above the topic's "

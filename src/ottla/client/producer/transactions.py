@@ -27,6 +27,8 @@ from ottla.client.errors import (
     FencedError,
     IllegalState,
     KafkaError,
+    NotAuthorized,
+    Permission,
     RequestTimedOut,
     TransactionAborted,
     UnknownTopic,
@@ -130,8 +132,8 @@ class ProducerTransactions:
     async def _coordinated(self, request: Request[R], newest: int = 32767) -> R:
         return await self._coordinator.request(request, newest=newest)
 
-    def _check(self, code: int, about: str) -> None:
-        self._coordinator.check(code, about)
+    def _check(self, code: int, about: str, *needed: Permission) -> None:
+        self._coordinator.check(code, about, None, *needed)
 
     # -- public calls --
 
@@ -139,7 +141,12 @@ class ProducerTransactions:
         """Register as the producer of transactional.id: older producers are fenced, their open transaction is aborted."""
         if self._state is not _TransactionState.NEW:
             raise IllegalState("init_transactions() is called once, before anything else")
-        await self._init(timeout_ms, -1, -1)
+        try:
+            await self._init(timeout_ms, -1, -1)
+        except NotAuthorized:
+            # It may be called again once it is permitted. Java's producer allows that too, if it may describe the id.
+            self._state, self._error, self._sender.refused = _TransactionState.NEW, None, None
+            raise
         self._state = _TransactionState.READY
 
     async def _init(self, timeout_ms: int | None, producer_id: int, epoch: int) -> None:
@@ -208,13 +215,13 @@ class ProducerTransactions:
             v3_and_below_topics=list(topics.values()),
         )
         answer = await self._coordinated(request, _NEWEST_FOR_CLIENTS)
-        for topic in answer.results_by_topic_v3_and_below:
-            for row in topic.results_by_partition:
-                if row.partition_error_code not in (table.NONE, table.OPERATION_NOT_ATTEMPTED):
-                    self._check(row.partition_error_code, f"add {topic.name}-{row.partition_index} to the transaction")
-        for topic in answer.results_by_topic_v3_and_below:
-            for row in topic.results_by_partition:
-                self._check(row.partition_error_code, f"add {topic.name}-{row.partition_index} to the transaction")
+        rows = [
+            (topic.name, row) for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition
+        ]
+        # The error that stopped the others comes first.
+        for name, row in sorted(rows, key=lambda item: item[1].partition_error_code == table.OPERATION_NOT_ATTEMPTED):
+            about = f"add {name}-{row.partition_index} to the transaction"
+            self._check(row.partition_error_code, about, Permission("Write", "topic", (name,)))
 
     async def send_offsets(
         self,
@@ -238,7 +245,8 @@ class ProducerTransactions:
             )
 
             async def add() -> None:
-                self._check((await self._coordinated(request)).error_code, about)
+                permission = Permission("Read", "group", (group.group_id,))
+                self._check((await self._coordinated(request)).error_code, about, permission)
 
             await self._ask(about, add, self._left(deadline))
         ids: dict[str, bytes] = {}
@@ -284,8 +292,14 @@ class ProducerTransactions:
             request.member_id = group.member_id
             request.group_instance_id = group.group_instance_id
         answer = await coordinator.response(link.request(request, version))
-        for row in (row for topic in answer.topics for row in topic.partitions):
-            coordinator.check(row.error_code, about)
+        of_transaction = Permission("Write", "transactional-id", (self._id,))
+        for topic_answer in answer.topics:
+            name = topic_answer.name or next(
+                name for name, topic_id in ids.items() if topic_id == topic_answer.topic_id
+            )
+            permissions = (of_transaction, Permission("Read", "topic", (name,)))
+            for row in topic_answer.partitions:
+                coordinator.check(row.error_code, about, None, *permissions)
 
     async def commit(self, timeout_ms: int | None) -> None:
         """Wait until all records are acknowledged, then commit the transaction.

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.client.core import Core
-from ottla.client.errors import IllegalState, InvalidClientConfig, KafkaError, RequestTimedOut, UnknownTopic
+from ottla.client.errors import (
+    IllegalState,
+    InvalidClientConfig,
+    KafkaError,
+    NotAuthorized,
+    RequestTimedOut,
+    UnknownTopic,
+)
 from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, DeliveredBatch, Home, Run
 from ottla.client.share.membership import ShareMembership
 from ottla.client.share.session import FetchedRecords, FetchLimits, NodeShareSession
@@ -38,6 +45,7 @@ class ShareConsumerCore:
         if not core.config["group.id"]:
             raise InvalidClientConfig("group.id is missing: a share consumer is a member of a share group")
         self.core = core
+        core.metadata.operation = "Read"
         self.callback: CommitCallback | None = None
         self._explicit: bool = core.config["share.acknowledgement.mode"] == "explicit"
         self._member = ShareMembership(core, member_id)
@@ -49,6 +57,8 @@ class ShareConsumerCore:
         self._arrived = Signal()
         self._results: CommitResults | None = None
         self._awaits_leaders = False
+        self._rejoins = False
+        """True if the next poll restarts the membership."""
         self._closed = False
 
     # -- subscription --
@@ -88,6 +98,9 @@ class ShareConsumerCore:
         if not self._topics:
             raise IllegalState("a share consumer polls after it has subscribed to topics")
         self._settle_last_poll()
+        if self._rejoins:
+            self._rejoins = False
+            self._member.subscribe(sorted(self._topics))
         clock = self.core.clock
         deadline = clock.now_ms() + timeout_ms
         while True:
@@ -99,7 +112,7 @@ class ShareConsumerCore:
             arrived, changed = self._arrived.wait(), self._member.changed.wait()
             if left <= 0:
                 return []
-            self.core.metadata.watch(sorted(self._topics))
+            self.core.metadata.watch(sorted(self._topics), self._arrived.happen)
             await self._fetch(left)
             left = deadline - clock.now_ms()
             if not self._acquired and self._failure is None and left > 0:
@@ -126,6 +139,10 @@ class ShareConsumerCore:
         failure, self._failure = self._failure, None
         if failure is None:
             failure = self._member.error
+            # Permissions may be granted before the next poll, which joins again.
+            self._rejoins = isinstance(failure, NotAuthorized)
+        if failure is None:
+            failure = self.core.metadata.denied(sorted(self._topics))
         if failure is not None:
             raise failure
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, Permission
 from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -101,7 +101,8 @@ class ShareMembership:
             request.rack_id = rack or None
         try:
             answer = await self._coordinator.request(request)
-            self._coordinator.check(answer.error_code, f"share group {self.group_id}", answer.error_message)
+            permission = Permission("Read", "topic", tuple(self._topics))
+            self._coordinator.check(answer.error_code, f"share group {self.group_id}", answer.error_message, permission)
         except KafkaError:
             self._subscribed = True  # the lost response may contain an assignment: send all fields to get it again
             raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from ottla.client.core import Core
-from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, RequestTimedOut, error_for
+from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, Permission, RequestTimedOut, error_for
 from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, Home, Run
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
@@ -83,6 +83,14 @@ class NodeShareSession:
         self._included: set[TopicIdPartition] = set()
         self._queued: dict[Home, list[Run]] = {}
 
+    def _permissions(self, *partitions: TopicPartition) -> tuple[Permission, ...]:
+        """Return the permissions that requests of the session need."""
+        topics = tuple(partition.topic for partition in partitions)
+        return (
+            Permission("Read", "group", (self._group_id,)),
+            *([Permission("Read", "topic", topics)] if topics else []),
+        )
+
     @property
     def has_acknowledgements(self) -> bool:
         """True if there are acknowledgements to send."""
@@ -114,7 +122,8 @@ class NodeShareSession:
             timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
             answer = await link.request(request, version, timeout_ms=timeout_ms)
             if answer.error_code != table.NONE:
-                raise error_for(answer.error_code, f"share fetch of node {self.node}", answer.error_message)
+                about = f"share fetch of node {self.node}"
+                raise error_for(answer.error_code, about, answer.error_message, *self._permissions())
             self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
             self._next_epoch()
             self._included = set(partitions)
@@ -234,7 +243,8 @@ class NodeShareSession:
         try:
             answer = await link.request(request, version)
             if answer.error_code != table.NONE:
-                raise error_for(answer.error_code, f"acknowledge records to node {self.node}", answer.error_message)
+                about = f"acknowledge records to node {self.node}"
+                raise error_for(answer.error_code, about, answer.error_message, *self._permissions())
         except KafkaError as error:
             self._report(sent, error)
             raise
@@ -260,9 +270,8 @@ class NodeShareSession:
         for home, acknowledgements in sent.items():
             code, message = codes.get((home.topic_id, home.partition.partition), (table.NONE, None))
             about = f"acknowledge records of {home.partition}"
-            self._on_acknowledged(
-                home, acknowledgements, None if code == table.NONE else error_for(code, about, message)
-            )
+            error = error_for(code, about, message, *self._permissions(home.partition)) if code != table.NONE else None
+            self._on_acknowledged(home, acknowledgements, error)
 
     def _failed(self, error: KafkaError, sent: dict[Home, list[Run]]) -> None:
         self._report(sent, error)
@@ -294,7 +303,9 @@ class NodeShareSession:
                 if partition is None:
                     continue
                 if row.error_code != table.NONE:
-                    error = error_for(row.error_code, f"share fetch of {partition}", row.error_message)
+                    error = error_for(
+                        row.error_code, f"share fetch of {partition}", row.error_message, *self._permissions(partition)
+                    )
                     self._core.metadata.forget(partition.topic)
                     failure = failure if error.retriable else error
                 elif row.acquired_records:

@@ -12,9 +12,11 @@ from typing import Final
 
 from ottla.environment import Worker
 from ottla.metadata import keys
+from ottla.metadata.features import initial
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import DamagedStore, SqliteFile, Written
 from ottla.protocol.answer import Answer, Pending
+from ottla.security.scram import ScramCredential
 
 
 class SqliteStore(SqliteFile):
@@ -40,13 +42,19 @@ class SqliteStore(SqliteFile):
             )
 
     def initialize(
-        self, cluster_id: str, features: Mapping[str, int] | None = None, min_insync_replicas: int = 1
+        self,
+        cluster_id: str,
+        features: Mapping[str, int] | None = None,
+        credentials: Mapping[tuple[str, int], ScramCredential] | None = None,
+        min_insync_replicas: int = 1,
     ) -> None:
-        """Write the cluster id, chosen feature levels and min.insync.replicas to a new store; an initialized one is unchanged.
+        """Write the cluster id, chosen feature levels, SCRAM credentials by user and mechanism, and min.insync.replicas to a
+        new store; an initialized one is unchanged.
 
         As in Kafka, min.insync.replicas counts as an altered config from the start. Raises OSError.
         """
-        put = {keys.FEATURES + name: str(level).encode() for name, level in (features or {}).items()}
+        put = keys.feature_levels(features or initial())
+        put |= {keys.scram_key(*user): credential.encoded() for user, credential in (credentials or {}).items()}
         put[keys.BROKER_DEFAULTS] = keys.compact({keys.MIN_ISR: str(min_insync_replicas)})
         put[keys.CLUSTER_ID] = cluster_id.encode()
         put[keys.METADATA_VERSION] = str(keys.NEWEST_METADATA_VERSION).encode()

@@ -224,7 +224,7 @@ class Endpoints:
         """Return the error for an answer that is not JSON; etcd's version says why."""
         where = endpoint_text(address)
         if response.status == 400 and b"HTTPS" in response.body:
-            return _Retriable("requires TLS, which is not supported", was_sent=False)
+            return _Retriable("requires TLS: use etcds:// in place of etcd://", was_sent=False)
         if response.status != 404:
             return _Retriable(f"HTTP status {response.status} without JSON", was_sent=True)
         answer = await self._response(address, "GET", "/version", b"", [])

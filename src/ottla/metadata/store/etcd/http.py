@@ -126,6 +126,10 @@ class HttpConnection:
         """Handle a connection that broke or could not be opened."""
         self._end(reason)
 
+    def rejected(self, reason: str) -> None:
+        """Handle a connection that one side does not accept."""
+        self._end(reason)
+
     # -- bytes --
 
     def _send(self, stream: Stream, exchange: _Exchange) -> None:

@@ -1,0 +1,74 @@
+"""Internal topics of streams groups: their creation on behalf of members, which the members' heartbeats do not wait for.
+
+A topic whose creation runs is not created twice. A failure is reported by the heartbeats that follow, for a while.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.permission import may_use_cluster, may_use_topic
+from ottla.broker.topic_creation import TopicCreation
+from ottla.environment import Clock, Timers
+from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.topic_plans import RequestedTopic
+from ottla.protocol.answer import after
+from ottla.protocol.context import RequestContext
+from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, error
+from ottla.security.operations import AclOperation
+
+if TYPE_CHECKING:
+    from ottla.coordinators.groups.streams.subtopologies import InternalTopic
+
+_BY_DEFAULT = -1
+
+
+class StreamsTopics:
+    """Creation of the internal topics of streams groups."""
+
+    def __init__(self, topics: TopicCreation, clock: Clock, timers: Timers) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._timers = timers
+        self._creating: set[str] = set()
+        self._errors: dict[str, tuple[str, int]] = {}
+        """Topic -> reason of the failure, and the time until which it is reported, in ms."""
+
+    def provide(self, missing: Iterable["InternalTopic"], context: RequestContext, keep_ms: int) -> str:
+        """Create topics in the name of the requester, after its response; returns what to add to its status.
+
+        keep_ms  time for which a failure is reported
+        """
+        topics = list(missing)
+        denied = _denied(topics, context)
+        text = f"; Unauthorized to CREATE on topics {', '.join(denied)}." if denied else ""
+        now_ms = self._clock.now_ms()
+        failures = []
+        for topic in topics:
+            reason, until_ms = self._errors.get(topic.name, ("", 0))
+            if now_ms < until_ms:
+                failures.append(f"{topic.name} ({reason})")
+            else:
+                self._errors.pop(topic.name, None)
+            if topic.name not in denied and topic.name not in self._creating:
+                self._creating.add(topic.name)
+                self._timers.call_later(0, partial(self._create, topic, str(context), keep_ms))
+        return text + (f"; Creation failed: {', '.join(failures)}." if failures else "")
+
+    def _create(self, topic: "InternalTopic", requester: str, keep_ms: int) -> None:
+        def created(change: ChangeResult) -> None:
+            self._creating.discard(topic.name)
+            if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
+                reason = change.error_message or error(change.error_code).message
+                self._errors[topic.name] = reason, self._clock.now_ms() + keep_ms
+
+        factor = topic.replication_factor or _BY_DEFAULT
+        requested = RequestedTopic(topic.name, topic.partitions, factor, {}, dict(topic.configs))
+        after(self._topics.create(requested, requester), created)
+
+
+def _denied(topics: Iterable["InternalTopic"], context: RequestContext) -> list[str]:
+    """Return the names of topics that the requester may not create."""
+    if may_use_cluster(context, AclOperation.CREATE, is_logged=False):
+        return []
+    return [topic.name for topic in topics if not may_use_topic(context, AclOperation.CREATE, topic.name)]

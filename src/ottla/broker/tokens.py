@@ -1,0 +1,98 @@
+"""Delegation tokens of the cluster on this broker: their logins, requests about them, and the removal of expired ones.
+
+Tokens exist on clusters whose brokers have delegation.token.secret.key, all the same one.
+"""
+
+import logging
+from typing import Final, NamedTuple
+
+from ottla.broker.broker import Broker
+from ottla.protocol.context import RequestContext
+from ottla.security.delegation_tokens import (
+    DelegationToken,
+    TokenLimits,
+    find_by_hmac,
+    requests_allowed,
+    token_credential,
+)
+from ottla.security.sasl.scram import TokenCredential
+from ottla.security.scram import ScramCredential
+
+_logger = logging.getLogger("ottla.broker")
+_MOST_CREDENTIALS: Final = 1000
+
+
+class TokenRequest(NamedTuple):
+    """State that a decision about a token depends on besides its request.
+
+    allowed  the connection may send requests about tokens
+    secret   key of the HMACs; None if tokens are disabled
+    limits   lifetimes of tokens
+    now_ms   time since the epoch
+    """
+
+    allowed: bool
+    secret: bytes | None
+    limits: TokenLimits
+    now_ms: int
+
+    @property
+    def enabled(self) -> bool:
+        """True if there is a secret key."""
+        return self.secret is not None
+
+
+def token_secret(broker: Broker) -> bytes | None:
+    """Return the key of the HMACs, None if tokens are disabled."""
+    text = broker.config.text("delegation.token.secret.key")
+    return text.encode() if text else None
+
+
+def token_request(context: RequestContext, broker: Broker) -> TokenRequest:
+    """Return the state that a decision about a token depends on."""
+    config = broker.config
+    limits = TokenLimits(
+        config.integer("delegation.token.max.lifetime.ms"), config.integer("delegation.token.expiry.time.ms")
+    )
+    allowed = requests_allowed(context.principal, context.protocol, by_token=context.token_id is not None)
+    return TokenRequest(allowed, token_secret(broker), limits, broker.clock.wall_ms())
+
+
+def token_with_hmac(hmac: bytes, state: TokenRequest, broker: Broker) -> DelegationToken | None:
+    """Return the token with an HMAC, None without one or if the request is refused anyway."""
+    if not state.allowed or state.secret is None:
+        return None
+    return find_by_hmac(broker.image.tokens.values(), state.secret, hmac)
+
+
+class TokenLogins:
+    """Credentials of delegation tokens, which are computed at their first login and kept."""
+
+    def __init__(self, broker: Broker, secret: bytes) -> None:
+        self._broker = broker
+        self._secret = secret
+        self._credentials: dict[tuple[str, int], ScramCredential] = {}
+
+    def login(self, token_id: str, mechanism: int) -> TokenCredential | None:
+        """Return the login of a token; None if there is no such token."""
+        token = self._broker.image.tokens.get(token_id)
+        if token is None:
+            return None
+        credential = self._credentials.get((token_id, mechanism))
+        if credential is None:
+            if len(self._credentials) >= _MOST_CREDENTIALS:
+                self._credentials.clear()
+            credential = token_credential(self._secret, token_id, mechanism)
+            self._credentials[token_id, mechanism] = credential
+        return TokenCredential(credential, token.owner.partition(":")[2], token.expires_ms)
+
+
+def remove_expired(broker: Broker) -> None:
+    """Remove the tokens that have expired, on the controller of the cluster."""
+    if broker.controller_id != broker.node_id:
+        return
+    now_ms = broker.clock.wall_ms()
+    expired = [token_id for token_id, token in broker.image.tokens.items() if token.is_expired(now_ms)]
+    if expired:
+        _logger.info("removing %d expired delegation tokens", len(expired))
+        broker.metadata.set_tokens(dict.fromkeys(expired))

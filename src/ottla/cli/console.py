@@ -1,0 +1,247 @@
+"""`ottla console`: serve the web console for one cluster, or for those of several profiles."""
+
+import logging
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ottla.addresses import address_text
+from ottla.cli.cluster_access import (
+    CommandFailed,
+    bootstrap_options,
+    client_configs,
+    complete_profiles,
+    profile_properties,
+    read_properties,
+)
+from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path, read_profile
+
+if TYPE_CHECKING:
+    from ottla.console.settings import ClusterAccess, Settings
+
+_BACKLOG: Final = 128
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command("console")
+@bootstrap_options
+@click.option("--command-config", metavar="FILE", help="Properties for the client, one name=value a line.")
+@click.option(
+    "--cluster",
+    "clusters",
+    metavar="PROFILE",
+    multiple=True,
+    shell_complete=complete_profiles,
+    help="Profile of a cluster to show; may be repeated. In place of --bootstrap-server and --profile.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Address of the console. One other than loopback requires a login.",
+)
+@click.option("--base-path", metavar="/PATH", default="", help="Path below which a reverse proxy serves the console.")
+@click.option(
+    "--allowed-host", "hosts", metavar="NAME", multiple=True, help="Further name of the Host header; may be repeated."
+)
+@click.option("--read-only", is_flag=True, help="Refuse all changes.")
+@click.option("--login", is_flag=True, help="Require the login by token on loopback too.")
+@click.option(
+    "--passwords", metavar="FILE", help="Users and hashed passwords, one NAME:HASH a line, in place of the token."
+)
+@click.option(
+    "--hash-password", metavar="NAME", help="Ask for the password of a user, print the line of --passwords, and end."
+)
+@click.option(
+    "--schema-registry", metavar="URL", help="Schema Registry, or a directory, for values with an Avro or JSON schema."
+)
+@click.option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
+def console(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
+    """Serve a web console: topics, messages, groups, transactions, users and ACLs.
+
+    It acts with the credentials of the profile or --command-config file, for all its users.
+    """
+    if options["hash_password"]:
+        _print_hash(options["hash_password"])
+        return
+    try:
+        import uvicorn
+
+        from ottla.console.application import console_application
+    except ImportError as missing:
+        raise CommandFailed(f"the console needs {missing.name}: pip install 'ottla[console]'") from None
+    host, port = _address(options["listen"])
+    if options["tls_key"] and not options["tls_certificate"]:
+        raise click.UsageError("--tls-key needs --tls-certificate")
+    settings = _settings(_clusters(bootstrap_server, command_config, options["clusters"]), host, port, options)
+    scheme = "https" if options["tls_certificate"] else "http"
+    config = uvicorn.Config(
+        console_application(settings),
+        host=host,
+        port=port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+        ssl_certfile=options["tls_certificate"],
+        ssl_keyfile=options["tls_key"],
+    )
+    _log_changes()
+    try:
+        config.load()  # reads certificate and key
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise CommandFailed(
+            f"cannot use --tls-certificate and --tls-key: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    listening = _listen(host, port)
+    url = f"{scheme}://{address_text(host, listening.getsockname()[1])}{settings.base_path}/"
+    _announce(url, settings, host, is_encrypted=scheme == "https")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket, before the address is printed: connections wait in its backlog. Raises CommandFailed."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        where = address_text(host, port)
+        raise CommandFailed(
+            f"cannot listen on {where}: {error.strerror or error}; choose another address with --listen"
+        ) from None
+
+
+def _clusters(
+    bootstrap_server: str | None, command_config: str | None, profiles: tuple[str, ...]
+) -> "tuple[ClusterAccess, ...]":
+    """Return the clusters of the options. Raises CommandFailed, UsageError."""
+    from ottla.console.settings import ClusterAccess
+
+    if profiles:
+        if bootstrap_server or profile_properties():
+            raise click.UsageError("--cluster cannot be combined with --bootstrap-server and --profile")
+        file = read_properties(command_config) if command_config else {}
+        path = profiles_path()
+        try:
+            read = [read_profile(path, name) for name in profiles]
+        except InvalidProfile as error:
+            raise CommandFailed(str(error)) from None
+        warning = permission_warning(path)
+        if warning:
+            click.echo(warning, err=True)
+        for profile in read:
+            if "/" in profile.name or not profile.properties.get("bootstrap.servers"):
+                raise CommandFailed(f"profile {profile.name} needs bootstrap.servers, and a name without /")
+        more = ("--command-config", command_config) if command_config else ()
+        return tuple(
+            ClusterAccess(profile.name, {**file, **profile.properties}, ("--profile", profile.name, *more))
+            for profile in read
+        )
+    context = click.get_current_context()
+    configs = client_configs(bootstrap_server, command_config)
+    configs.pop("client.id", None)
+    name = context.meta["ottla.cli.profile"].name if "ottla.cli.profile" in context.meta else "cluster"
+    words = ["--profile", name] if name != "cluster" else ["--bootstrap-server", str(configs["bootstrap.servers"])]
+    if command_config:
+        words += ["--command-config", command_config]
+    return (ClusterAccess(name, configs, tuple(words)),)
+
+
+def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, options: Mapping[str, Any]) -> "Settings":
+    """Return the settings of the options. Raises CommandFailed, UsageError."""
+    from ottla.console.passwords import InvalidPasswordFile, PasswordFile
+    from ottla.console.settings import Settings
+    from ottla.environment.system import SystemClock, SystemRandom
+
+    base_path = options["base_path"].rstrip("/")
+    if base_path and not base_path.startswith("/"):
+        raise click.UsageError("--base-path begins with /")
+    random, clock = SystemRandom(), SystemClock()
+    registry_text = None
+    if options["schema_registry"]:
+        from ottla.console.registry_values import RegistryValues
+
+        registry_text = RegistryValues(options["schema_registry"], clock)
+    is_local = host in _LOOPBACK
+    try:
+        passwords = PasswordFile(Path(options["passwords"])) if options["passwords"] else None
+    except InvalidPasswordFile as error:
+        raise CommandFailed(str(error)) from None
+    with_token = passwords is None and (options["login"] or not is_local)
+    hosts = {name.lower() for name in options["hosts"]}
+    if is_local:
+        hosts.update(_LOOPBACK)
+    elif hosts:
+        hosts.add(host.lower())
+    return Settings(
+        clusters,
+        base_path=base_path,
+        read_only=options["read_only"],
+        hosts=frozenset(hosts),
+        token=random.bytes16().hex() if with_token else None,
+        passwords=passwords,
+        cookie=f"ottla-console-{port}",
+        secure=bool(options["tls_certificate"]),
+        clock=clock,
+        random=random,
+        internal_record=_internal_record,
+        registry_text=registry_text,
+    )
+
+
+def _internal_record(topic: str, key: bytes, value: bytes | None) -> tuple[str | None, str | None] | None:
+    """Decode a record of an internal topic."""
+    from ottla.cli import record_json
+
+    decode = {
+        "__consumer_offsets": record_json.offsets,
+        "__transaction_state": record_json.transactions,
+        "__share_group_state": record_json.share_state,
+    }.get(topic)
+    return decode(key, value) if decode is not None else None
+
+
+def _announce(url: str, settings: "Settings", host: str, *, is_encrypted: bool) -> None:
+    if settings.token is not None:
+        click.echo(f"console at {url}login?token={settings.token}")
+    else:
+        click.echo(f"console at {url}")
+    if settings.requires_login and host not in _LOOPBACK and not is_encrypted:
+        click.echo(
+            "WARNING: logins and data are not encrypted: set --tls-certificate, or use a proxy with TLS", err=True
+        )
+    sys.stdout.flush()
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Parse HOST:PORT. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f"--listen requires HOST:PORT, not {text!r}")
+    return host.strip("[]"), int(port)
+
+
+def _log_changes() -> None:
+    """Write the audit lines to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("ottla.console")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def _print_hash(user: str) -> None:
+    from ottla.console.passwords import hashed
+    from ottla.environment.system import SystemRandom
+
+    if ":" in user:
+        raise click.UsageError("a user name has no colon")
+    password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    click.echo(f"{user}:{hashed(password, SystemRandom().bytes16())}")

@@ -1,0 +1,84 @@
+"""Metrics and health of a broker over HTTP, for `ottla serve --metrics`.
+
+The HTTP server has threads of its own. Each request is computed on the event loop of the broker, in steps, and written as text
+in its thread.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple, TypeVar
+
+from ottla.addresses import address_text
+from ottla.broker.lifecycle import BrokerServer, CannotStart
+from ottla.broker.metrics.collection import BrokerMetrics, Reading
+from ottla.broker.metrics.health import Health, HealthCheck
+from ottla.broker.metrics.selection import TopicSelection
+from ottla.environment.http_serving import Page, serve_pages
+from ottla.environment.system import thread_cpu_ns
+
+R = TypeVar("R")
+_TIMEOUT_S = 10
+
+
+class BrokerUnavailable(Exception):
+    """The event loop of the broker has not answered in time, or has failed to."""
+
+
+class Exposed(NamedTuple):
+    """Address of the HTTP server, and the topics with metrics of their own (see `TopicSelection`)."""
+
+    host: str
+    port: int
+    topics: str = ""
+
+    def serve(self, server: BrokerServer) -> tuple[str, Callable[[], None]]:
+        """Serve; returns the address of the metrics and a function that stops the server. Called on the event loop of the
+        broker. Raises CannotStart.
+        """
+        try:
+            from ottla.observability.metrics import broker_page
+        except ImportError as missing:
+            raise CannotStart(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'") from None
+        loop = asyncio.get_running_loop()
+        metrics = BrokerMetrics(server, thread_cpu_ns, TopicSelection(self.topics))
+        check = HealthCheck(server)
+
+        def computed(begin: Callable[[Callable[[R], None], Callable[[], None]], None]) -> R:
+            """Compute a value on the event loop, and wait for it."""
+            answer: concurrent.futures.Future[R] = concurrent.futures.Future()
+
+            def failed() -> None:
+                answer.set_exception(BrokerUnavailable("the metrics could not be read: the log says why"))
+
+            loop.call_soon_threadsafe(lambda: begin(answer.set_result, failed))
+            try:
+                return answer.result(timeout=_TIMEOUT_S)
+            except concurrent.futures.TimeoutError:
+                raise BrokerUnavailable(f"the event loop has not answered within {_TIMEOUT_S} s") from None
+
+        def metrics_page() -> Page:
+            reading: Reading = computed(metrics.read)
+            return broker_page(reading.families, reading.clients)
+
+        def live_page() -> Page:
+            def begin(done: Callable[[bytes], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
+                done(b"live\n")
+
+            return Page(computed(begin))
+
+        def ready_page() -> Page:
+            def begin(done: Callable[[Health], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
+                done(check.look())
+
+            health = computed(begin)
+            return Page(health.text.encode(), HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+        pages = {"/metrics": metrics_page, "/livez": live_page, "/readyz": ready_page}
+        try:
+            port, stop = serve_pages(self.host, self.port, pages)
+        except OSError as error:
+            where = address_text(self.host, self.port)
+            raise CannotStart(f"cannot serve metrics on {where}: {error.strerror or error}") from None
+        return f"http://{address_text(self.host, port)}/metrics", stop

@@ -1,0 +1,324 @@
+"""`ottla streams-groups`: Kafka's kafka-streams-groups, with its flags and its columns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from ottla.addresses import address_text
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.committed_offsets import OffsetsAdmin, delete_offsets, reset_offsets
+from ottla.cli.completion import complete_groups, complete_topics
+from ottla.cli.offset_plan import check_reset, reset_options
+from ottla.cli.properties import one_action, selected_options
+from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.client.admin.groups import GroupRequests
+from ottla.client.admin.streams_groups import StreamsGroupDescription, StreamsGroups, StreamsTask, StreamsTasks
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
+
+_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+_STATES = ("NotReady", "Assigning", "Reconciling", "Stable", "Dead", "Empty")
+_INTERNAL_SUFFIXES = ("-changelog", "-repartition", "-topic")
+_GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
+
+
+class _StreamsGroupsAdmin(OffsetsAdmin, StreamsGroups, GroupRequests):
+    """Subset of the admin client for this command."""
+
+
+@click.command("streams-groups")
+@cluster_options
+@click.option("--list", "list_", is_flag=True, help="List the streams groups; with --state their states too.")
+@click.option("--describe", is_flag=True, help="Describe groups: --offsets (default), --members or --state.")
+@click.option("--delete", is_flag=True, help="Delete groups that have no members, and internal topics that are named.")
+@click.option("--reset-offsets", is_flag=True, help="Reset offsets of groups without members.")
+@click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of input topics.")
+@click.option(
+    "--group",
+    "groups",
+    metavar="GROUP",
+    multiple=True,
+    help="A streams group (application.id); may be repeated.",
+    shell_complete=complete_groups,
+)
+@click.option("--all-groups", is_flag=True, help="All streams groups.")
+@click.option(
+    "--input-topic",
+    "topics",
+    metavar="TOPIC[:N,M]",
+    multiple=True,
+    help="An input topic, or some partitions of it.",
+    shell_complete=complete_topics,
+)
+@click.option(
+    "--all-input-topics", "all_topics", is_flag=True, help="All partitions with committed offsets of the group."
+)
+@click.option(
+    "--internal-topic",
+    "internal_topics",
+    metavar="TOPIC",
+    multiple=True,
+    help="With --delete: an internal topic to delete with its group.",
+    shell_complete=complete_topics,
+)
+@click.option(
+    "--delete-all-internal-topics", is_flag=True, help="With --delete: delete all internal topics of the groups too."
+)
+@click.option("--offsets", is_flag=True, help="Describe committed offsets and lag.")
+@click.option("--members", is_flag=True, help="Describe members and their tasks.")
+@click.option(
+    "--state", is_flag=False, flag_value="", metavar="[STATE,...]", help="Show states, or only groups in these states."
+)
+@click.option("--verbose", is_flag=True, help="Show more columns.")
+@reset_options
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to the offset of DURATION ago.")
+@click.option("--shift-by", type=int, metavar="N", help="Shift the current offset by N records (negative: backwards).")
+@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
+@json_option
+def streams_groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
+    """List, describe, reset and delete streams groups: Kafka Streams applications with group.protocol=streams."""
+    action = _action(options)
+    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
+    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
+    with connected(_StreamsGroupsAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
+        if action == "list":
+            _list(cluster, options)
+        elif action == "describe":
+            _describe(cluster, options)
+        elif action == "delete":
+            _delete(cluster, options)
+        elif action == "reset-offsets":
+            _reset(cluster, options)
+        else:
+            delete_offsets(cluster, options, "--input-topic")
+
+
+def _action(options: dict[str, Any]) -> str:
+    """Return the action of the options, after checking their combination. Raises UsageError."""
+    action = one_action(options, _ACTIONS)
+    if action in ("describe", "delete", "reset-offsets") and bool(options["groups"]) == options["all_groups"]:
+        raise click.UsageError(f"--{action} requires either --group or --all-groups")
+    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
+        raise click.UsageError("--describe takes one of --offsets, --members, --state")
+    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
+        raise click.UsageError("--delete-offsets requires one --group and at least one --input-topic")
+    if action == "delete" and options["internal_topics"] and options["delete_all_internal_topics"]:
+        raise click.UsageError("--delete takes --internal-topic or --delete-all-internal-topics, not both")
+    if action == "reset-offsets":
+        check_reset(options, topic="input-topic")
+        if options["dry_run"] == options["execute"]:
+            raise click.UsageError("--reset-offsets requires either --dry-run or --execute")
+    return action
+
+
+def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(as_objects(columns, rows))
+    else:
+        echo_table(columns, rows)
+
+
+def _groups(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> list[str]:
+    """Return the selected groups."""
+    if not options["all_groups"]:
+        return list(dict.fromkeys(options["groups"]))
+    return sorted(cluster.ask(cluster.admin.list_groups(types=["streams"])))
+
+
+def _list(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
+    state = options["state"]
+    known = {name.lower(): name for name in _STATES}
+    words = [word.strip().lower() for word in (state or "").split(",") if word.strip()]
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise click.UsageError(f"--state {', '.join(unknown)}: streams groups are {', '.join(_STATES)}")
+    # Brokers know the state NotReady as NOT_READY in filters, which is no name of ListGroups: the filter is applied here.
+    listed = cluster.ask(cluster.admin.list_groups(types=["streams"]))
+    rows = [(name, group.state) for name, group in sorted(listed.items()) if not words or group.state.lower() in words]
+    if state is not None:
+        _show((_GROUP, Column("STATE")), rows, as_json=options["as_json"])
+    elif options["as_json"]:
+        echo_json([name for name, _ in rows])
+    else:
+        for name, _ in rows:
+            click.echo(name)
+
+
+def _describe(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
+    described = cluster.ask(cluster.admin.describe_streams_groups(names)).check()
+    documents = []
+    for name in names:
+        group = described[name]
+        if options["members"]:
+            columns, rows = _members(group, verbose=options["verbose"])
+        elif options["state"] is not None:
+            columns, rows = _state(group, verbose=options["verbose"])
+        else:
+            columns, rows = _offsets(cluster, group, verbose=options["verbose"])
+        if options["as_json"]:
+            documents += as_objects(columns, rows)
+            continue
+        if not group.members:
+            click.echo(f"\nStreams group '{name}' has no active members.", err=True)
+        if rows:
+            click.echo()
+            echo_table(columns, rows)
+    if options["as_json"]:
+        echo_json(documents)
+
+
+def _offsets(
+    cluster: AdminConnection[_StreamsGroupsAdmin], group: StreamsGroupDescription, *, verbose: bool
+) -> tuple[Sequence[Column], list[Sequence[Any]]]:
+    """Return a row for each partition that an active task reads; the lag of one without a commit counts from its start."""
+    name = group.group_id
+    sizes = _input_partitions(cluster, group)
+    read = sorted(
+        TopicPartition(topic, number)
+        for topic, (subtopology_id, count) in sizes.items()
+        for task_id, number in _active_tasks(group)
+        if task_id == subtopology_id and number < count
+    )
+    committed = cluster.ask(cluster.admin.list_consumer_group_offsets([name])).check()[name]
+    ends = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(read, LATEST))).check() if read else {}
+    starts = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(read, EARLIEST))).check() if read else {}
+    columns = [_GROUP, _TOPIC, _PARTITION]
+    if verbose:
+        columns += [Column("CURRENT-OFFSET", 15), Column("LEADER-EPOCH", 15), Column("LOG-END-OFFSET", 15)]
+    rows: list[Sequence[Any]] = []
+    for partition in read:
+        commit, end = committed.get(partition), ends[partition].offset
+        lag = end - (starts[partition].offset if commit is None else commit.offset)
+        row: list[Any] = [name, *partition]
+        if verbose:
+            epoch = None if commit is None or commit.leader_epoch < 0 else commit.leader_epoch
+            row += [None if commit is None else commit.offset, epoch, end]
+        rows.append([*row, lag])
+    return [*columns, Column("OFFSET-LAG", 15)], rows
+
+
+def _input_partitions(
+    cluster: AdminConnection[_StreamsGroupsAdmin], group: StreamsGroupDescription
+) -> dict[str, tuple[str, int]]:
+    """Return the subtopology that reads each input topic, and the topic's number of partitions."""
+    known = cluster.ask(cluster.admin.list_topics())
+    inputs = {}
+    for subtopology in group.subtopologies:
+        internal = (topic.name for topic in subtopology.repartition_source_topics)
+        for name in (*subtopology.source_topics, *internal):
+            if name in known:
+                inputs[name] = subtopology.subtopology_id, len(known[name].leaders)
+    return inputs
+
+
+def _active_tasks(group: StreamsGroupDescription) -> list[StreamsTask]:
+    return [task for member in group.members for task in member.assignment.active]
+
+
+def _members(group: StreamsGroupDescription, *, verbose: bool) -> tuple[Sequence[Column], list[Sequence[Any]]]:
+    columns = [_GROUP]
+    if verbose:
+        columns += [Column("TARGET-ASSIGNMENT-EPOCH", 25), Column("TOPOLOGY-EPOCH", 15)]
+    columns.append(Column("MEMBER", 15))
+    if verbose:
+        columns += [Column("MEMBER-PROTOCOL", 15), Column("MEMBER-EPOCH", 15)]
+    columns += [Column("PROCESS", 15), Column("CLIENT-ID", 15), Column("ASSIGNMENTS")]
+    rows: list[Sequence[Any]] = []
+    for member in sorted(group.members, key=lambda member: member.member_id):
+        tasks = _tasks_text(member.assignment)
+        row: list[Any] = [group.group_id]
+        if verbose:
+            row += [group.assignment_epoch, member.topology_epoch, member.member_id, "streams", member.member_epoch]
+            tasks += _tasks_text(member.target_assignment, "TARGET-")
+        else:
+            row.append(member.member_id)
+        rows.append([*row, member.process_id, member.client_id, tasks.strip() or None])
+    return columns, rows
+
+
+def _tasks_text(tasks: StreamsTasks, prefix: str = "") -> str:
+    """Return tasks as Kafka's tool shows them: ACTIVE: 0:[0,1]; 1:[0]; STANDBY: ..."""
+    text = ""
+    for role, row in (("ACTIVE", tasks.active), ("STANDBY", tasks.standby), ("WARMUP", tasks.warmup)):
+        by_subtopology: dict[str, list[int]] = {}
+        for subtopology_id, number in row:
+            by_subtopology.setdefault(subtopology_id, []).append(number)
+        if by_subtopology:
+            parts = (f"{name}:[{','.join(map(str, numbers))}]; " for name, numbers in by_subtopology.items())
+            text += f"{prefix}{role}: {''.join(parts)}"
+    return text
+
+
+def _state(group: StreamsGroupDescription, *, verbose: bool) -> tuple[Sequence[Column], list[Sequence[Any]]]:
+    node, host, port = group.coordinator
+    columns = [_GROUP, Column("COORDINATOR (ID)", 25), Column("STATE", 25)]
+    row: list[Any] = [group.group_id, f"{address_text(host, port)} ({node})", group.state]
+    if verbose:
+        columns += [Column("GROUP-EPOCH", 15), Column("TARGET-ASSIGNMENT-EPOCH", 25)]
+        row += [group.group_epoch, group.assignment_epoch]
+    return [*columns, Column("#MEMBERS")], [[*row, len(group.members)]]
+
+
+# -- change --
+
+
+def _delete(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
+    known = cluster.ask(cluster.admin.list_groups(types=["streams"]))
+    described = cluster.ask(cluster.admin.describe_streams_groups([name for name in names if name in known])).check()
+    internal = {name: _internal_topics(described[name], options) for name in names if name in known}
+    results = cluster.ask(cluster.admin.delete_groups(list(internal)))
+    deleted = [name for name in names if name in results.successes]
+    topics = list(dict.fromkeys(topic for name in deleted for topic in internal[name]))
+    removed = cluster.ask(cluster.admin.delete_topics(topics)) if topics else None
+    quoted = ", ".join(f"'{name}'" for name in deleted)
+    failed = [f"'{name}' is not a streams group" for name in names if name not in known]
+    failed += [str(error) for error in results.errors.values()]
+    if options["as_json"]:
+        echo_json({"deleted": deleted, "topics": [] if removed is None else sorted(removed.successes)})
+    elif deleted and not failed:
+        click.echo(f"Deletion of requested streams groups ({quoted}) was successful.")
+    elif deleted:
+        click.echo(f"These streams groups were deleted successfully: {quoted}")
+    if removed is not None:
+        failed += [str(error) for error in removed.errors.values()]
+    if failed:
+        raise CommandFailed(f"not deleted: {'; '.join(failed)}")
+
+
+def _internal_topics(group: StreamsGroupDescription, options: Mapping[str, Any]) -> list[str]:
+    """Return the internal topics to delete with a group. Raises CommandFailed for a topic that is not one of its own."""
+    own = [
+        topic.name
+        for subtopology in group.subtopologies
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
+    ]
+    if options["delete_all_internal_topics"]:
+        for name in own:
+            if not _is_named_as_internal(name, group.group_id):
+                click.echo(f"topic {name} has no name of an internal topic of {group.group_id}: it is kept", err=True)
+        return [name for name in own if _is_named_as_internal(name, group.group_id)]
+    for name in options["internal_topics"]:
+        if name not in own or not _is_named_as_internal(name, group.group_id):
+            raise CommandFailed(f"topic {name} is not an internal topic of group {group.group_id}")
+    return list(options["internal_topics"])
+
+
+def _is_named_as_internal(topic: str, group: str) -> bool:
+    """Return whether a topic has a name as Kafka Streams gives it to internal topics: others are the user's own."""
+    return topic.startswith(f"{group}-") and topic.endswith(_INTERNAL_SUFFIXES)
+
+
+def _reset(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
+    names = _groups(cluster, options)
+    _check_inactive(cluster, names)
+    reset_offsets(cluster, names, options)
+
+
+def _check_inactive(cluster: AdminConnection[_StreamsGroupsAdmin], names: Iterable[str]) -> None:
+    """Check that groups have no members before a change, as Kafka's tool does."""
+    described = cluster.ask(cluster.admin.describe_streams_groups(names)).check()
+    for name, group in described.items():
+        if group.state not in ("Empty", "Dead"):
+            raise CommandFailed(f"streams group '{name}' is {group.state}: stop its members, then reset its offsets")

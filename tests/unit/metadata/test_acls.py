@@ -1,0 +1,95 @@
+"""ACLs in the metadata store: more of them than one change may hold."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.metadata.deltas import loaded
+from ottla.metadata.image import BrokerImage
+from ottla.metadata.metadata import Metadata
+from ottla.metadata.store import Change, ChangeOutcome
+from ottla.metadata.store.sqlite import SqliteStore
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.security.acls import ALLOW, LITERAL, Acl
+
+MANY = [Acl(2, LITERAL, f"t{number}", "User:alice", "*", 3, ALLOW) for number in range(10)]
+
+
+class SmallChanges(SqliteStore):
+    """A store that takes four keys a change, and fails from one of the changes on."""
+
+    largest_change = 4  # type: ignore[misc]
+    sizes: list[tuple[int, int]]
+    fails_from: int = 1 << 30
+
+    def change(self, change: Change) -> Answer[ChangeOutcome]:
+        """See `MetadataStore.change`."""
+        self.sizes.append((len(change.put), len(change.delete)))
+        if len(self.sizes) > self.fails_from:
+            return ChangeOutcome(0, error="the store is full")
+        return super().change(change)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SmallChanges:
+    made = SmallChanges(tmp_path / "metadata.db")
+    made.sizes = []
+    made.initialize("cluster")
+    return made
+
+
+def metadata_on(store: SmallChanges) -> Metadata:
+    nothing: Any = None
+    return Metadata(store, store.load(), nothing, nothing, lambda: 1, lambda: 1, BrokerImage(1, "", -1, None))
+
+
+def code_of(answer: Any) -> int:
+    assert not isinstance(answer, Pending)
+    return int(answer.error_code)
+
+
+def acls_of(metadata: Metadata) -> set[Acl]:
+    return set(metadata.image.acls.values())
+
+
+def test_many_acls_take_several_changes(store: SmallChanges) -> None:
+    metadata = metadata_on(store)
+    assert code_of(metadata.set_acls(MANY)) == NONE
+    assert store.sizes == [(4, 0), (4, 0), (2, 0)]
+    assert acls_of(metadata) == set(MANY)
+    assert set(loaded(store.load()).acls.values()) == set(MANY)
+    store.sizes.clear()
+    assert code_of(metadata.set_acls((), MANY[:9])) == NONE
+    assert store.sizes == [(0, 4), (0, 4), (0, 1)]
+    assert acls_of(metadata) == {MANY[9]}
+    store.close()
+
+
+def test_acls_that_are_there_are_skipped(store: SmallChanges) -> None:
+    metadata = metadata_on(store)
+    metadata.set_acls(MANY[:5])
+    store.sizes.clear()
+    assert code_of(metadata.set_acls(MANY[:8])) == NONE
+    assert code_of(metadata.set_acls(MANY[:8])) == NONE
+    assert code_of(metadata.set_acls((), MANY[8:])) == NONE
+    assert store.sizes == [(3, 0)]
+    store.close()
+
+
+def test_an_acl_that_is_added_and_removed_is_removed(store: SmallChanges) -> None:
+    metadata = metadata_on(store)
+    metadata.set_acls(MANY[:1])
+    assert code_of(metadata.set_acls(MANY[:2], MANY[:1])) == NONE
+    assert acls_of(metadata) == {MANY[1]}
+    store.close()
+
+
+def test_a_failed_change_is_reported(store: SmallChanges) -> None:
+    """What was written before it stays: each ACL is a change of its own in Kafka, too."""
+    metadata = metadata_on(store)
+    store.fails_from = 1
+    assert code_of(metadata.set_acls(MANY)) == KAFKA_STORAGE_ERROR
+    assert acls_of(metadata) == set(MANY[:4])
+    store.close()
