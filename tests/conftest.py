@@ -21,6 +21,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the conformance tests with three brokers against `bench/reference/kafka-cluster start 3 PORT DIR`",
     )
     parser.addoption(
+        "--secured-kafka",
+        metavar="PORT:DIR",
+        help="run the conformance tests of security against an Apache Kafka with the configs of secured.py",
+    )
+    parser.addoption(
+        "--authorized-kafka",
+        metavar="PORT",
+        help="run the conformance tests of authorization against an Apache Kafka with the configs of authorized.py",
+    )
+    parser.addoption(
         "--kafka-version", default="4.4.0", help="which Apache Kafka --broker is: versions that it lacks are left out"
     )
     parser.addoption(

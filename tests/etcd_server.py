@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -42,7 +43,10 @@ def free_ports(count: int) -> list[int]:
 
 
 class EtcdServer:
-    """One member of an etcd cluster; alone by default."""
+    """One member of an etcd cluster; alone by default.
+
+    tls  for clients with TLS: that of a client; the options name the server's files
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class EtcdServer:
         name: str = "one",
         ports: Sequence[int] = (),
         cluster: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         path = etcd_path()
         if isinstance(path, str):
@@ -61,6 +66,8 @@ class EtcdServer:
         self._name = name
         self._cluster = cluster or f"{name}=http://127.0.0.1:{self.peer_port}"
         self._options = options
+        self._tls = tls
+        self._scheme = "http" if tls is None else "https"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -75,8 +82,9 @@ class EtcdServer:
     def start(self, *, wait: bool = True) -> None:
         command: list[str | Path] = [self.binary, "--name", self._name, "--data-dir", self.data]
         for option, port in (("client", self.port), ("peer", self.peer_port)):
-            command += [f"--listen-{option}-urls", f"http://127.0.0.1:{port}"]
-        command += ["--advertise-client-urls", f"http://127.0.0.1:{self.port}"]
+            scheme = self._scheme if option == "client" else "http"
+            command += [f"--listen-{option}-urls", f"{scheme}://127.0.0.1:{port}"]
+        command += ["--advertise-client-urls", f"{self._scheme}://127.0.0.1:{self.port}"]
         command += ["--initial-advertise-peer-urls", f"http://127.0.0.1:{self.peer_port}"]
         command += ["--initial-cluster", self._cluster, "--heartbeat-interval", "20", "--election-timeout", "200"]
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -100,9 +108,9 @@ class EtcdServer:
     def post(self, target: str, request: dict[str, Any], token: str = "") -> Any:
         """Make a request of the JSON gateway."""
         headers = {"Authorization": token} if token else {}
-        url = f"http://127.0.0.1:{self.port}{target}"
+        url = f"{self._scheme}://127.0.0.1:{self.port}{target}"
         with urllib.request.urlopen(
-            urllib.request.Request(url, json.dumps(request).encode(), headers), timeout=5
+            urllib.request.Request(url, json.dumps(request).encode(), headers), timeout=5, context=self._tls
         ) as got:
             return json.load(got)
 

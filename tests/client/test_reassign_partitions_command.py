@@ -109,6 +109,8 @@ def test_a_plan_from_its_beginning_to_its_end(cluster: KafkaCluster, tool: Tool)
     assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in lines[1]
     assert "\tAdding Replicas: 1\tRemoving Replicas: \t" in lines[2]
     assert "Adding" not in lines[3]
+    under_replicated = tool.run("topics", "--describe", "--topic", TOPIC, "--under-replicated-partitions")
+    assert under_replicated == [], "replicas that are being added are not missing"
     refused = tool.reassign("execute", tool.plan((2, [3])), exit_code=1)
     assert refused[-1] == "ottla: another reassignment is in progress: wait for it, cancel it, or add --additional"
 

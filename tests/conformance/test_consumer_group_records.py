@@ -9,7 +9,7 @@ from ottla.protocol.errors import NONE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.records.batch import records_of
+from ottla.records.batch import records_of, scan
 
 from .conftest import TopicFactory, Wire
 from .consumers import Consumer, configure, described_consumers, settle
@@ -43,8 +43,11 @@ class Reader:
         answer = self.wire.send(request, 11).responses[0].partitions[0]
         assert answer.error_code == NONE
         told = []
+        markers = [batch for batch in scan(answer.records or b"").batches if batch.is_control]
         for record in records_of(answer.records or b""):
             self.offset = record.offset + 1
+            if any(batch.base_offset <= record.offset <= batch.last_offset for batch in markers):
+                continue
             assert record.key is not None
             found = decode_record(record.key, record.value)
             assert found is not None, record.key

@@ -214,9 +214,6 @@ def test_a_group_without_a_name(broker: Wire) -> None:
 def test_everything_is_as_apache_kafka_says(broker: Wire) -> None:
     """Of configs that one of the two was started with all but the value; Apache Kafka sets min.insync.replicas by itself."""
     found, wanted = everything(broker), recorded()
-    if not broker.is_kafka:  # Ottla does not serve streams groups (KIP-1071) yet
-        key = "broker", "group.coordinator.rebalance.protocols"
-        wanted[key] = wanted[key].replace(",streams", "")
     assert found.keys() == wanted.keys()
     differing = {}
     for key, line in wanted.items():

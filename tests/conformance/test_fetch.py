@@ -97,6 +97,21 @@ def test_the_end_is_empty_and_beyond_it_out_of_range(topic: Topic, version: int)
         assert (data.last_stable_offset, data.log_start_offset, data.aborted_transactions) == (-1, -1, None)
 
 
+@pytest.mark.parametrize("version", WITH_BATCHES)
+def test_topics_that_do_not_exist_come_last(broker: Wire, topic: Topic, version: int) -> None:
+    """They have an empty list of aborted transactions; other errors have none."""
+    unknown = Topic(broker, "no-such-topic", uuid.uuid4().bytes)
+    answer = broker.send(ask(wanted(unknown, {0: 0}, version), wanted(topic, {7: 0, 0: 99}, version)), version)
+    rows = [
+        (row.topic_id if version >= 13 else row.topic, part.partition_index, part.aborted_transactions)
+        for row in answer.responses
+        for part in row.partitions
+    ]
+    name, missing = (topic.id, unknown.id) if version >= 13 else (topic.name, unknown.name)
+    assert rows[0] == (name, 0, None)
+    assert rows[1:] in ([(missing, 0, []), (name, 7, [])], [(name, 7, []), (missing, 0, [])])
+
+
 @pytest.mark.parametrize("version", versions(API))
 def test_unknown_topics_and_partitions(broker: Wire, topic: Topic, version: int) -> None:
     unknown = Topic(broker, "no-such-topic", uuid.uuid4().bytes)

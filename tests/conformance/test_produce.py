@@ -12,6 +12,7 @@ from ottla.protocol.errors import (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
     INVALID_TIMESTAMP,
+    INVALID_TOPIC_EXCEPTION,
     MESSAGE_TOO_LARGE,
     NONE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -30,6 +31,7 @@ from ottla.records.compression import CODEC_NAMES
 from ottla.records.record import Record
 
 from .conftest import Closed, Topic, TopicFactory, Wire, versions
+from .members import new_group
 
 API = ProduceRequest
 AT = 1_700_000_000_000
@@ -333,3 +335,22 @@ def test_base_offsets_and_control_bits_are_the_brokers(topic: Topic) -> None:
 def test_the_leader_epoch_is_written_by_the_broker(topic: Topic) -> None:
     assert topic.produce(build(some(1), leader_epoch=99)).error_code == NONE
     assert stored(topic)[12:16] == bytes(4)
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_internal_topics_cannot_be_written_to(broker: Wire, version: int) -> None:
+    """The client id of Kafka's own admin client may: its batch is checked as any other."""
+    new_group(broker)
+    offsets_topic = Topic(broker, "__consumer_offsets", bytes(16))
+    for acks in (-1, 1):
+        answer = broker.send(request(offsets_topic, {0: ONE, 9999: ONE}, version, acks), version)
+        rows = answer.responses[0].partition_responses
+        assert [(row.index, row.error_code, row.error_message) for row in rows] == [
+            (0, INVALID_TOPIC_EXCEPTION, None),
+            (9999, UNKNOWN_TOPIC_OR_PARTITION, None),
+        ]
+    admin = broker.another()
+    admin.client_id = "__admin_client"
+    damaged = ONE[:-1] + bytes([ONE[-1] ^ 1])
+    answer = admin.send(request(offsets_topic, {0: damaged}, version), version)
+    assert [row.error_code for row in answer.responses[0].partition_responses] == [CORRUPT_MESSAGE]

@@ -2,10 +2,11 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ class Process:
         limit = ["sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh"] if limits else []
         self._process = subprocess.Popen(
             limit
-            + command("--listen", f"127.0.0.1:{port}", "--data-dir", str(data_dir), "--log-level", "warning", *options),
+            + command(*_listeners(port, options), "--data-dir", str(data_dir), "--log-level", "warning", *options),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -41,7 +42,8 @@ class Process:
         line = self.says()
         if "listening on PLAINTEXT://127.0.0.1:" not in line:
             raise AssertionError(f"did not start: {line!r} {self.finish()}")
-        self.port = int(line.split("127.0.0.1:")[1].split()[0])
+        self.ports = {name: int(port) for name, port in re.findall(r"(\w+)://127\.0\.0\.1:(\d+)", line)}
+        self.port = self.ports["PLAINTEXT"]
         self.wires: list[Wire] = []
 
     def says(self) -> str:
@@ -57,9 +59,9 @@ class Process:
     def pid(self) -> int:
         return self._process.pid
 
-    def wire(self) -> Wire:
-        """A connection of its own."""
-        wire = Wire(("127.0.0.1", self.port), is_kafka=False)
+    def wire(self, listener: str = "PLAINTEXT") -> Wire:
+        """A connection of its own to a listener."""
+        wire = Wire(("127.0.0.1", self.ports[listener]), is_kafka=False)
         self.wires.append(wire)
         return wire
 
@@ -87,8 +89,12 @@ class Process:
         return self._process.poll() is None
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "ottla", "serve", *arguments]
+def _listeners(port: int, options: Sequence[str]) -> list[str]:
+    return [] if any(option.startswith("listeners=") for option in options) else ["--listen", f"127.0.0.1:{port}"]
+
+
+def command(*arguments: str, module: str = "ottla") -> list[str]:
+    return [sys.executable, "-m", module, "serve", *arguments]
 
 
 def environment() -> dict[str, str]:

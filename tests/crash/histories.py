@@ -16,11 +16,12 @@ Two transactions of Kafka that are open at once may write two partitions in diff
 where whoever makes the history keeps its writers apart: see test_transactions.py.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
+
+from tests.histories.cycles import cycles
 
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
@@ -122,42 +123,5 @@ def _edges_of_reads(history: Iterable[Transaction], writer: Mapping[tuple[int, i
 
 
 def _circles(edges: Edges) -> list[list[str]]:
-    """Groups of names in which each can be reached from each: Tarjan's strongly connected components, without recursion."""
-    following: dict[str, list[str]] = defaultdict(list)
-    for first, second in sorted(edges):
-        following[first].append(second)
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    path: list[str] = []
-    on_path: set[str] = set()
-    circles = []
-    for root in list(following):
-        if root in order:
-            continue
-        work = [(root, iter(following[root]))]
-        order[root] = lowest[root] = len(order)
-        path.append(root)
-        on_path.add(root)
-        while work:
-            name, rest = work[-1]
-            for other in rest:
-                if other not in order:
-                    order[other] = lowest[other] = len(order)
-                    path.append(other)
-                    on_path.add(other)
-                    work.append((other, iter(following[other])))
-                    break
-                if other in on_path:
-                    lowest[name] = min(lowest[name], order[other])
-            else:
-                work.pop()
-                if work:
-                    above = work[-1][0]
-                    lowest[above] = min(lowest[above], lowest[name])
-                if lowest[name] == order[name]:
-                    at = path.index(name)
-                    group, path[at:] = path[at:], []
-                    on_path -= set(group)
-                    if len(group) > 1:
-                        circles.append(sorted(group))
-    return circles
+    """Groups of names in which each can be reached from each."""
+    return [sorted(group) for group in cycles(sorted(edges))]

@@ -81,10 +81,17 @@ class EtcdBrokers:
 
     All connections pass through `network`: the addresses that a broker advertises, for clients and for other brokers, are those
     of proxies, and each broker has a proxy for each member of etcd.
+
+    options  configs besides OPTIONS, as NAME=VALUE
+    module   Python module that runs as a broker, with the arguments of the command `ottla`
     """
 
-    def __init__(self, home: Path, etcd: Sequence[EtcdServer]) -> None:
+    def __init__(
+        self, home: Path, etcd: Sequence[EtcdServer], options: Sequence[str] = (), module: str = "ottla"
+    ) -> None:
         self._home = home
+        self._options = (*OPTIONS, *options)
+        self._module = module
         self.network = Network()
         ports = iter(free_ports(len(NODES) * (4 + len(etcd))))
         self.ports, self.direct, self._peers, self._direct_peers = (
@@ -112,12 +119,14 @@ class EtcdBrokers:
             f"advertised.listeners={_listeners(self.ports[node_id], self._peers[node_id])}",
             "listener.security.protocol.map=CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
             "inter.broker.listener.name=INTERNAL",
-            *OPTIONS,
+            *self._options,
         )
         words = [word for option in options for word in ("-o", option)]
         place = ["--cluster", self._urls[node_id], "--data-dir", str(self.directory(node_id)), "--log-level", "warning"]
         with (self._home / f"broker{node_id}.log").open("ab") as log:
-            self._processes[node_id] = subprocess.Popen(command(*place, *words), stdout=log, stderr=log)
+            self._processes[node_id] = subprocess.Popen(
+                command(*place, *words, module=self._module), stdout=log, stderr=log
+            )
         own = node_of(node_id)
         self.network.listen(self.ports[node_id], _always(CLIENTS), own, self.direct[node_id])
         self.network.listen(self._peers[node_id], process_of(self._pids), own, self._direct_peers[node_id])

@@ -6,7 +6,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -72,16 +72,20 @@ class ReplicatedCluster:
 
     # -- faults --
 
-    def fail(self) -> None:
-        """Let a random fault happen, and end it: all brokers are started again, not necessarily in sync."""
-        kinds = (
+    def kinds(self) -> list[Callable[[], None]]:
+        """Return the faults to choose from; each as often as it is in the list."""
+        kinds: list[Callable[[], None]] = (
             [self._kill_one] * 6 + [self._kill_two] * 2 + [self._kill_all] + [self._kill_controller] * 2 + [self._pause]
         )
         if isinstance(self.brokers, EtcdBrokers):
             kinds += [self._restart, self._kill_etcd_leader, self._pause_etcd_leader]
             kinds += [self._cut_from_brokers] * 2 + [self._cut_from_etcd, self._cut_off, self._cut_from_clients]
             kinds += [self._reset_connections]
-        fault = self._dice.choice(kinds)
+        return kinds
+
+    def fail(self) -> None:
+        """Let a random fault happen, and end it: all brokers are started again, not necessarily in sync."""
+        fault = self._dice.choice(self.kinds())
         self.faults.append(fault.__name__.removeprefix("_"))
         fault()
         if self._dice.random() < 0.7:

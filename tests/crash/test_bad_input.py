@@ -142,7 +142,8 @@ def test_a_damaged_checkpoint_is_written_again(tmp_path: Path, start: Start) -> 
         ("compression.type=brotli", "compression.type"),
         ("just-a-word", "name=value"),
         ("listeners=HTTP://127.0.0.1:0", "HTTP"),
-        ("listeners=SSL://127.0.0.1:0", "SSL"),
+        ("listeners=SSL://127.0.0.1:0", "listener SSL: No available authentication scheme: ssl.keystore.location"),
+        ("listeners=SASL_PLAINTEXT://127.0.0.1:0", "Ottla has no Kerberos (the default of sasl.enabled.mechanisms)"),
     ],
 )
 def test_a_config_that_is_none(tmp_path: Path, option: str, words: str) -> None:
@@ -160,13 +161,13 @@ def test_names_of_a_file_that_are_unknown_or_do_nothing_are_warned_of(tmp_path: 
     file = tmp_path / "server.properties"
     file.write_text(
         "zookeeper.connect=localhost:2181\nconfluent.support=1\nssl.keystore.location=/k\nnum.io.threads=8\n"
-        "super.users=User:a\nlistener.name.plaintext.sasl.enabled.mechanisms=PLAIN\n"
+        "super.users=User:a\nlistener.name.plaintext.sasl.kerberos.service.name=k\n"
     )
     unknown, idle = start("--config", str(file)).stop().splitlines()
     assert unknown.endswith("unknown configs in the file are left out: zookeeper.connect, confluent.support")
     assert idle.endswith(
-        "these configs are set and have no effect in Ottla: listener.name.plaintext.sasl.enabled.mechanisms, "
-        "num.io.threads, ssl.keystore.location, super.users"
+        "these configs are set and have no effect in Ottla: listener.name.plaintext.sasl.kerberos.service.name, "
+        "num.io.threads, super.users"
     )
 
 
@@ -197,10 +198,16 @@ def test_a_class_that_is_not_there_keeps_the_broker_from_starting(tmp_path: Path
     assert said == f"ottla: {reason.format('configuration ' + config.partition('=')[0])}\n"
 
 
-def test_an_authorizer_does_not_leave_an_open_broker(tmp_path: Path) -> None:
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    said = refused("-o", f"authorizer.class.name={authorizer}", "--data-dir", str(tmp_path / "data"))
-    assert said.startswith(f"ottla: authorizer.class.name is {authorizer}, and Ottla has no authorizer yet")
+def test_an_authorizer_that_ottla_does_not_have_is_refused(tmp_path: Path) -> None:
+    directory = str(tmp_path / "data")
+    error = refused("-o", "authorizer.class.name=com.example.Authorizer", "--data-dir", directory)
+    text = "ottla: Invalid value com.example.Authorizer for configuration authorizer.class.name: Class com.example.Authorizer"
+    assert error.startswith(text)
+    error = refused("-o", "authorizer.class.name=org.apache.kafka.Other", "--data-dir", directory)
+    assert "and takes a Python class as package.module:Name" in error
+    standard = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    error = refused("-o", standard, "-o", "super.users=alice", "--data-dir", directory)
+    assert "super.users: expected a string in format principalType:principalName but got alice" in error
 
 
 def test_the_life_of_a_broker_is_in_its_log(start: Start) -> None:

@@ -59,6 +59,42 @@ def test_when_the_broker_is_full_the_next_one_waits_at_the_door(start: Start) ->
     assert second.receive().error_code == 0
 
 
+TWO = (
+    "-o",
+    "listeners=PLAINTEXT://127.0.0.1:0,OUTER://127.0.0.1:0",
+    "-o",
+    "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUTER:PLAINTEXT",
+)
+
+
+def test_a_listener_with_a_limit_of_its_own(start: Start) -> None:
+    broker = start(*TWO, "-o", "listener.name.outer.max.connections=1")
+    first, second = broker.wire("OUTER"), broker.wire("OUTER")
+    assert alive(first)
+    second.send_only(ApiVersionsRequest(), 0)
+    second.socket().settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        second.receive()
+    assert [alive(broker.wire()) for _ in range(3)] == [True] * 3
+    edit = AlterableConfig(name="listener.name.outer.max.connections", config_operation=0, value="2")
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[edit])
+    assert first.send(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
+    second.socket().settimeout(30)
+    assert second.receive().error_code == 0
+
+
+def test_a_broker_connects_to_a_full_broker_in_place_of_the_longest_idle_client(start: Start) -> None:
+    limits = ("-o", "max.connections=2", "-o", "connections.max.idle.ms=4000")
+    broker = start(*TWO, "-o", "inter.broker.listener.name=PLAINTEXT", *limits)
+    idle, busy = (broker.wire("OUTER") for _ in range(2))
+    assert alive(idle)
+    time.sleep(1.2)  # more than one tick of an eighth of connections.max.idle.ms
+    assert alive(busy)
+    assert alive(broker.wire())
+    assert not alive(idle)
+    assert alive(busy)
+
+
 def test_a_raised_limit_lets_in_who_waits(start: Start) -> None:
     broker = start("-o", "max.connections=1")
     first, second = broker.wire(), broker.wire()

@@ -6,15 +6,18 @@ The older release is a commit of this repository, taken from its history.
 import io
 import subprocess
 import tarfile
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from ottla import Admin
+from ottla import Admin, FeatureUpdate, UpgradeType
 from ottla import TopicPartition as Place
+from ottla.metadata.eligibility import FEATURE
 from tests.etcd_server import running
 
+from .brokers import wait_until
 from .replicated_brokers import NODES
 from .replicated_load import PARTITIONS, create
 from .rolling_cluster import RollingCluster, restart_all
@@ -47,6 +50,29 @@ def check_features(servers: str) -> None:
             assert all(level.max_version <= its.supported[name].max_version for its in known), name
 
 
+def check_upgrade(servers: str, *, is_possible: bool) -> None:
+    """A feature that the older release lacks can be turned on when no broker of that release is left."""
+    with Admin(bootstrap_servers=servers) as admin:
+        errors = admin.update_features({FEATURE: FeatureUpdate(1)}, validate_only=True).errors
+        assert FEATURE not in admin.describe_features().finalized
+    if is_possible:
+        assert errors == {}
+    else:
+        assert errors[FEATURE].name == "INVALID_UPDATE_VERSION"
+
+
+def upgrade_and_downgrade_feature(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        for level, kind in ((1, UpgradeType.UPGRADE), (0, UpgradeType.SAFE_DOWNGRADE)):
+            admin.update_features({FEATURE: FeatureUpdate(level, kind)}).check()
+            wait_until(partial(has_level, admin, level), 10)
+
+
+def has_level(admin: Admin, level: int) -> bool:
+    features = [admin.describe_features(node).finalized.get(FEATURE) for node in NODES]
+    return all((finalized.max_version if finalized else 0) == level for finalized in features)
+
+
 @pytest.mark.timeout(240)
 def test_no_client_notices_an_upgrade_and_a_downgrade(tmp_path: Path, older: Path) -> None:
     with running(tmp_path / "etcd") as etcd:
@@ -67,7 +93,15 @@ def test_no_client_notices_an_upgrade_and_a_downgrade(tmp_path: Path, older: Pat
             load.wait_until_working()
             for sources in (None, older):
                 cluster.sources = dict.fromkeys(NODES, sources)
-                restart_all(cluster, load.failures, 1, lambda node_id: check_features(servers))
+                check_upgrade(servers, is_possible=sources is older)
+
+                def restarted(node_id: int, sources: Path | None = sources) -> None:
+                    check_features(servers)
+                    check_upgrade(servers, is_possible=sources is None and node_id == NODES[-1])
+
+                restart_all(cluster, load.failures, 1, restarted)
+                if sources is None:
+                    upgrade_and_downgrade_feature(servers)
             load.check()
         finally:
             cluster.close()

@@ -73,7 +73,8 @@ def test_no_python_client_notices_a_rolling_restart(cluster: RollingCluster) -> 
     pipe = subprocess.PIPE
     with subprocess.Popen(module, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as clients:
         assert clients.stdout is not None
-        assert clients.stdout.readline() == "working\n"
+        if clients.stdout.readline() != "working\n":
+            raise AssertionError(clients.communicate("", timeout=60)[1])
         restart_all(cluster, lambda: [] if clients.poll() is None else ["the clients have ended"], ROUNDS)
         _, errors = clients.communicate("", timeout=60)
     assert clients.returncode == 0, errors

@@ -18,6 +18,8 @@ from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
+from tests.conformance.streams.play import Play, info, subtopology
+from tests.conformance.streams.test_other_apis import commit
 from tests.conformance.transactions import TransactionalProducer
 from tests.interop.apache_kafka import SCRIPT, lacking
 from tests.unit.metadata.kraft_directory import lay_out, topic
@@ -116,6 +118,8 @@ def test_serve_as_the_docs_say(command: str, tmp_path: Path) -> None:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("ottla is listening on PLAINTEXT://127.0.0.1:")
+        if "--metrics" in words:
+            assert process.stdout.readline() == "serving metrics at http://127.0.0.1:9464/metrics\n"
     finally:
         process.send_signal(signal.SIGTERM)
         output, log = process.communicate(timeout=30)
@@ -328,6 +332,39 @@ def test_share_groups_as_the_docs_say(tmp_path: Path) -> None:
     assert ["workers", "jobs", "0", "0"] in [line.split() for line in answers[3].splitlines()]
     assert (tmp_path / "plan.csv").read_text(encoding="utf-8") == "jobs,0,0\n"
     assert answers[6] == "job 0\njob 1\njob 2\n"
+
+
+@pytest.mark.timeout(240)
+def test_streams_groups_as_the_docs_say(tmp_path: Path) -> None:
+    """The commands of the page in their order, on an application with a member until its offsets are reset."""
+    text = (ROOT / "docs" / "streams-groups.md").read_text(encoding="utf-8")
+    commands = [line.strip() for line in text.splitlines() if line.startswith("    ottla ")]
+    assert len(commands) > 8
+    said: dict[str, str] = {}
+    with EmbeddedBroker({"group.streams.initial.rebalance.delay.ms": "0"}) as broker:
+        wire = Wire(broker.address, is_kafka=False)
+        TopicFactory(wire)(2, name="lines")
+        play = Play(wire, TopicFactory(wire))
+        play.group_id = "counts"
+        play.topology = [subtopology(sources=["lines"], changelogs=[info("counts-words-changelog")])]
+        play.enter("A")
+        play.settle("A", lambda answer: not answer.status)
+        assert commit(play, "A", play.epochs["A"], 0, 1) == "NONE"
+        for command in commands:
+            if "--reset-offsets" in command and not any("--reset-offsets" in before for before in said):
+                play.quit("A")
+            words = command.replace("127.0.0.1:9092", broker.bootstrap_servers)
+            run = [sys.executable, "-m", "ottla", *shlex.split(words)[1:]]
+            done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, (command, done.stderr)
+            said[command] = done.stdout
+        wire.close()
+    answers = list(said.values())
+    assert ["counts", "Stable"] in [line.split() for line in answers[1].splitlines()]
+    assert ["counts", "lines", "1", "-5"] in [line.split() for line in answers[2].splitlines()]
+    assert "ACTIVE: 0:[0,1];" in answers[3]
+    assert ["counts", "lines", "0", "0"] in [line.split() for line in answers[6].splitlines()]
+    assert answers[8] == "Deletion of requested streams groups ('counts') was successful.\n"
 
 
 def plain_python(page: Path) -> list[str]:

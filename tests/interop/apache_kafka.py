@@ -26,10 +26,10 @@ def lacking(folder: str) -> str:
 class ApacheKafka:
     """One node, broker and controller. `directory` holds its server.properties and its data."""
 
-    def __init__(self, directory: Path, version: str, *configs: str) -> None:
+    def __init__(self, directory: Path, version: str, *configs: str, port: int = 0) -> None:
         self.directory = directory
         self.data = directory / "data"
-        port = two_free_ports()
+        port = port or two_free_ports()
         environment = {**os.environ, "KAFKA_VERSION": version}
         done = subprocess.run(
             [str(SCRIPT), "start", str(port), str(directory), *configs],

@@ -21,6 +21,8 @@ CONFIGS = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.session.timeout.ms": "10000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.min.session.timeout.ms": "6000",
     # Transactions that took too long are looked for every 10 s.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }

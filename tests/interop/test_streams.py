@@ -1,5 +1,5 @@
-"""A Kafka Streams application on the classic protocol: a word count with a repartition and a changelog topic, stopped and
-started in the middle, counts every word exactly. `make interop` runs it.
+"""A Kafka Streams application, mostly on the classic protocol: a word count with a repartition and a changelog topic, stopped
+and started in the middle, counts every word exactly. `make interop` runs it.
 """
 
 import shutil
@@ -175,8 +175,9 @@ def test_a_word_count_stopped_in_the_middle_is_exact(
         assert {word: list(range(1, total + 1)) for word, total in written.items()} == counts.of
 
 
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_a_word_count_is_exact_while_brokers_die(
-    kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path, command: list[str]
+    kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path, command: list[str], protocol: str
 ) -> None:
     """Every broker is killed once: coordinators, leaders of changelogs and the controller are among them."""
     cluster = kafka_cluster(3, {"default.replication.factor": 3, "min.insync.replicas": 2})
@@ -184,6 +185,7 @@ def test_a_word_count_is_exact_while_brokers_die(
         cluster.create_topic(name, PARTITIONS)
     servers = cluster.bootstrap_servers
     command += [servers, "counting", "lines", "lines-counts", str(tmp_path / "state"), "exactly_once_v2", "3", "1"]
+    command.append(protocol)
     written = write(servers, "lines", range(300))
     with closing(Counts(servers, "lines-counts")) as counts, running(command, tmp_path / "errors") as application:
         counts.until(lambda counts: counts.latest() == written)

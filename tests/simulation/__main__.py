@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--varied", action="store_true", help="vary the settings with the seed")
     parser.add_argument("--minutes", type=float, default=3.0, help="virtual minutes of a run")
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers")
-    parser.add_argument("--clients", type=int, default=16, help="number of clients")
+    parser.add_argument("--clients", type=int, default=17, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
     parser.add_argument("--gap", type=float, default=5.0, help="longest time between the begins of two faults (s)")
     parser.add_argument("--only-stops", action="store_true", help="stop brokers cleanly, and nothing else")

@@ -191,6 +191,7 @@ async def end(writer: Writer, transaction: Transaction, *, commit: bool) -> None
                 break
             else:
                 transaction.outcome = Outcome.COMMITTED
+                transaction.ended_us = process.now_us
                 process.tell(f"committed {transaction.name}")
                 process.step()
                 return
@@ -203,6 +204,7 @@ async def end(writer: Writer, transaction: Transaction, *, commit: bool) -> None
             process.note_error(f"abort {transaction.name}", error)
         else:
             transaction.outcome = Outcome.ABORTED
+            transaction.ended_us = process.now_us
             process.tell(f"aborted {transaction.name}")
             process.step()
             return

@@ -13,12 +13,12 @@ from ottla.client.consumer.rebalance import Handover
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError
 from ottla.client.producer.core import ProducerCore
-from ottla.environment import Clock, Random, Timers, Transport
+from ottla.environment import Clock, Random, Timers, Transport, Workers
 from ottla.records.record import Record
 
 from .brokers import PORT
 from .history import History, PartitionKey, Step
-from .hosts import Host, HostRandom, Life
+from .hosts import Host, HostRandom, HostWorkers, Life
 from .network import HostNetwork, Network
 from .world import MS_US, SECOND_US, World
 
@@ -61,6 +61,7 @@ class ClientProcess:
         self.random: Random = HostRandom(life)
         self.timers: Timers = life
         self.transport: Transport = HostNetwork(network, life)
+        self.workers: Workers = HostWorkers(life)
         self.name = f"{life.host.name}.{life.number}"
         self.world: World = life.host.world
         self.history: History = client.history

@@ -39,7 +39,10 @@ class Outcome(Enum):
 
 
 class Transaction:
-    """Transaction of a producer with the values that it wrote."""
+    """Transaction of a producer with the values that it wrote.
+
+    ended_us  time at which the producer knew the outcome; -1 before
+    """
 
     def __init__(self, name: str, cluster: str, begun_us: int) -> None:
         self.name = name
@@ -47,6 +50,7 @@ class Transaction:
         self.begun_us = begun_us
         self.values: list[str] = []
         self.outcome = Outcome.UNKNOWN
+        self.ended_us = -1
 
 
 class Identity(NamedTuple):

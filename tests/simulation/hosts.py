@@ -224,8 +224,9 @@ class HostWorker:
             finally:
                 self._begin()
 
-    def close(self, *, cancel: bool = False) -> None:
-        """See `Worker`. Closing takes no virtual time."""
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
+        """See `Worker`. Closing takes no virtual time; what is not waited for is done all the same."""
+        del wait
         self._closed = True
         jobs = [*self._running.values(), *(() if cancel else self._queue)]
         self._running.clear()

@@ -40,6 +40,7 @@ from . import metadata as store_module
 from .applications import AdminApplication
 from .etcd_host import EtcdStoreHost
 from .metadata import StoreHost
+from .planted_eligibility import ELIGIBILITY_BUGS
 from .planted_replication import REPLICATION_BUGS
 from .planting import Patch, Planted, cut_from_store, every, later, restart, restart_client, settings, together
 from .run import Simulation
@@ -330,6 +331,7 @@ PLANTED: Final[dict[str, Planted]] = {
         "configs kept", 1, settings("config"), _overwrite, every(lambda *_: None, (1000, 1000), (20, 300))
     ),
     **REPLICATION_BUGS,
+    **ELIGIBILITY_BUGS,
 }
 
 

@@ -16,7 +16,7 @@ from ottla.broker.share_partitions import partitions
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
-from ottla.metadata.elections import restricted, without
+from ottla.metadata.elections import ElectionRules, restricted, without
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.reassignment import is_reassigned, target_of
 from ottla.metadata.store import Change
@@ -33,7 +33,7 @@ from .run import Simulation
 # -- faults --
 
 
-def _cut_from_peers(simulation: Simulation, broker: SimulatedBroker, duration_ms: int) -> None:
+def cut_from_peers(simulation: Simulation, broker: SimulatedBroker, duration_ms: int) -> None:
     """Cut a broker off from the other brokers; its clients and the store reach it."""
     others = [other.name for other in simulation.brokers if other is not broker]
     for other in others:
@@ -59,7 +59,7 @@ def _isolate_and_kill(simulation: Simulation, chance: random.Random) -> None:
     """Kill a broker a moment after it was cut off from its followers."""
     broker = serving(simulation, chance)
     if broker is not None:
-        _cut_from_peers(simulation, broker, chance.randint(1500, 4000))
+        cut_from_peers(simulation, broker, chance.randint(1500, 4000))
         later(simulation, chance.randint(200, 1200), broker.kill)
         later(simulation, chance.randint(2000, 5000), partial(broker.restart_after, 0))
 
@@ -70,7 +70,7 @@ def _move_away_and_back(simulation: Simulation, chance: random.Random) -> None:
     if broker is None:
         return
     begun_ms = chance.randint(200, 500)
-    _cut_from_peers(simulation, broker, begun_ms + chance.randint(100, 400))
+    cut_from_peers(simulation, broker, begun_ms + chance.randint(100, 400))
     later(simulation, begun_ms, partial(_fence, simulation, broker))
     back_ms = begun_ms + chance.randint(800, 1800)
     for number, other in enumerate(one for one in simulation.brokers if one is not broker):
@@ -85,7 +85,7 @@ def _lose_all_power(simulation: Simulation, chance: random.Random) -> None:
             later(simulation, chance.randint(200, 2500), partial(broker.restart_after, 0))
 
 
-def _kill_two(simulation: Simulation, chance: random.Random) -> None:
+def kill_two(simulation: Simulation, chance: random.Random) -> None:
     """Kill two brokers, one after the other; the third one cannot reach the second one meanwhile."""
     first, second, third = chance.sample(simulation.brokers, 3)
     for one, other in ((second.name, third.name), (third.name, second.name)):
@@ -121,7 +121,7 @@ def _leave_while_proposed(simulation: Simulation, chance: random.Random) -> None
         if other is not broker:
             later(simulation, begun_ms, partial(other.store.cut, other.name))
             later(simulation, begun_ms + 5000, partial(other.store.heal, other.name))
-    later(simulation, begun_ms + chance.randint(1, 60), lambda: _cut_from_peers(simulation, broker, 6000))
+    later(simulation, begun_ms + chance.randint(1, 60), lambda: cut_from_peers(simulation, broker, 6000))
 
 
 def _damage(simulation: Simulation, chance: random.Random) -> None:
@@ -305,8 +305,10 @@ def _cut_in_the_same_epoch(patch: Patch) -> None:
         report(self, partition, offset)
         partition.damaged_in = -1
 
-    def damaged(partition: PartitionImage, node: int, acceptable: Any, rules: Any) -> PartitionImage | None:
-        return without(partition, node, acceptable, rules) if any(map(acceptable, partition.isr)) else None
+    def damaged(partition: PartitionImage, node: int, acceptable: Any) -> PartitionImage | None:
+        if not any(map(acceptable, partition.isr)):
+            return None
+        return without(partition, node, acceptable, ElectionRules(partition.min_isr), has_records=False)
 
     patch.setattr(Replicas, "report_damage", report_damage)
     patch.setattr(offline_replicas, "damaged", damaged)
@@ -360,7 +362,7 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         1,
         settings("producer", replicas=3),
         _truncate_to_high_watermark,
-        every(_kill_two, (6000, 8000)),
+        every(kill_two, (6000, 8000)),
     ),
     "member of the ISR without its registration": Planted(
         "ISR registered",

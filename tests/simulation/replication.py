@@ -7,6 +7,7 @@ which has lost its page cache while it was the last member of the ISR.
 
 import random
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -36,6 +37,9 @@ _LATE_US: Final = 2 * SECOND_US
 """Time after a loss in which acknowledgements of lost records may still arrive."""
 _LATE_UNCLEAN_US: Final = 20 * SECOND_US
 """The same after an unclean election: the leader before it may be cut off, and go on."""
+_FROM_ELR: Final = "from the ELR"
+_MOST_CHANGES: Final = 8
+"""Number of changes of an ISR in one leader epoch that are too many for one second."""
 Place = tuple[str, int]
 """Topic id and index of a partition."""
 
@@ -119,8 +123,12 @@ class Replication:
         self._claims: dict[Place, dict[tuple[int, int], tuple[str, int]]] = {}
         """High watermarks of all replicas with the epoch of the last record below: broker, and time of the first sight."""
         self._claimed: dict[tuple[str, Place], int] = {}
+        self._changes: dict[tuple[Place, int], deque[int]] = {}
+        """Times of the last changes of the ISR by partition and leader epoch."""
         self._tainted: dict[Place, set[int]] = {}
-        """Replicas in the ISR that have lost their page cache."""
+        """Replicas in the ISR or ELR, and last known leaders, that have lost their page cache."""
+        self._without_power: dict[int, int] = {}
+        """Broker epochs of those that have lost their page cache. Until it registers again, a broker may still join an ISR."""
         self.damaged = DamagedLogs(world, self._brokers)
 
     @property
@@ -136,9 +144,11 @@ class Replication:
 
     def lost_page_cache(self, node_id: int) -> None:
         """Note that a broker has lost what it had not flushed."""
+        registered = self._image.registered.get(node_id)
+        self._without_power[node_id] = -1 if registered is None else registered.epoch
         for topic in self._image.topics.values():
             for index, partition in enumerate(topic.partitions):
-                if node_id in partition.isr:
+                if node_id in (*partition.isr, *partition.elr, partition.last_known_leader):
                     self._tainted.setdefault((topic.id.hex(), index), set()).add(node_id)
 
     def damage_log(self, chance: random.Random) -> Damage | None:
@@ -188,8 +198,11 @@ class Replication:
         place = topic.id.hex(), index
         if old is not None and len(new.isr) > len(old.isr):
             self._grown(topic, index, old, new)
+            self._taint_new_members(place, set(new.isr) - set(old.isr))
         if old is not None and set(old.isr) - set(new.isr):
             self._world.count("ISR: shrunk")
+        if old is not None and set(old.isr) != set(new.isr):
+            self._changed(topic, index, new)
         if old is not None and is_reassigned(old) and not is_reassigned(new):
             self._world.count("reassignments ended")
         if old is not None and completed_early(old, new, allows_unclean=topic.name == HASTY):
@@ -199,13 +212,20 @@ class Replication:
         if old is not None and new.leader_epoch != old.leader_epoch:
             kind = _kind(old, new, before)
             self._world.count(f"election: {kind}")
-            tainted = new.leader in self._tainted.get(place, ())
+            # A member of the ELR that stopped uncleanly leaves it: whoever is elected from it has all that was committed.
+            tainted = kind != _FROM_ELR and new.leader in self._tainted.get(place, ())
             if kind == "unclean" or tainted:
                 late_us = _LATE_UNCLEAN_US if kind == "unclean" else _LATE_US
                 self._world.tell("checks", f"{topic.name}-{index} may lose records in epoch {new.leader_epoch}: {kind}")
                 self.losses.append(Loss(*place, new.leader_epoch, self._world.now_us + late_us))
         if place in self._tainted:
-            self._tainted[place] &= set(new.isr)
+            self._tainted[place] &= {*new.isr, *new.elr, new.last_known_leader}
+
+    def _taint_new_members(self, place: Place, nodes: set[int]) -> None:
+        for node in nodes:
+            registered = self._image.registered.get(node)
+            if registered is not None and self._without_power.get(node) == registered.epoch:
+                self._tainted.setdefault(place, set()).add(node)
 
     def _lead(self, topic: TopicImage, index: int, new: PartitionImage) -> None:
         if new.leader == NO_LEADER:
@@ -216,6 +236,16 @@ class Replication:
         if known[0] != new.leader:
             text = f"{topic.name}-{index}: nodes {known[0]} and {new.leader} are leaders of epoch {new.leader_epoch}"
             self._violated("one leader", text, topic.name)
+
+    def _changed(self, topic: TopicImage, index: int, new: PartitionImage) -> None:
+        """A replica is not added and removed again and again."""
+        now_us, place = self._world.now_us, (topic.id.hex(), index)
+        times = self._changes.setdefault((place, new.leader_epoch), deque(maxlen=_MOST_CHANGES))
+        times.append(now_us)
+        if len(times) == _MOST_CHANGES and now_us - times[0] < SECOND_US:
+            times.clear()
+            text = f"{topic.name}-{index}: the ISR has changed {_MOST_CHANGES} times in a second, to {new.isr} at last"
+            self._violated("ISR settled", text, topic.name)
 
     def _grown(self, topic: TopicImage, index: int, old: PartitionImage, new: PartitionImage) -> None:
         """Compare the registration of a new member of the ISR with that of the fetches for which it joined."""
@@ -261,6 +291,10 @@ class Replication:
                 if has_restarted and node in partition.isr and len(partition.isr) > 1:
                     text = f"{topic.name}-{index}: node {node} is in the ISR {partition.isr} after an unclean stop"
                     self._violated("ISR registered", text, topic.name)
+                # A single replica has all records that are left, and leads again whatever it has lost.
+                if has_restarted and node in partition.elr and len(partition.replicas) > 1:
+                    text = f"{topic.name}-{index}: node {node} is in the ELR {partition.elr} after an unclean stop"
+                    self._violated("ELR registered", text, topic.name)
         if broker is not None:
             broker.live_epoch = registered.epoch
 
@@ -322,10 +356,10 @@ class Replication:
             self._compare_content(broker, partition, place, leadership)
 
     def _compare_members(self, broker: SimulatedBroker, partition: Partition, state: PartitionImage) -> None:
-        """The high watermark of a leader is not above the log end of any member of the ISR."""
+        """The high watermark of a leader is not above the log end of any member of ISR or ELR."""
         if (state.leader, state.leader_epoch) != (broker.node_id, partition.leader_epoch):
             return
-        for node in state.isr:
+        for node in (*state.isr, *state.elr):
             other = self._brokers[node]
             if other.server is None or not other.is_serving or node in self._tainted.get(_place(partition), ()):
                 continue
@@ -336,7 +370,7 @@ class Replication:
                 text = (
                     f"{partition.topic}-{partition.index}: high watermark {partition.log.high_watermark} of {broker.name} in "
                     f"epoch {partition.leader_epoch} is above the log end {replica.log.end_offset} of {other.name}, a member "
-                    "of the ISR"
+                    "of ISR or ELR"
                 )
                 self._violated("high watermark replicated", text, broker.name, other.name)
 
@@ -411,8 +445,12 @@ def _kind(old: PartitionImage, new: PartitionImage, before: Image) -> str:
     """Return the kind of an election."""
     if new.leader == NO_LEADER:
         return "no leader"
-    if new.leader not in old.isr:
+    if not old.isr and not old.elr and new.leader == old.last_known_leader:
+        return "last known leader"  # it had all that was committed, and has it if its disk has
+    if new.leader not in (*old.isr, *old.elr) or (new.is_recovering and not old.is_recovering):
         return "unclean"
+    if new.leader not in old.isr:
+        return _FROM_ELR
     if new.leader == old.leader:
         return "same leader again"
     if old.leader == NO_LEADER:

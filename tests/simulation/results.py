@@ -34,7 +34,7 @@ class Settings:
 
     minutes: float = 3.0
     brokers: int = 3
-    clients: int = 16
+    clients: int = 17
     parallel: int = 3
     replicas: int = 3
     clusters: int = 1

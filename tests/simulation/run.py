@@ -44,9 +44,10 @@ from .checks import Leadership, LoadedCoordinator, Violation
 from .clean_stops import errors_of_stops
 from .clients import Application, ClientProcess, Cluster, SimulatedClient
 from .disks import WrittenBatch
+from .eligibility import Eligibility
 from .etcd_host import EtcdStoreHost
 from .faults import Faults
-from .history import History, Outcome, PartitionKey
+from .history import Commit, History, Outcome, PartitionKey, Read
 from .hosts import Host
 from .metadata import StoreHost, elections
 from .network import Network
@@ -77,16 +78,20 @@ may get an epoch again that was used before. Apache Kafka leaves both to the ope
 _SHARE_STATE: Final = frozenset((SHARE_STATE_TOPIC, OFFSETS_TOPIC))
 """Topics with the state of share groups: without it the partitions of a group cannot be read until an operator initializes
 them again, as in Apache Kafka."""
+_SHARED: Final = _SHARE_STATE | {PLAIN}
+"""If a shared log itself has lost its end, the start offset of the group lies beyond the log until as many records have come
+again, as in Apache Kafka, whose groups follow only the start of the log."""
 _DEPENDS_ON: Final = {
     "transactions": _OF_TRANSACTIONS,
     "transformer": _OF_TRANSACTIONS,
-    "share": _SHARE_STATE,
-    "share-2": _SHARE_STATE,
+    "share": _SHARED,
+    "share-2": _SHARED,
 }
 """Topics by the roles of clients that may stall after a loss in them."""
-_WITH_OWN_ERRORS: Final = ("hasty", "admin", "reassign")
+_WITH_OWN_ERRORS: Final = ("hasty", "admin", "reassign", "eligibility")
 """Roles that are out of place where every error of a client is a violation: a producer that gives up early, an administrator
-that uses topics before all brokers have them, and one that leaves partitions with less than min.insync.replicas."""
+that uses topics before all brokers have them, one that leaves partitions with less than min.insync.replicas, and one that
+raises it."""
 _COUNTED: Final = {
     " is truncated from ": "truncations",
     ", is replaced from ": "logs replaced",
@@ -107,6 +112,7 @@ _ROLES: Final[tuple[tuple[tuple[str, Create], ...], ...]] = (
         ("transformer", Transformer),
         ("consumer", partial(GroupMember, protocol="consumer")),
         ("consumer-2", partial(GroupMember, protocol="consumer")),
+        ("eligibility", Eligibility),
     ),
     (
         ("producer", PlainProducer),
@@ -383,7 +389,9 @@ class Simulation:
         self.world.counts["runs with losses"] = len(damaged)
         self.violations += checks.producer_ids_unique(one for one in history.identities if one.cluster not in damaged)
         self.violations += checks.transactions_atomic(
-            [one for one in history.transactions if one.cluster not in damaged], reads
+            # Those that end later may do so between the readings of two partitions.
+            [one for one in history.transactions if one.cluster not in damaged and one.ended_us <= self.end_us],
+            reads,
         )
         self.violations += checks.topics_as_answered(
             history.topics, {cluster.name: self._topics_of(cluster) for cluster in self.clusters}
@@ -449,7 +457,9 @@ class Simulation:
         plain = [read for read in reads if read.partition.topic == PLAIN]
         if self._has(cluster, "transformer"):
             derived = [read.value for read in reads if read.partition.topic == DERIVED]
-            self.violations += checks.transformed_once([read.value for read in plain], derived, DERIVED_PREFIX)
+            self.violations += checks.transformed_once(
+                [read.value for read in plain], derived, DERIVED_PREFIX, _not_reached(plain, commits)
+            )
         if self._has(cluster, "share"):
             self.violations += checks.shares_accounted(
                 [one for one in history.share_received if one.partition.cluster == name],
@@ -514,6 +524,15 @@ class Simulation:
             for broker in self.brokers
             if broker not in serving
         ]
+
+
+def _not_reached(source: Iterable[Read], commits: Iterable[Commit]) -> frozenset[str]:
+    """Return the values that the transformer has not committed by the end: it may be far behind after many faults."""
+    reached: dict[PartitionKey, int] = {}
+    for commit in commits:
+        if commit.group == TRANSFORM_GROUP:
+            reached[commit.partition] = max(reached.get(commit.partition, 0), commit.offset)
+    return frozenset(read.value for read in source if read.offset >= reached.get(read.partition, 0))
 
 
 def _loaded_coordinators(broker: SimulatedBroker) -> list[LoadedCoordinator]:

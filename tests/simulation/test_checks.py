@@ -108,6 +108,8 @@ def test_record_that_was_transformed_twice_or_never() -> None:
     assert not checks.transformed_once(["a", "b"], ["d:b", "d:a"], "d:")
     assert _texts(checks.transformed_once(["a"], ["d:a", "d:a"], "d:")) == ["a was transformed 2 times"]
     assert _texts(checks.transformed_once(["a"], [], "d:")) == ["a was transformed 0 times"]
+    assert not checks.transformed_once(["a"], [], "d:", frozenset("a"))
+    assert _texts(checks.transformed_once(["a"], ["d:a", "d:a"], "d:", frozenset("a"))) == ["a was transformed 2 times"]
     assert _texts(checks.transformed_once([], ["d:a"], "d:")) == ["a was transformed, but is not in the source"]
 
 

@@ -39,6 +39,9 @@ class _Client:
     def lost(self, reason: str) -> None:
         self.end = reason
 
+    def rejected(self, reason: str) -> None:
+        self.end = reason
+
 
 class _Echo:
     """Server that answers everything in upper case."""

@@ -17,6 +17,12 @@ def status(cluster: KafkaCluster, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["status", "--bootstrap-server", servers, *arguments])
 
 
+def described(cluster: KafkaCluster, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        main, ["topics", "--bootstrap-server", cluster[2].bootstrap_servers, "--describe", *arguments]
+    )
+
+
 def test_status_shows_what_is_missing(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
@@ -30,10 +36,12 @@ def test_status_shows_what_is_missing(kafka_cluster: Callable[..., KafkaCluster]
     result = status(cluster, "--healthy")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "ottla: the cluster is not healthy: 1 brokers are fenced, 3 partitions are under-replicated, 1 have no leader"
+        "ottla: the cluster is not healthy: 1 brokers are fenced, 4 partitions are under-replicated, 1 have no leader"
     ]
-    assert result.stdout.splitlines()[-1] == "2 topics, 6 partitions: 3 under-replicated, 1 without a leader"
+    assert result.stdout.splitlines()[-1] == "2 topics, 6 partitions: 4 under-replicated, 1 without a leader"
     found: dict[str, Any] = json.loads(status(cluster, "--json").stdout)
-    assert (found["fenced"], found["under_replicated"], found["leaderless"]) == (1, 3, 1)
+    assert (found["fenced"], found["under_replicated"], found["leaderless"]) == (1, 4, 1)
     first = found["brokers"][0]
-    assert (first["broker"], first["state"], first["leaders"], first["not_in_sync"]) == (1, "fenced", 0, 3)
+    assert (first["broker"], first["state"], first["leaders"], first["not_in_sync"]) == (1, "fenced", 0, 4)
+    for flag, count in (("under-replicated", 4), ("unavailable", 1), ("under-min-isr", 1)):
+        assert described(cluster, f"--{flag}-partitions").stdout.count("Partition: ") == count, flag

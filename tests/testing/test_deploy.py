@@ -3,11 +3,13 @@ started here as processes, with addresses of this machine in place of host names
 """
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "ottla.yaml"
+MONITORING = sorted((DEPLOY / "prometheus").glob("*.yml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMMANDS = Path(sys.executable).parent
 STYLE = "{extends: default, rules: {line-length: {max: 128}, comments: {min-spaces-from-content: 1}, document-start: disable}}"
@@ -36,7 +39,7 @@ def passes(*command: str | Path) -> None:
 # -- linters --
 
 
-@pytest.mark.parametrize("path", [COMPOSE, KUBERNETES], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [COMPOSE, KUBERNETES, *MONITORING], ids=lambda path: path.name)
 def test_yaml_is_tidy(path: Path) -> None:
     passes(COMMANDS / "yamllint", "--strict", "--config-data", STYLE, path)
 
@@ -160,7 +163,9 @@ def test_the_brokers_of_the_kubernetes_manifest_form_a_cluster(etcd: EtcdServer,
     workload = resources["StatefulSet", "ottla"]["spec"]
     (container,) = workload["template"]["spec"]["containers"]
     assert workload["serviceName"] == "ottla-brokers"
-    ports = free_ports(workload["replicas"])
+    replicas = workload["replicas"]
+    free = free_ports(2 * replicas)
+    ports, metrics = free[:replicas], free[replicas:]
     described, replacements = [], []
     for number, port in enumerate(ports):
         fields = {
@@ -182,10 +187,24 @@ def test_the_brokers_of_the_kubernetes_manifest_form_a_cluster(etcd: EtcdServer,
                 "/var/lib/ottla": str(tmp_path / f"data-{number}"),
                 "etcd-0.etcd:2379,etcd-1.etcd:2379,etcd-2.etcd:2379": f"127.0.0.1:{etcd.port}",
                 f"ottla-{number}.ottla-brokers.ottla.svc:9092": f"127.0.0.1:{port}",
+                "0.0.0.0:9464": f"127.0.0.1:{metrics[number]}",
             }
         )
+    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    named = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert {named[probe["port"]] for probe in probes} == {9464}
     with served(described, replacements):
         assert_cluster(ports)
+        for port in metrics:
+            for path in [*(probe["path"] for probe in probes), "/metrics"]:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                    assert answer.status == 200
+
+
+def test_the_image_is_checked_by_its_own_command() -> None:
+    check = re.search(r"HEALTHCHECK .*\\\n\s+CMD (\[.*\])", (DEPLOY / "docker" / "Dockerfile").read_text())
+    assert check is not None
+    assert json.loads(check[1])[:2] == ["ottla", "status"]
 
 
 def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:

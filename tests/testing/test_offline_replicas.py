@@ -44,6 +44,22 @@ def test_other_replicas_lead_while_a_log_directory_is_offline(kafka_cluster: Cal
     assert not any(partition.offline for partition in partitions(cluster))
 
 
+def test_a_replica_without_its_log_directory_is_not_eligible_as_leader(
+    kafka_cluster: Callable[..., KafkaCluster],
+) -> None:
+    cluster = kafka_cluster(3, {"default.replication.factor": 2, "min.insync.replicas": 2})
+    cluster.create_topic("t")
+    (partition,) = partitions(cluster)
+    assert partition.min_isr == 2
+    leader, follower = partition.replicas
+    broken = cluster[follower]
+    broken._call(lambda: broken.broker.replicas.directories[0].fail(OSError(errno.EIO, "the disk is broken")))
+    until(lambda: partitions(cluster)[0].offline == (follower,))
+    assert (partitions(cluster)[0].isr, partitions(cluster)[0].elr) == ((leader,), ())
+    cluster.stop(leader)
+    assert (partitions(cluster)[0].isr, partitions(cluster)[0].elr) == ((), (leader,))
+
+
 def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
     cluster.create_topic("t")

@@ -43,6 +43,8 @@ class Brokers(Protocol):
 
     def stop(self, node_id: int) -> None: ...
 
+    def kill(self, node_id: int) -> None: ...
+
     def start(self, node_id: int) -> None: ...
 
 
@@ -55,6 +57,9 @@ class _Ottla:
 
     def stop(self, node_id: int) -> None:
         self._cluster.stop(node_id)
+
+    def kill(self, node_id: int) -> None:
+        self._cluster.kill(node_id)
 
     def start(self, node_id: int) -> None:
         self._cluster.restart(node_id)
@@ -74,6 +79,9 @@ class _Kafka:
 
     def stop(self, node_id: int) -> None:
         self._run("down", node_id)
+
+    def kill(self, node_id: int) -> None:
+        self._run("kill", node_id)
 
     def start(self, node_id: int) -> None:
         self._run("up", node_id)
@@ -109,6 +117,12 @@ class Cluster:
     def stop(self, node_id: int) -> None:
         """Stop a broker cleanly, and wait until the others do not list it."""
         self._brokers.stop(node_id)
+        self.close()
+        self.wait(lambda: all(node_id not in self.listed(other) for other in NODES if other != node_id))
+
+    def kill(self, node_id: int) -> None:
+        """Stop a broker at once, as kill -9 does, and wait until the others do not list it."""
+        self._brokers.kill(node_id)
         self.close()
         self.wait(lambda: all(node_id not in self.listed(other) for other in NODES if other != node_id))
 

@@ -155,7 +155,9 @@ class GoModule:
 
 @dataclass(frozen=True)
 class NodePackage:
-    """The folder node/: package.json names exact versions."""
+    """A program of the folder node/: package.json names exact versions."""
+
+    program: str = "main.js"
 
     def prepare(self) -> list[str]:
         _needs("node", "npm")
@@ -167,4 +169,4 @@ class NodePackage:
                 shutil.copy(source, folder)
             _run(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"], folder)
             (folder / ".complete").touch()
-        return ["node", str(folder / "main.js")]
+        return ["node", str(folder / self.program)]

@@ -13,7 +13,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * A Kafka Streams application that counts words: WordCount BOOTSTRAP APPLICATION INPUT OUTPUT STATE_DIR GUARANTEE
- * [REPLICATION_FACTOR STANDBYS].
+ * [REPLICATION_FACTOR STANDBYS [GROUP_PROTOCOL]].
  *
  * Grouping by word makes a repartition topic, counting a changelog topic. Every count goes to OUTPUT, none is held back in a
  * cache. It writes "running" once it runs; a line on its input closes it.
@@ -25,15 +25,18 @@ public final class WordCount {
         configs.put("application.id", arguments[1]);
         configs.put("state.dir", arguments[4]);
         configs.put("processing.guarantee", arguments[5]);
-        configs.put("group.protocol", "classic");
+        String protocol = arguments.length > 8 ? arguments[8] : "classic";
+        configs.put("group.protocol", protocol);
         configs.put("num.stream.threads", "2");
         configs.put("replication.factor", arguments.length > 6 ? arguments[6] : "1");
-        configs.put("num.standby.replicas", arguments.length > 7 ? arguments[7] : "0");
+        if (protocol.equals("classic")) { // the group's configs say so otherwise
+            configs.put("num.standby.replicas", arguments.length > 7 ? arguments[7] : "0");
+            configs.put("consumer.session.timeout.ms", "6000");
+            configs.put("consumer.heartbeat.interval.ms", "500");
+        }
         configs.put("commit.interval.ms", "100");
         configs.put("statestore.cache.max.bytes", "0");
         configs.put("consumer.auto.offset.reset", "earliest");
-        configs.put("consumer.session.timeout.ms", "6000");
-        configs.put("consumer.heartbeat.interval.ms", "500");
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(arguments[2], Consumed.with(Serdes.Bytes(), Serdes.String()))
             .flatMapValues(line -> Arrays.asList(line.split(" ")))

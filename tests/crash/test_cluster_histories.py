@@ -1,0 +1,44 @@
+"""Histories of clients of real brokers with faults, for some seconds; `scripts/histories` runs the same for an hour."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.etcd_server import etcd_path
+from tests.histories.run import Run, Settings
+
+MINUTES = 0.15
+
+
+@pytest.mark.timeout(3600)
+def test_histories_of_a_cluster_with_faults_have_no_anomalies(
+    tmp_path: Path, dice: random.Random, request: pytest.FixtureRequest
+) -> None:
+    path = etcd_path()
+    if isinstance(path, str):
+        pytest.skip(path)
+    minutes = MINUTES * int(request.config.getoption("--soak"))
+    result = Run(tmp_path / "run", Settings(dice.getrandbits(32), minutes)).run()
+    assert not result.failure, result.failure
+    assert [anomaly for anomalies in result.anomalies.values() for anomaly in anomalies] == []
+    counts = {f"{name}: {kind}": count for name, its in result.operations.items() for kind, count in its.items()}
+    for kind in ("lists: transaction ok", "queue: produce ok", "queue: acknowledge ok", "registers: write ok"):
+        assert counts[kind] > 0, counts
+    assert result.faults
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("bug", "workload", "kind"), [("commit all", "lists", "G1a"), ("drop newest", "registers", "lost")]
+)
+def test_a_bug_of_the_brokers_is_found(
+    bug: str, workload: str, kind: str, tmp_path: Path, dice: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = etcd_path()
+    if isinstance(path, str):
+        pytest.skip(path)
+    monkeypatch.setenv("OTTLA_TEST_BUG", bug)
+    monkeypatch.chdir(Path(__file__).parents[2])  # the brokers import the tests
+    result = Run(tmp_path / "run", Settings(dice.getrandbits(32), 2 * MINUTES, "tests.histories.planted")).run()
+    assert kind in {anomaly.kind for anomaly in result.anomalies[workload]}, result.failure

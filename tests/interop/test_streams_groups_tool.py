@@ -1,0 +1,110 @@
+"""kafka-streams-groups.sh and `ottla streams-groups`, line by line, against one group."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing import EmbeddedBroker
+from tests.conformance.conftest import TopicFactory, Wire
+from tests.conformance.members import wait_for
+from tests.conformance.streams.play import Play, info, subtopology
+from tests.conformance.streams.test_other_apis import commit
+
+from .apache_kafka import SCRIPT, lacking
+
+pytestmark = pytest.mark.timeout(300)
+TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+
+
+@pytest.fixture
+def play(request: pytest.FixtureRequest) -> Iterator[Play]:
+    """A word count whose tasks change hands; its offsets are committed in part."""
+    reason = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
+    if reason:
+        pytest.skip(reason)
+    with EmbeddedBroker({}) as embedded:
+        wire = Wire(embedded.address, is_kafka=False)
+        play = Play(wire, TopicFactory(wire))
+        through, store = f"{play.group_id}-words-repartition", f"{play.group_id}-counts-changelog"
+        play.topology = [
+            subtopology("0", sources=[play.topic("lines", 3)], sinks=[through]),
+            subtopology("1", repartition=[info(through)], changelogs=[info(store)]),
+        ]
+        play.enter("A", user_endpoint=7001)
+        wait_for(lambda: play.partitions(through) == 3 and play.partitions(store) == 3)
+        play.settle("A", lambda answer: not answer.status)
+        play.enter("B")
+        assert commit(play, "A", play.epochs["A"], 0, 1) == "NONE"
+        yield play
+        wire.close()
+
+
+def printed(command: list[str], play: Play, *words: str) -> list[list[str]]:
+    """The lines on standard output, in words; Kafka's tool has rows in the order of hash tables, and "" where Ottla has "-"."""
+    host, port = play.wire.address
+    done = subprocess.run(
+        [*command, "--bootstrap-server", f"{host}:{port}", *words],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [
+        line.split() for line in done.stdout.splitlines() if line.strip() and not line.startswith("Error: Streams")
+    ]
+    return sorted([word for word in line if word != "-"] for line in lines)
+
+
+def both(play: Play, *words: str) -> tuple[list[list[str]], list[list[str]]]:
+    ours = printed([sys.executable, "-m", "ottla", "streams-groups"], play, *words)
+    return ours, printed([str(SCRIPT), "tool", TOOL], play, *words)
+
+
+def test_every_line_is_that_of_kafkas_tool(play: Play) -> None:
+    group = ["--group", play.group_id]
+    compared = 0
+    for words in (
+        ["--list"],
+        ["--list", "--state"],
+        ["--list", "--state", "Reconciling"],
+        ["--list", "--state", "stable,empty"],
+        ["--describe", *group],
+        ["--describe", *group, "--offsets", "--verbose"],
+        ["--describe", *group, "--members"],
+        ["--describe", *group, "--members", "--verbose"],
+        ["--describe", *group, "--state"],
+        ["--describe", "--all-groups", "--state", "--verbose"],
+    ):
+        ours, theirs = both(play, *words)
+        assert ours == theirs, words
+        compared += len(ours)
+    assert compared > 20
+    play.quit("A")
+    play.quit("B")
+    (lines,) = play.topology[0].source_topics
+    for words in (
+        ["--describe", *group],
+        ["--describe", *group, "--state"],
+        ["--reset-offsets", *group, "--to-latest", "--all-input-topics", "--dry-run"],
+        ["--reset-offsets", *group, "--to-earliest", "--input-topic", f"{lines}:0,1", "--dry-run"],
+        ["--reset-offsets", *group, "--to-offset", "0", "--input-topic", lines, "--execute"],
+        ["--reset-offsets", *group, "--shift-by", "1", "--all-input-topics", "--dry-run"],
+        ["--delete-offsets", *group, "--input-topic", lines],
+    ):
+        ours, theirs = both(play, *words)
+        assert ours == theirs, words
+
+
+def test_kafkas_tool_deletes_a_group_with_its_topics(play: Play) -> None:
+    play.quit("A")
+    play.quit("B")
+    told = printed(
+        [str(SCRIPT), "tool", TOOL], play, "--delete", "--group", play.group_id, "--delete-all-internal-topics"
+    )
+    assert f"Deletion of requested streams groups ('{play.group_id}') was successful.".split() in told
+    internal = [f"{play.group_id}-words-repartition", f"{play.group_id}-counts-changelog"]
+    assert not any(map(play.partitions, internal))
+    assert printed([sys.executable, "-m", "ottla", "streams-groups"], play, "--list") == []

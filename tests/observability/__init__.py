@@ -1,0 +1,1 @@
+"""Metrics of a broker under load, compared with those of Apache Kafka."""
