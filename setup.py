@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 # The one list of hot modules. All of them go into one extension, so that calls between them are plain C calls.
 COMPILED = [
+    "src/ottla/broker/metrics/meter.py",
+    "src/ottla/broker/metrics/traffic.py",
     "src/ottla/client/producer/accumulator.py",
+    "src/ottla/observability/distribution.py",
     "src/ottla/protocol/frames.py",
     "src/ottla/protocol/wire.py",
     "src/ottla/records/batch.py",

@@ -27,7 +27,7 @@ MOST_WARMING = 10
 def new_topic(broker: Running, partitions: int = 1) -> str:
     """A topic whose leaders answer: Apache Kafka says that it is there a moment before they do."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient(broker.client)
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     ends = {TopicPartition(name, index): latest for index in range(partitions)}
@@ -39,9 +39,7 @@ def new_topic(broker: Running, partitions: int = 1) -> str:
 def produce_megabytes(broker: Running, megabytes: int, topic: str | None = None) -> float:
     """MB/s of 1 KB values."""
     topic = topic or new_topic(broker)
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "acks": 1, "queue.buffering.max.messages": 1_000_000}
-    )
+    producer = Producer({**broker.client, "acks": 1, "queue.buffering.max.messages": 1_000_000})
     producer.list_topics(topic, 10)
     value, produce = b"v" * 1000, producer.produce
     begun = time.perf_counter()
@@ -60,9 +58,7 @@ def produce_megabytes(broker: Running, megabytes: int, topic: str | None = None)
 
 def consume_megabytes(broker: Running, topic: str, megabytes: int) -> float:
     """MB/s of 1 KB values, from the beginning of a topic that holds them."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "enable.auto.commit": False}
-    )
+    consumer = Consumer({**broker.client, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     wanted, read = megabytes * 1000, 0
     begun = None
@@ -83,7 +79,7 @@ def requests_per_second(broker: Running, in_flight: int, count: int) -> float:
     topic = new_topic(broker)
     producer = Producer(
         {
-            "bootstrap.servers": broker.bootstrap_servers,
+            **broker.client,
             "acks": 1,
             "linger.ms": 0,
             "batch.num.messages": 1,
@@ -103,10 +99,10 @@ def requests_per_second(broker: Running, in_flight: int, count: int) -> float:
 def latencies_ms(broker: Running, count: int) -> tuple[float, float]:
     """p50 and p99 from produce to consume, one record at a time."""
     topic = new_topic(broker)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": 1, "linger.ms": 0})
+    producer = Producer({**broker.client, "acks": 1, "linger.ms": 0})
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap_servers,
+            **broker.client,
             "group.id": "l",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 500,

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -21,12 +22,21 @@ _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class Running(NamedTuple):
-    """A broker that answers; `started_ms` is the time from the start of its process to its first ApiVersions answer."""
+    """A broker that answers; `started_ms` is the time from the start of its process to its first ApiVersions answer.
+
+    security  configs of librdkafka for its listener, empty without TLS and SASL
+    """
 
     name: str
     bootstrap_servers: str
     pid: int
     started_ms: float
+    security: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """Configs of librdkafka for a client of this broker."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self.security}
 
     def resident_mb(self) -> float:
         """Resident memory of the process, in MB."""
@@ -75,11 +85,18 @@ def serve_command(port: int, directory: Path) -> list[str]:
 
 
 @contextmanager
-def ottla(*configs: str, data: Path | None = None) -> Iterator[Running]:
-    """Ottla in a process of its own, on a disk directory: on `data`, which is kept, or on one that is removed afterwards."""
+def ottla(*configs: str, data: Path | None = None, port: int | None = None) -> Iterator[Running]:
+    """Ottla in a process of its own, on a disk directory: on `data`, which is kept, or on one that is removed afterwards.
+
+    port  port of the first listener, which is then among the configs
+    """
     directory = data or Path(tempfile.mkdtemp(prefix="ottla-bench-"))
-    port = free_port()
+    listens = port is None
+    port = port or free_port()
     command = serve_command(port, directory)
+    if not listens:
+        listen = command.index("--listen")
+        del command[listen : listen + 2]
     for config in configs:
         command += ["-o", config]
     begun = time.perf_counter()
@@ -94,10 +111,10 @@ def ottla(*configs: str, data: Path | None = None) -> Iterator[Running]:
 
 
 @contextmanager
-def kafka(*configs: str, data: Path | None = None) -> Iterator[Running]:
-    """Apache Kafka 4.4.0, one node, as bench/reference starts it; `data` as for `ottla`."""
+def kafka(*configs: str, data: Path | None = None, port: int | None = None) -> Iterator[Running]:
+    """Apache Kafka 4.4.0, one node, as bench/reference starts it; `data` and `port` as for `ottla`."""
     directory = data or Path(tempfile.mkdtemp(prefix="kafka-bench-"))
-    port = free_port()
+    port = port or free_port()
     script = str(REFERENCE / "kafka")
     output = subprocess.check_output([script, "start", str(port), str(directory), *configs], text=True)
     pid, started_ms = output.split()

