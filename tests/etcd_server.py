@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from tests.free_ports import free_ports
 
 SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "etcd"
 _prefixes = itertools.count()
@@ -32,14 +33,6 @@ def etcd_path() -> Path | str:
     if ran.returncode:
         return ran.stderr.strip().rpartition("\n")[2]
     return Path(ran.stdout.strip())
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
 
 
 class EtcdServer:

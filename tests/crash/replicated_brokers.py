@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from tests.etcd_server import EtcdServer, free_ports
+from tests.etcd_server import EtcdServer
+from tests.free_ports import free_ports
 
 from .brokers import BrokerProcesses
 from .conftest import command

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from ottla import Admin
-from tests.etcd_server import EtcdServer, free_ports
+from tests.etcd_server import EtcdServer
+from tests.free_ports import free_ports
 
 from .brokers import wait_until
 from .conftest import command, environment

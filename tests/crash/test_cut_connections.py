@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.etcd_server import free_ports
+from tests.free_ports import free_ports
 
 from .cut_connections import UNKNOWN, Network, process_of
 

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from tests.free_ports import free_ports
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = ROOT / "bench" / "reference" / "kafka"
@@ -24,12 +25,12 @@ def lacking(folder: str) -> str:
 
 
 class ApacheKafka:
-    """One node, broker and controller. `directory` holds its server.properties and its data."""
+    """One node, broker and controller, which listens at `port` + 1. `directory` holds its server.properties and its data."""
 
     def __init__(self, directory: Path, version: str, *configs: str, port: int = 0) -> None:
         self.directory = directory
         self.data = directory / "data"
-        port = port or two_free_ports()
+        port = port or free_ports(2)[0]
         environment = {**os.environ, "KAFKA_VERSION": version}
         done = subprocess.run(
             [str(SCRIPT), "start", str(port), str(directory), *configs],
@@ -45,19 +46,6 @@ class ApacheKafka:
     def stop(self) -> None:
         """SIGTERM, and wait."""
         subprocess.run([str(SCRIPT), "stop", str(self.directory)], check=True, timeout=60)
-
-
-def two_free_ports() -> int:
-    """A port that is free together with the next one, where the controller listens."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 def dumped(files: Iterable[Path]) -> str:

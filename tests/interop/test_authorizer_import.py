@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from ottla.protocol.errors import NONE
-from tests.conformance.authorization.authorized import configs, listener_ports, password_of
+from tests.conformance.authorization.authorized import LISTENERS, configs, listener_ports, password_of
 from tests.conformance.authorization.bindings import Binding, create, delete, described
 from tests.conformance.authorization.codes import (
     ALL,
@@ -33,8 +33,9 @@ from tests.conformance.security.conftest import ScramClient, Secured, SecuredWir
 from tests.conformance.security.test_delegation_tokens import create as create_token
 from tests.conformance.security.test_delegation_tokens import described as described_tokens
 from tests.conformance.security.test_delegation_tokens import log_in
+from tests.free_ports import free_ports
 
-from .apache_kafka import ApacheKafka, lacking, two_free_ports
+from .apache_kafka import ApacheKafka, lacking
 
 pytestmark = [
     pytest.mark.skipif(bool(lacking("kafka-4.4.0")), reason=lacking("kafka-4.4.0")),
@@ -57,7 +58,7 @@ class Directory:
     """A broker on the directory, Apache Kafka or Ottla, and the credentials that it was given."""
 
     def __init__(self, home: Path) -> None:
-        port = two_free_ports()
+        port = free_ports(len(LISTENERS) + 1)[0]
         ports = listener_ports(port)
         values = configs(ports)
         values["advertised.listeners"] = values["listeners"]

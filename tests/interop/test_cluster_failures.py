@@ -33,6 +33,7 @@ from ottla import (
     ResourceType,
     ShareConsumer,
 )
+from tests.free_ports import free_ports
 
 from .apache_kafka import ROOT, lacking
 
@@ -50,7 +51,9 @@ class KafkaCluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.bootstrap = self._run("start", str(NODES), str(_free_ports()), str(directory)).strip().splitlines()[-1]
+        self.bootstrap = (
+            self._run("start", str(NODES), str(free_ports(101 + NODES)[0]), str(directory)).strip().splitlines()[-1]
+        )
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def _run(self, *arguments: str) -> str:
@@ -90,24 +93,6 @@ class KafkaCluster:
 
     def stop(self) -> None:
         self._run("stop", str(self.directory))
-
-
-def _free_ports() -> int:
-    """A port whose neighbours are free, and those of the controllers, 101 further."""
-    while True:
-        base = random.randrange(20_000, 50_000)
-        ports = [base + number for number in range(NODES)] + [base + 101 + number for number in range(NODES)]
-        if all(_is_free(port) for port in ports):
-            return base
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as sock:
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:

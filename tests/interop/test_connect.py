@@ -21,7 +21,8 @@ with warnings.catch_warnings():
     )  # kafka-python reads its schemas so
     from kafka import KafkaAdminClient
 
-from .apache_kafka import two_free_ports
+from tests.free_ports import free_ports
+
 from .clients.environments import Jars, Unavailable
 from .conftest import Cluster
 
@@ -112,7 +113,7 @@ def test_lines_of_a_file_come_out_once(
         command = CONNECT.prepare()
     except Unavailable as missing:
         pytest.skip(str(missing))
-    port, source, sink = two_free_ports(), tmp_path / "source.txt", tmp_path / "sink.txt"
+    port, source, sink = free_ports(1)[0], tmp_path / "source.txt", tmp_path / "sink.txt"
     properties = tmp_path / "worker.properties"
     settings = {
         "bootstrap.servers": cluster.bootstrap,

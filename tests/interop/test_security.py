@@ -12,11 +12,12 @@ from typing import Final
 import pytest
 
 from tests.conformance.security.conftest import Secured, secured, set_scram_password  # noqa: F401  (a fixture)
-from tests.conformance.security.secured import LISTENERS, configs, make_certificates, write_key_store
+from tests.conformance.security.secured import LISTENERS, configs, listener_ports, make_certificates, write_key_store
 from tests.conformance.security.test_clients import WAYS, Way, protocol, with_confluent_kafka
 from tests.conformance.security.test_oauthbearer import token
+from tests.free_ports import free_ports
 
-from .apache_kafka import SCRIPT, ApacheKafka, lacking, two_free_ports
+from .apache_kafka import SCRIPT, ApacheKafka, lacking
 from .clients.environments import Environment, GoModule, NodePackage, Unavailable
 
 pytestmark = pytest.mark.skipif(bool(lacking("kafka-tools-4.3.1")), reason=lacking("kafka-tools-4.3.1"))
@@ -141,9 +142,8 @@ def test_a_directory_with_scram_users_is_adopted(tmp_path: Path) -> None:
     """Apache Kafka's server.properties starts Ottla unchanged, and its users log in as before."""
     certificates = tmp_path / "certificates"
     make_certificates(certificates)
-    port = two_free_ports()
-    ports = {name: port + 2 + number for number, name in enumerate(LISTENERS)}
-    ports["PLAINTEXT"] = port
+    port = free_ports(len(LISTENERS) + 1)[0]
+    ports = listener_ports(port)
     values = configs(certificates, ports)
     values["advertised.listeners"] = values["listeners"]
     values["listeners"] += f",CONTROLLER://127.0.0.1:{port + 1}"

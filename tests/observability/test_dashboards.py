@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.etcd_server import free_ports
+from tests.free_ports import free_ports
 from tests.observability.conftest import Served
 from tests.observability.exposition import families
 

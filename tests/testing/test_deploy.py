@@ -19,7 +19,8 @@ import yaml
 
 from ottla import Admin
 from tests.crash.brokers import wait_until
-from tests.etcd_server import EtcdServer, free_ports, running
+from tests.etcd_server import EtcdServer, running
+from tests.free_ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -67,6 +67,8 @@ def test_a_follower_reads_up_to_the_log_end(cluster: Cluster, at: int) -> None:
         assert list_offset(cluster[1], topic.name, -1) == (0, 0)
         assert list_offset(cluster[1], topic.name, -1, replica=2) == (0, 2)
         assert list_offset(cluster[1], topic.name, -1, replica=-2) == (0, 2)
+        # The position that replica 2 has, in place of the one above: an Ottla that is idle does not repeat it.
+        assert error(fetch(cluster[1], topic, 2, at, replica=2)) == "NONE"
     finally:
         cluster.start(3)
     cluster.wait_for_isr(topic.name, 1, 2, 3)

@@ -148,18 +148,18 @@ class _Assignment:
     def least_loaded(self, without: Task | None = None) -> str | None:
         """Return the member with the fewest tasks in the process with the least load; None if all processes have a task."""
         passed = []
-        found = None
-        while self._heap and found is None:
+        chosen = None
+        while self._heap and chosen is None:
             entry = self._heap[0]
             if entry[0] != entry[2].load:
                 heapq.heappop(self._heap)  # the process has got tasks since
             elif without is not None and without in entry[2].tasks:
                 passed.append(heapq.heappop(self._heap))
             else:
-                found = entry[2]
+                chosen = entry[2]
         for entry in passed:
             heapq.heappush(self._heap, entry)
-        return None if found is None else found.least_loaded()
+        return None if chosen is None else chosen.least_loaded()
 
     def best_holder(self, task: Task, *, outside: bool) -> str | None:
         """Return the member that is best for a task among those that hold its state.
