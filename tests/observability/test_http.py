@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla import Admin, NewTopic, Producer
+from ottla import (
+    AccessControlEntry,
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    Admin,
+    NewPartitions,
+    NewTopic,
+    Producer,
+    ResourcePattern,
+)
+from ottla.client.errors import NotAuthorized
 from tests.observability.conftest import Served, serve
 from tests.observability.load import LEDGER, ORDERS, RECORDS
 
@@ -126,5 +138,27 @@ def test_a_closed_topic_keeps_the_total(tmp_path: Path) -> None:
             assert value(broker.get(), name) == 1
             admin.delete_topics(["t"]).check()
             assert value(broker.get(), name) == 1
+    finally:
+        broker.process.stop()
+
+
+def test_decisions_of_the_authorizer_are_counted(tmp_path: Path) -> None:
+    authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    broker = serve(tmp_path, "-o", authorizer, "-o", "allow.everyone.if.no.acl.found=true")
+    try:
+        decisions = "ottla_authorizations_total"
+        with Admin(bootstrap_servers=broker.process.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", 1)]).check()
+            allowed = value(broker.get(), decisions, decision="Allowed")
+            assert allowed > 0
+            assert value(broker.get(), decisions, decision="Denied") == 0
+            entry = AccessControlEntry("User:bob", AclOperation.READ, AclPermissionType.ALLOW)
+            admin.create_acls([AclBinding(ResourcePattern(AclResourceType.TOPIC, "t"), entry)]).check()
+            with pytest.raises(NotAuthorized):
+                admin.create_partitions([NewPartitions("t", 2)]).check()
+        text = broker.get()
+        assert value(text, decisions, decision="Allowed") > allowed
+        assert value(text, decisions, decision="Denied") > 0
+        assert value(text, "ottla_acls") == 1
     finally:
         broker.process.stop()

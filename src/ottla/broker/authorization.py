@@ -154,7 +154,7 @@ class SessionAuthorizer:
         authorization = self._authorization
         if (operation, resource_type, name) in self._allowed and self._standard is authorization.current:
             authorization.requests += 1
-            if audit.level == logging.DEBUG and is_logged:
+            if is_logged and audit.isEnabledFor(logging.DEBUG):
                 self._decide(context, operation, resource_type, name, is_logged=True)
             return True
         if self._standard is not authorization.current:

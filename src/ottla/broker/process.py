@@ -51,18 +51,11 @@ async def serve(
     """
     _allow_many_files()
     loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
+    end = _End()
     for number in stop_signals():
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, end.begun.set)
     environment = process_environment(loop)
-    orphaned = False
-
-    def lose_parent() -> None:
-        nonlocal orphaned
-        orphaned = True
-        stopped.set()
-
-    parent = None if channel_socket is None else _Parent(loop, channel_socket, lose_parent)
+    parent = None if channel_socket is None else _Parent(loop, channel_socket, end.lose_parent)
     store: MetadataStore | None = None
     if parent is not None:
         store = parent.open_store(config, environment)
@@ -70,14 +63,8 @@ async def serve(
         store = open_store(environment)
     server = BrokerServer(config, environment, store)
     server.fences_quickly = fences_quickly
-    failures: list[str] = []
-
-    def fail(reason: str) -> None:
-        failures.append(reason)
-        stopped.set()
-
-    server.failed = fail
-    if not await _start(server, stopped):
+    server.failed = end.fail
+    if not await _start(server, end.begun):
         return
     if parent is not None:
         parent.report(server)
@@ -91,14 +78,38 @@ async def serve(
             watchdog.start()
         announce(server)
         gc.freeze()
-        await stopped.wait()
+        await end.begun.wait()
     finally:
         if watchdog is not None:
             watchdog.stop()
         # All brokers of a parent stop with it: none of them goes on to take over what this one leads.
-        await completed(server.stop(hands_over=not orphaned))
-    if failures:
-        raise CannotStart(failures[0])
+        await completed(server.stop(hands_over=not end.is_orphaned))
+    if end.failure is not None:
+        raise CannotStart(end.failure)
+
+
+class _End:
+    """End of a broker, by a signal, a failure, or that of its parent process.
+
+    begun        set when the broker is to stop
+    failure      reason of the first failure, None without one
+    is_orphaned  True if the parent process has ended
+    """
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.failure: str | None = None
+        self.is_orphaned = False
+
+    def fail(self, reason: str) -> None:
+        """Stop after a failure."""
+        self.failure = self.failure or reason
+        self.begun.set()
+
+    def lose_parent(self) -> None:
+        """Stop because the parent process has ended."""
+        self.is_orphaned = True
+        self.begun.set()
 
 
 async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:

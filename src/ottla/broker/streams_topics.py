@@ -48,8 +48,6 @@ class StreamsTopics:
             reason, until_ms = self._errors.get(topic.name, ("", 0))
             if now_ms < until_ms:
                 failures.append(f"{topic.name} ({reason})")
-            else:
-                self._errors.pop(topic.name, None)
             if topic.name not in denied and topic.name not in self._creating:
                 self._creating.add(topic.name)
                 self._timers.call_later(0, partial(self._create, topic, str(context), keep_ms))
@@ -59,12 +57,17 @@ class StreamsTopics:
         def created(change: ChangeResult) -> None:
             self._creating.discard(topic.name)
             if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
-                reason = change.error_message or error(change.error_code).message
-                self._errors[topic.name] = reason, self._clock.now_ms() + keep_ms
+                self._failed(topic.name, change.error_message or error(change.error_code).message, keep_ms)
 
         factor = topic.replication_factor or _BY_DEFAULT
         requested = RequestedTopic(topic.name, topic.partitions, factor, {}, dict(topic.configs))
         after(self._topics.create(requested, requester), created)
+
+    def _failed(self, topic: str, reason: str, keep_ms: int) -> None:
+        now_ms = self._clock.now_ms()
+        # Topics of groups that do not ask again would be kept forever.
+        self._errors = {name: failure for name, failure in self._errors.items() if now_ms < failure[1]}
+        self._errors[topic] = reason, now_ms + keep_ms
 
 
 def _denied(topics: Iterable["InternalTopic"], context: RequestContext) -> list[str]:

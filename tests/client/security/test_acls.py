@@ -199,6 +199,26 @@ def test_a_denied_transactional_producer(users: Users) -> None:
     }
 
 
+def test_denied_offsets_of_a_transaction_are_abortable(users: Users) -> None:
+    topic, source, group, name = users.topic(), users.topic(1), fresh("g"), fresh("tx")
+    offsets = {TopicPartition(source, 0): OffsetAndMetadata(1)}
+    users.allow(AclOperation.WRITE, TRANSACTIONAL_ID, name)
+    users.allow(AclOperation.READ, GROUP, group)
+    users.allow(AclOperation.WRITE, TOPIC, topic)
+    users.allow(AclOperation.DESCRIBE, TOPIC, source)
+    with Producer(users.configs(), transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(NotAuthorized, match=f"Read on topic {source}"):
+            producer.send_offsets_to_transaction(offsets, GroupMetadata(group))
+        producer.abort_transaction()
+        users.allow(AclOperation.READ, TOPIC, source)
+        producer.begin_transaction()
+        producer.produce(topic, "x")
+        producer.send_offsets_to_transaction(offsets, GroupMetadata(group))
+        producer.commit_transaction()
+
+
 @pytest.mark.parametrize("may_describe", [False, True])
 def test_a_denied_init_transactions_is_called_again(users: Users, may_describe: bool) -> None:
     """As with Java's producer, which allows it only if the producer may describe the transactional id."""

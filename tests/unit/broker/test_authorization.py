@@ -107,6 +107,10 @@ def test_decisions_are_in_the_audit_log_as_kafka_writes_them(caplog: pytest.LogC
     )
     assert "is Allowed operation = READ" in by_acl
     assert by_super_user.endswith("based on rule SuperUser")
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, "ottla"):
+        assert context.allowed(READ, TOPIC, "t")
+    assert len(caplog.records) == 1
 
 
 class ByClient:

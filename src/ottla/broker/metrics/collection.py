@@ -11,6 +11,7 @@ from ottla.broker.metrics.meter import RequestMeter
 from ottla.broker.metrics.requests import RequestFamilies
 from ottla.broker.metrics.selection import TopicSelection
 from ottla.broker.metrics.services import (
+    authorization_families,
     broker_families,
     network_families,
     quota_families,
@@ -83,6 +84,7 @@ class BrokerMetrics:
             partial(waiting_families, broker, server.sockets),
             partial(storage_families, broker, server.flusher, self._flushes, now_ms),
             partial(quota_families, broker),
+            partial(authorization_families, broker),
             partial(group_families, coordination, self._requests),
             partial(transaction_families, coordination),
             partial(share_families, broker, selected),

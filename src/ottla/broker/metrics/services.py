@@ -1,4 +1,6 @@
-"""Families of a broker's services: network, waiting requests, fetch sessions, log directories, flushes, quotas, the loop."""
+"""Families of a broker's services: network, waiting requests, fetch sessions, log directories, flushes, quotas, ACLs, the
+loop.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -132,6 +134,18 @@ def quota_families(broker: "Broker") -> Iterator[Family]:
         for resource, user, client_id, rate in throttling.rates():
             (times if resource == "Request" else rates).add(rate, resource, user, client_id)
     yield from (rates, times)
+
+
+def authorization_families(broker: "Broker") -> Iterator[Family]:
+    """Iterate over the families of the authorizer; Kafka has them in JMX, where its rules file passes them over."""
+    authorization = broker.authorization
+    if authorization is None:
+        return
+    decisions = Family("ottla_authorizations_total", COUNTER, "Decisions of the authorizer.", ("decision",))
+    decisions.add(authorization.requests - authorization.denied, "Allowed")
+    decisions.add(authorization.denied, "Denied")
+    yield decisions
+    yield single("ottla_acls", GAUGE, "Number of ACLs.", len(authorization.acls))
 
 
 def broker_families(broker: "Broker", load: LoopLoad) -> Iterator[Family]:
