@@ -13,7 +13,7 @@ from typing import Any
 
 from .conftest import command
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0  # a broker starts slowly on a busy machine
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> float:
