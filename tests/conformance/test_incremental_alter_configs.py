@@ -278,6 +278,27 @@ def test_what_a_broker_refuses(broker: Wire) -> None:
     assert incremental(broker, (BROKER, this, [("nonsense", DELETE, None)])) == [OK]
 
 
+def test_limits_of_connections(broker: Wire) -> None:
+    this = node(broker)
+    never = "Invalid value org.apache.kafka.common.config.ConfigException: Invalid {} 0 for configuration {}"
+    for name in ("max.connections", "max.connection.creation.rate"):
+        refused = {
+            "abc": f"Invalid value abc for configuration {name}: Not a number of type INT",
+            "-1": f"Invalid value -1 for configuration {name}: Value must be at least 0",
+            "0": never.format(name, "Invalid dynamic configuration"),
+        }
+        for config in (name, f"listener.name.plaintext.{name}", f"listener.name.other.{name}"):
+            for value, text in refused.items():
+                ((code, message),) = incremental(broker, (BROKER, this, [(config, SET, value)]))
+                if value == "0" and config in ("max.connection.creation.rate", f"listener.name.other.{name}"):
+                    assert (code, message) == OK
+                else:  # Apache Kafka encloses the text in another one when the listener had a value before
+                    assert code == "INVALID_REQUEST"
+                    assert text in (message or "")
+            assert incremental(broker, (BROKER, this, [(config, SET, "1000")])) == [OK]
+            assert incremental(broker, (BROKER, this, [(config, DELETE, None)])) == [OK]
+
+
 def test_values_that_only_mean_nothing_are_refused_and_hurt_nobody(broker: Wire) -> None:
     """Their types allow them: a broker that took them could not answer, or start, any more."""
     for name, config, value in (

@@ -16,6 +16,11 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.share_fetch import FetchPartition as FetchPartitionOfShare
@@ -304,6 +309,42 @@ def test_old_clients_are_throttled_and_not_refused(
     assert code == NONE
     assert throttle_ms >= 3000 - ms_since(begun) - 1
     assert delete(broker, f"{client_id}-a")[0] == NONE
+
+
+@pytest.mark.parametrize(
+    "name", ["max.connection.creation.rate", "listener.name.plaintext.max.connection.creation.rate"]
+)
+def test_a_listener_waits_above_a_rate_of_new_connections(broker: Wire, name: str) -> None:
+    """Six a second for ten seconds are free; then a listener waits before it serves a connection."""
+    request = b"".join(ClientConnection("t").request(ApiVersionsRequest(), 0))
+
+    def alter(operation: int, value: str | None) -> None:
+        edit = AlterableConfig(name=name, config_operation=operation, value=value)
+        node = str(broker.send(MetadataRequest(topics=[]), 12).brokers[0].node_id)
+        of_node = AlterConfigsResource(resource_type=4, resource_name=node, configs=[edit])
+        assert broker.send(IncrementalAlterConfigsRequest(resources=[of_node]), 1).responses[0].error_code == NONE
+
+    def connect() -> float:
+        begun = time.monotonic()
+        with socket.create_connection(broker.address, timeout=10) as sock:
+            sock.sendall(request)
+            assert sock.recv(1)
+        return ms_since(begun)
+
+    broker.send(MetadataRequest(topics=[]), 12)
+    time.sleep(WINDOWS_MS / 1000 + 1)  # connections of other tests are not counted any more
+    alter(0, "6")
+    try:
+        begun = time.monotonic()
+        times = [connect() for _ in range(60)]
+        assert sorted(times)[50] < 100
+        late = [connect() for _ in range(5)]
+        assert (
+            max(late) > 100 or ms_since(begun) > WINDOWS_MS
+        )  # a busy machine: the first ones are not counted any more
+        assert max(late) < 1500
+    finally:
+        alter(1, None)
 
 
 def test_connections_of_an_address(broker: Wire, set_quota: SetQuota) -> None:

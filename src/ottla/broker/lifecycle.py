@@ -15,7 +15,7 @@ from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits, LimitConfigs
-from ottla.broker.listener_configs import PLAINTEXT, Listener, ListenerValues, inter_broker_listener
+from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener, own_integers
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
@@ -26,7 +26,7 @@ from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.socket_server import SocketServer
 from ottla.broker.storage import Storage
-from ottla.broker.throttling import Throttling, connection_quota
+from ottla.broker.throttling import Throttling, connection_quota, quota_window
 from ottla.environment import Environment
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
@@ -102,7 +102,7 @@ class BrokerServer:
         self._storage = Storage(
             self._config, environment.random, environment.files, self._background if environment.files.durable else None
         )
-        self._limits = ConnectionLimits(_limits_of(self._config))
+        self._limits = ConnectionLimits(_limits_of(self._config), quota_window(self._config))
         self._least_throttle_ms = 0
         self._maintenance: Maintenance | None = None
         self._token_removal: Periodic | None = None
@@ -297,6 +297,7 @@ class BrokerServer:
             config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
         )
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms)
+        self.broker.config_checks.append(_check_limits)
         if config.text("authorizer.class.name"):
             self._set_up_authorization()
         self._apply_configs()
@@ -562,11 +563,25 @@ class BrokerServer:
 def _limits_of(config: BrokerConfig) -> LimitConfigs:
     listeners = config.listeners
     between = inter_broker_listener(config, listeners) if len(listeners) > 1 else None
-    own = {listener.name: ListenerValues(config, listener.name).own_text("max.connections") for listener in listeners}
     return LimitConfigs(
         config.integer("max.connections"),
         config.integer("max.connections.per.ip"),
         config.connections_per_ip,
-        {name: int(text) for name, text in own.items() if text is not None},
+        own_integers(config, "max.connections"),
         between.name if between is not None else None,
+        config.integer("max.connection.creation.rate"),
+        own_integers(config, "max.connection.creation.rate"),
     )
+
+
+def _check_limits(config: BrokerConfig) -> None:
+    """Raise InvalidConfig for limits with which a running broker would accept no connection; Kafka's text."""
+    for name in ("max.connections", "max.connection.creation.rate"):
+        values = list(own_integers(config, name).values())
+        if name == "max.connections":
+            values.append(config.integer(name))
+        if 0 in values:
+            raise InvalidConfig(
+                f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for configuration "
+                "Invalid dynamic configuration"
+            )

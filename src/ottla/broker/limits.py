@@ -1,8 +1,13 @@
-"""Connection limits: of the whole broker, by listener and by address."""
+"""Connection limits: of the whole broker, by listener and by address; and rates of new connections."""
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from ottla.security.quotas import Rate, Window
+
+NO_RATE: Final = 2**31 - 1
+"""Default of max.connection.creation.rate."""
 
 
 class LimitConfigs(NamedTuple):
@@ -14,6 +19,8 @@ class LimitConfigs(NamedTuple):
     by_listener  listener.name.<listener>.max.connections, by name of the listener
     protected    the listener that brokers use among themselves, if it is not the only one: max.connections does not keep
                  its connections out; another one is closed instead (KIP-402)
+    rate         max.connection.creation.rate: new connections per second, of all listeners but the protected one
+    rates        listener.name.<listener>.max.connection.creation.rate, by name of the listener
     """
 
     most: int
@@ -21,15 +28,20 @@ class LimitConfigs(NamedTuple):
     overrides: Mapping[str, int]
     by_listener: Mapping[str, int]
     protected: str | None = None
+    rate: int = NO_RATE
+    rates: Mapping[str, int] = {}
 
 
 class ConnectionLimits:
     """Connection counters with their limits."""
 
-    __slots__ = ("_by_ip", "_by_listener", "_configs", "_total")
+    __slots__ = ("_by_ip", "_by_listener", "_configs", "_rate", "_rates", "_total", "_window")
 
-    def __init__(self, configs: LimitConfigs) -> None:
+    def __init__(self, configs: LimitConfigs, window: Window) -> None:
         self._configs = configs
+        self._window = window
+        self._rate = Rate(window)
+        self._rates: dict[str, Rate] = {}
         self._by_ip: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._total = 0
@@ -45,6 +57,25 @@ class ConnectionLimits:
         if limit is not None and self._by_listener[listener] >= limit:
             return True
         return self._total >= configs.most and listener != configs.protected
+
+    def wait_ms(self, listener: str, now_ms: int) -> int:
+        """Record a new connection; returns the ms for which its listener waits before it accepts this one (KIP-612)."""
+        configs = self._configs
+        rate = self._rates.get(listener)
+        if rate is None:
+            rate = self._rates[listener] = Rate(self._window)
+        waits = self._recorded(rate, configs.rates.get(listener, NO_RATE), now_ms)
+        if listener == configs.protected:
+            return waits
+        return max(waits, self._recorded(self._rate, configs.rate, now_ms))
+
+    def _recorded(self, rate: Rate, limit: int, now_ms: int) -> int:
+        """Record a connection, and return the ms until the rate is at its limit, at most one window."""
+        rate.record(1, now_ms)
+        if limit == NO_RATE:
+            return 0
+        longest = self._window.size_ms
+        return min(rate.throttle_ms(limit, now_ms), longest) if limit else longest
 
     @property
     def protected(self) -> str | None:

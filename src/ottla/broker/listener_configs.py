@@ -73,6 +73,12 @@ class ListenerValues(BrokerValues):
         )
 
 
+def own_integers(config: BrokerValues, name: str) -> dict[str, int]:
+    """Return the values of a config that listeners have for themselves, by name of the listener. Raises InvalidConfig."""
+    values = {listener.name: ListenerValues(config, listener.name) for listener in client_listeners(config)}
+    return {listener: own.integer(name) for listener, own in values.items() if own.own_text(name) is not None}
+
+
 def security_protocols(config: BrokerValues) -> dict[str, str]:
     """Return the security protocol of each listener name: listener.security.protocol.map. Raises InvalidConfig."""
     protocols: dict[str, str] = {}

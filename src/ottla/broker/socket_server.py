@@ -2,7 +2,8 @@
 
 A connection above max.connections.per.ip is closed; at max.connections a listener, or all of them, stop accepting until
 another connection closes. The listener that brokers use among themselves goes on beside others: its connections take the
-place of the connection that was idle for the longest time.
+place of the connection that was idle for the longest time. Above max.connection.creation.rate a listener waits for up to a
+second before it serves a connection and accepts the next one.
 
 A connection without requests for connections.max.idle.ms is closed: a tick counts eighths of that time, a connection stores the
 tick of its last request, and no clock is read.
@@ -101,6 +102,8 @@ class SocketServer:
         self.authorize: Callable[[str, str], Authorizer] | None = None
         self._unauthenticated: dict[ServedConnection, None] = {}
         self._dismissed: dict[IncomingConnection, str] = {}
+        self._delayed: dict[str, IncomingConnection] = {}
+        """Listeners that wait, with the connection that they serve then."""
         self._listening: list[_Acceptor] = []
         self.secured: list[ListenerSecurity] = []
         self._refused_logins = RefusedLogins(environment.clock)
@@ -130,13 +133,33 @@ class SocketServer:
         """
         if security is not None:
             self.secured.append(security)
-        listening = self._listen(host, port, partial(self._connected, name, security), self._accept_failed)
+        listening = self._listen(host, port, partial(self._arrived, name, security), self._accept_failed)
         acceptor = _Acceptor(name, listening)
         self._listening.append(acceptor)
         acceptor.accept(not self._is_held)
         if not self._ticking.is_set and self._idle_ms >= 0:
             self._ticking.run_in(self._tick_ms)
         return listening.address
+
+    def _arrived(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
+        """Serve a connection, now or when the rate of new ones is at its limit."""
+        wait_ms = self._limits.wait_ms(listener, self._clock.now_ms())
+        if wait_ms > 0:
+            self._delayed[listener] = incoming
+            self.update_accepting()
+            self._timers.call_later(wait_ms, partial(self._serve_delayed, listener, security, incoming))
+        else:
+            self._connected(listener, security, incoming)
+
+    def _serve_delayed(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
+        if self._delayed.get(listener) is not incoming:
+            return  # closed
+        if self._limits.is_full(listener):
+            self._timers.call_later(_ACCEPT_RETRY_MS, partial(self._serve_delayed, listener, security, incoming))
+            return
+        del self._delayed[listener]
+        self._connected(listener, security, incoming)
+        self.update_accepting()
 
     def _connected(self, listener: str, security: "ListenerSecurity | None", incoming: IncomingConnection) -> None:
         address = incoming.peer[0]
@@ -294,7 +317,8 @@ class SocketServer:
     def update_accepting(self) -> None:
         """Accept connections if the limits allow one more: one was opened or closed, or the limits have changed."""
         for acceptor in self._listening:
-            acceptor.accept(not self._is_held and not self._limits.is_full(acceptor.name))
+            waits = self._is_held or acceptor.name in self._delayed
+            acceptor.accept(not waits and not self._limits.is_full(acceptor.name))
 
     def _current_tick(self) -> int:
         return self._tick
@@ -335,6 +359,9 @@ class SocketServer:
         for acceptor in self._listening:
             acceptor.listening.close()
         self._listening.clear()
+        for incoming in self._delayed.values():
+            incoming.close()
+        self._delayed.clear()
 
     def abandon(self) -> None:
         """Close everything like a killed process: callbacks for the end of a connection are not called."""

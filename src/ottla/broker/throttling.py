@@ -48,14 +48,16 @@ class Throttling:
     """
 
     def __init__(self, config: "BrokerConfig", clock: "Clock") -> None:
-        window = _window(config, "quota")
+        window = quota_window(config)
         self._clock = clock
         self.least_ms = 0
         self.window_ms = (window.samples - 1) * window.size_ms
         self._produced = RateQuota(QuotaLimits(PRODUCER_BYTE_RATE, {}), window)
         self._fetched = RateQuota(QuotaLimits(CONSUMER_BYTE_RATE, {}), window)
         self._requests = RateQuota(QuotaLimits(REQUEST_PERCENTAGE, {}), window, window.size_ms)
-        self._mutations = MutationQuota(QuotaLimits(CONTROLLER_MUTATION_RATE, {}), _window(config, "controller.quota"))
+        self._mutations = MutationQuota(
+            QuotaLimits(CONTROLLER_MUTATION_RATE, {}), quota_window(config, "controller.quota")
+        )
 
     def take(self, quotas: Quotas) -> None:
         """Replace the quotas; the usage is kept."""
@@ -134,7 +136,8 @@ def _who(context: "RequestContext") -> tuple[str, str]:
     return context.principal.partition(":")[2], context.client_id or ""
 
 
-def _window(config: "BrokerConfig", prefix: str) -> Window:
+def quota_window(config: "BrokerConfig", prefix: str = "quota") -> Window:
+    """Return the windows in which rates are measured: quota.window.num and quota.window.size.seconds."""
     return Window(config.integer(f"{prefix}.window.num"), config.integer(f"{prefix}.window.size.seconds") * 1000)
 
 
@@ -155,6 +158,6 @@ def connection_quota(
                 limits[address] = values[CONNECTION_CREATION_RATE]
     if not limits:
         return None
-    quota = before or ConnectionQuota({}, _window(config, "quota"))
+    quota = before or ConnectionQuota({}, quota_window(config))
     quota.limits = limits
     return quota

@@ -154,6 +154,8 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
     """Raise Refused for configs that cannot change while a broker runs (KIP-226); unknown names are kept for other brokers."""
     known = configs(Scope.BROKER)
     rows = [(known[edit.name], edit) for edit in edits if edit.name in known]
+    prefixed = [(_OF_A_LISTENER.fullmatch(edit.name), edit) for edit in edits]
+    of_listeners = [(known[name[1]], edit) for name, edit in prefixed if name is not None and name[1] in known]
     fixed = [row.name for row, _ in rows if row.update == table.READ_ONLY]
     if fixed:
         raise Refused(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -165,7 +167,7 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
     if own and not name:
         text = f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]"
         raise Refused(INVALID_REQUEST, text)
-    for row, edit in rows:
+    for row, edit in (*rows, *of_listeners):
         if edit.operation == SET:
             try:
                 parse(row, edit.value)

@@ -194,7 +194,7 @@ _BROKER: Final = {
     "log.retention.minutes": "As log.retention.ms, in minutes.",
     "log.roll.hours": "As log.roll.ms, in hours.",
     "log.roll.jitter.hours": "As log.roll.jitter.ms, in hours.",
-    "max.connection.creation.rate": "Maximum number of new connections per second.",
+    "max.connection.creation.rate": "Maximum number of new connections per second; further ones wait for up to a second.",
     "max.connections": "Maximum number of connections; further ones wait to be accepted.",
     "max.connections.per.ip": "Maximum number of connections from one IP address; further ones are closed.",
     "max.connections.per.ip.overrides": "Other limits for some addresses, as address:count.",

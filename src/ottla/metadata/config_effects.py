@@ -65,7 +65,6 @@ _NAMES: Final = frozenset(
         "log.dir.failure.timeout.ms",
         "log.flush.offset.checkpoint.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
-        "max.connection.creation.rate",
         "metric.reporters",
         "num.io.threads",
         "num.network.threads",

@@ -8,12 +8,14 @@ import pytest
 from ottla.broker.config import broker_config
 from ottla.broker.limits import ConnectionLimits, LimitConfigs
 from ottla.metadata.configs import InvalidConfig
+from ottla.security.quotas import Window
 
 
 def limits_of(
     most: int = 100, per_ip: int = 100, overrides: Mapping[str, int] | None = None, **more: Any
 ) -> ConnectionLimits:
-    return ConnectionLimits(LimitConfigs(most, per_ip, overrides or {}, **{"by_listener": {}, **more}))
+    configs = LimitConfigs(most, per_ip, overrides or {}, **{"by_listener": {}, **more})
+    return ConnectionLimits(configs, Window(samples=11, size_ms=1000))
 
 
 def test_an_address_has_its_own_limit() -> None:
@@ -54,6 +56,39 @@ def test_brokers_connect_above_the_limit_of_the_broker_but_not_of_their_listener
     assert (limits.is_full("INNER"), limits.is_exceeded) == (False, True)
     limits.enter("b", "INNER")
     assert limits.is_full("INNER")
+
+
+def waits(limits: ConnectionLimits, count: int, *, listener: str = "A", now_ms: int = 0) -> list[int]:
+    """Waiting times of connections, each of which arrives when the one before was accepted; as Apache Kafka's."""
+    found = []
+    for _ in range(count):
+        found.append(limits.wait_ms(listener, now_ms))
+        now_ms += found[-1]
+    return found
+
+
+def test_a_listener_waits_above_the_rate_of_the_broker() -> None:
+    """Two a second for ten seconds are free; then the rate is reached after half a second, and a second at most."""
+    assert waits(limits_of(rate=2), 24) == [0] * 20 + [500, 500, 1000, 1000]
+    assert waits(limits_of(), 1000) == [0] * 1000
+
+
+def test_a_listener_waits_above_its_own_rate() -> None:
+    limits = limits_of(rates={"A": 3})
+    assert waits(limits, 33) == [0] * 30 + [333, 334, 333]
+    assert waits(limits, 33, listener="B") == [0] * 33
+
+
+def test_connections_of_all_listeners_count_but_those_of_the_protected_one() -> None:
+    limits = limits_of(rate=2, protected="INNER")
+    assert waits(limits, 50, listener="INNER") == [0] * 50
+    assert waits(limits, 20) == [0] * 20
+    assert waits(limits, 1, listener="B") == [500]
+    assert waits(limits_of(rate=2, rates={"INNER": 1}, protected="INNER"), 11, listener="INNER")[-1] == 1000
+
+
+def test_a_rate_of_zero_lets_in_one_connection_a_second() -> None:
+    assert waits(limits_of(rate=0), 2) == [1000, 1000]
 
 
 def test_overrides_are_read() -> None:
