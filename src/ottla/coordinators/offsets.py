@@ -7,16 +7,15 @@ metadata: the caller converts topic ids to names and leaves out unknown and unau
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.classic.group import CONSUMER, ClassicGroup, State
 from ottla.coordinators.groups.classic.membership import expire_session
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import ConsumerMember
+from ottla.coordinators.groups.offset_commits import OffsetCommits
 from ottla.coordinators.groups.records import (
-    OFFSET_COMMIT_VERSION,
-    OFFSET_COMMIT_VERSION_WITH_EXPIRY,
-    OffsetCommitKey,
     OffsetCommitValue,
     group_tombstone,
     offset_tombstone,
@@ -145,38 +144,34 @@ def _transactional_commit_error(group: ClassicGroup | None, request: OffsetCommi
 
 def _records_of(
     groups: Groups, request: OffsetCommitRequest, now: Millis
-) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+) -> tuple[OffsetCommits, OffsetCommitResponse]:
     """Return the records of a permitted commit, and its response."""
-    group_id = request.group_id
-    expires, version = -1, OFFSET_COMMIT_VERSION
-    if request.retention_time_ms >= 0:
-        expires, version = now + request.retention_time_ms, OFFSET_COMMIT_VERSION_WITH_EXPIRY
+    retention_ms = request.retention_time_ms
+    commits = OffsetCommits(request.group_id, -1 if retention_ms < 0 else now + retention_ms)
     longest = groups.settings.offset_metadata_max_bytes
-    records: list[CoordinatorRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        name, topic_id = topic.name, topic.topic_id
-        answers: list[OffsetCommitResponsePartition] = []
-        topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=answers))
-        for asked in topic.partitions:
-            index, metadata = asked.partition_index, asked.committed_metadata or ""
-            if len(metadata) > longest:
-                code = errors.OFFSET_METADATA_TOO_LARGE
-                answers.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
-                continue
-            value = OffsetCommitValue(
-                offset=asked.committed_offset,
-                leader_epoch=asked.committed_leader_epoch,
-                metadata=metadata,
-                commit_timestamp=now if asked.commit_timestamp == -1 else asked.commit_timestamp,
-                expire_timestamp=expires,
-                topic_id=topic_id,
+        stored = topic.partitions
+        too_long = [asked for asked in stored if len(asked.committed_metadata or "") > longest]
+        if too_long:
+            stored = [asked for asked in stored if asked not in too_long]
+        commits.add(topic.name, topic.topic_id, stored, now)
+        answers = [
+            _committed(asked.partition_index)
+            if asked not in too_long
+            else OffsetCommitResponsePartition(
+                partition_index=asked.partition_index, error_code=errors.OFFSET_METADATA_TOO_LARGE
             )
-            records.append(
-                CoordinatorRecord(OffsetCommitKey(group=group_id, topic=name, partition=index), value, version)
-            )
-            answers.append(OffsetCommitResponsePartition(partition_index=index))
-    return records, OffsetCommitResponse(topics=topics)
+            for asked in topic.partitions
+        ]
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return commits, OffsetCommitResponse(topics=topics)
+
+
+@lru_cache(maxsize=10_000)
+def _committed(index: int) -> OffsetCommitResponsePartition:
+    """Return the row of a committed offset, which is never changed: responses share it."""
+    return OffsetCommitResponsePartition(partition_index=index)
 
 
 def _commit_error(group: ClassicGroup | None, request: OffsetCommitRequest) -> int:

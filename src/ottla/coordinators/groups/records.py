@@ -17,9 +17,6 @@ from ottla.protocol.messages.offset_commit_record import (
 from ottla.protocol.schema import Message
 
 GROUP_METADATA_VERSION: Final = 3
-OFFSET_COMMIT_VERSION: Final = 4
-OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
-"""The only version with the expiry time of an offset (RetentionTimeMs of OffsetCommit 2 to 4)."""
 
 _MESSAGES: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     LegacyOffsetCommitKey.API: (LegacyOffsetCommitKey, OffsetCommitValue),
@@ -85,8 +82,6 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
 
 __all__ = [
     "GROUP_METADATA_VERSION",
-    "OFFSET_COMMIT_VERSION",
-    "OFFSET_COMMIT_VERSION_WITH_EXPIRY",
     "LegacyOffsetCommitKey",
     "OffsetCommitKey",
     "OffsetCommitValue",

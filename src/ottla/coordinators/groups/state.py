@@ -1,5 +1,6 @@
 """State of one partition of __consumer_offsets: the groups and committed offsets that this broker coordinates."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.coordinators.groups.classic.group import ClassicGroup
@@ -301,6 +302,10 @@ class Groups:
 
     # Replay.
 
+    def replay_offsets(self, group_id: str, topic: str, offsets: Iterable[tuple[int, OffsetCommitValue]]) -> None:
+        """Apply committed offsets of a group in a topic, by partition; only while no transaction is open."""
+        self._offsets_of(group_id, topic).update(offsets)
+
     def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
         """Apply the record of an offset in an open transaction: the offset is committed together with the transaction."""
         key = record.key
@@ -414,17 +419,22 @@ class Groups:
             group = self.groups[group_id] = ClassicGroup(group_id)
         return group
 
+    def _offsets_of(self, group_id: str, topic: str) -> dict[int, OffsetCommitValue]:
+        """Return the offsets of a group in a topic, by partition, which it creates without any."""
+        offsets = self.offsets.get(group_id)
+        if offsets is None:
+            offsets = self.offsets[group_id] = {}
+            if group_id not in self.consumer_groups and group_id not in self.streams_groups:
+                self._group(group_id)  # consumers without membership have a group, too
+        partitions = offsets.get(topic)
+        if partitions is None:
+            partitions = offsets[topic] = {}
+        return partitions
+
     def _replay_offset(self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None) -> None:
         offsets = self.offsets.get(key.group)
         if value is not None:
-            if offsets is None:
-                offsets = self.offsets[key.group] = {}
-                if key.group not in self.consumer_groups and key.group not in self.streams_groups:
-                    self._group(key.group)  # consumers without membership have a group, too
-            partitions = offsets.get(key.topic)
-            if partitions is None:
-                partitions = offsets[key.topic] = {}
-            partitions[key.partition] = value
+            self._offsets_of(key.group, key.topic)[key.partition] = value
         elif offsets is not None and key.topic in offsets:
             offsets[key.topic].pop(key.partition, None)
             if not offsets[key.topic]:
