@@ -7,18 +7,24 @@ import click
 
 from ottla.addresses import address_text
 from ottla.cli.authorized_operations import describe_with_operations, operation_names
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, json_option
 from ottla.cli.committed_offsets import OffsetsAdmin, delete_offsets, reset_offsets
-from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.offset_plan import check_reset, reset_options
-from ottla.cli.properties import one_action, selected_options
+from ottla.cli.group_actions import (
+    ACTIONS,
+    groups_option,
+    run,
+    selected_action,
+    shifting_options,
+    timeout_option,
+    topics_option,
+)
+from ottla.cli.offset_plan import reset_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.consumer_groups import ConsumerGroupDescription, GroupMember
 from ottla.client.admin.groups import GroupRequests, ListedGroup
 from ottla.client.groups import OffsetAndMetadata
 from ottla.client.topics import LATEST, TopicPartition
 
-_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 _STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _TYPES = ("Consumer", "Classic")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
@@ -39,23 +45,9 @@ class _ConsumerGroupsAdmin(OffsetsAdmin, GroupRequests):
     "--delete-offsets", is_flag=True, help="Delete the committed offsets of topics that the group is not subscribed to."
 )
 @click.option("--validate-regex", metavar="REGEX", help="Regular expression (RE2) to check with the broker.")
-@click.option(
-    "--group",
-    "groups",
-    metavar="GROUP",
-    multiple=True,
-    help="A group; may be repeated.",
-    shell_complete=complete_groups,
-)
+@groups_option("A group")
 @click.option("--all-groups", is_flag=True, help="All consumer groups.")
-@click.option(
-    "--topic",
-    "topics",
-    metavar="TOPIC[:N,M]",
-    multiple=True,
-    help="A topic, or some partitions of it.",
-    shell_complete=complete_topics,
-)
+@topics_option("--topic", "A topic")
 @click.option("--all-topics", is_flag=True, help="All partitions with committed offsets of the group.")
 @click.option("--offsets", is_flag=True, help="Describe committed offsets and lag.")
 @click.option("--members", is_flag=True, help="Describe members and their assignments.")
@@ -72,9 +64,8 @@ class _ConsumerGroupsAdmin(OffsetsAdmin, GroupRequests):
 )
 @click.option("--verbose", is_flag=True, help="Show more columns.")
 @reset_options
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to the offset of DURATION ago.")
-@click.option("--shift-by", type=int, metavar="N", help="Shift the current offset by N records (negative: backwards).")
-@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
+@shifting_options
+@timeout_option
 @json_option
 def consumer_groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List, describe, reset and delete consumer groups, classic ones and those of KIP-848."""
@@ -82,32 +73,20 @@ def consumer_groups(bootstrap_server: str | None, command_config: str | None, **
     if action == "validate-regex":
         _validate(options["validate_regex"], as_json=options["as_json"])
         return
-    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
-    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
-    with connected(_ConsumerGroupsAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
-        if action == "list":
-            _list(cluster, options)
-        elif action == "describe":
-            _describe(cluster, options)
-        elif action == "delete":
-            _delete(cluster, options)
-        elif action == "reset-offsets":
-            _reset(cluster, options)
-        else:
-            delete_offsets(cluster, options, "--topic")
+    work = {
+        "list": _list,
+        "describe": _describe,
+        "delete": _delete,
+        "reset-offsets": _reset,
+        "delete-offsets": _delete_offsets,
+    }
+    run(_ConsumerGroupsAdmin, work[action], action, bootstrap_server, command_config, options)
 
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = one_action(options, _ACTIONS)
-    if action in ("describe", "delete", "reset-offsets") and bool(options["groups"]) == options["all_groups"]:
-        raise click.UsageError(f"--{action} requires either --group or --all-groups")
-    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
-        raise click.UsageError("--describe takes one of --offsets, --members, --state")
-    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
-        raise click.UsageError("--delete-offsets requires one --group and at least one --topic")
+    action = selected_action(options, (*ACTIONS, "validate-regex"))
     if action == "reset-offsets":
-        check_reset(options)
         if options["dry_run"] and options["execute"]:
             raise click.UsageError("--reset-offsets requires --dry-run or --execute, not both")
         if not options["dry_run"] and not options["execute"]:
@@ -344,3 +323,7 @@ def _check_inactive(cluster: AdminConnection[_ConsumerGroupsAdmin], names: Itera
     for error in described.errors.values():
         if error.name != "GROUP_ID_NOT_FOUND":
             raise error
+
+
+def _delete_offsets(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
+    delete_offsets(cluster, options, "--topic")

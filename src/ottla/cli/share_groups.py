@@ -7,17 +7,15 @@ import click
 
 from ottla.addresses import address_text
 from ottla.cli.authorized_operations import describe_with_operations, operation_names
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
-from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.offset_plan import check_reset, plan_for, reset_options, show_plan
-from ottla.cli.properties import one_action, selected_options
-from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, json_option
+from ottla.cli.group_actions import groups_option, run, selected_action, timeout_option, topics_option
+from ottla.cli.offset_plan import plan_for, reset_options, show_plan
+from ottla.cli.table import Column, as_objects, echo_json, echo_rows, echo_table
 from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.share_groups import ShareGroupDescription, ShareGroups
 from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError
 
-_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
 
 
@@ -32,23 +30,9 @@ class _ShareGroupsAdmin(ShareGroups, GroupRequests, Topics):
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Reset offsets of a group without members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the offsets of topics of a group without members.")
-@click.option(
-    "--group",
-    "groups",
-    metavar="GROUP",
-    multiple=True,
-    help="A share group; may be repeated.",
-    shell_complete=complete_groups,
-)
+@groups_option("A share group")
 @click.option("--all-groups", is_flag=True, help="All share groups.")
-@click.option(
-    "--topic",
-    "topics",
-    metavar="TOPIC[:N,M]",
-    multiple=True,
-    help="A topic, or some partitions of it.",
-    shell_complete=complete_topics,
-)
+@topics_option("--topic", "A topic")
 @click.option("--all-topics", is_flag=True, help="All topics with offsets of the group.")
 @click.option("--offsets", is_flag=True, help="Describe start offsets and lag.")
 @click.option("--members", is_flag=True, help="Describe members and their assignments.")
@@ -62,50 +46,30 @@ class _ShareGroupsAdmin(ShareGroups, GroupRequests, Topics):
 )
 @click.option("--verbose", is_flag=True, help="Show more columns.")
 @reset_options
-@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
+@timeout_option
 @json_option
 def share_groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List, describe, reset and delete share groups."""
     action = _action(options)
-    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
-    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
-    with connected(_ShareGroupsAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
-        if action == "list":
-            _list(cluster, options)
-        elif action == "describe":
-            _describe(cluster, options)
-        elif action == "delete":
-            _delete(cluster, options)
-        elif action == "reset-offsets":
-            _reset(cluster, options)
-        else:
-            _delete_offsets(cluster, options)
+    work = {
+        "list": _list,
+        "describe": _describe,
+        "delete": _delete,
+        "reset-offsets": _reset,
+        "delete-offsets": _delete_offsets,
+    }
+    run(_ShareGroupsAdmin, work[action], action, bootstrap_server, command_config, options)
 
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = one_action(options, _ACTIONS)
-    scoped = action in ("describe", "delete", "reset-offsets")
-    if scoped and bool(options["groups"]) == options["all_groups"]:
-        raise click.UsageError(f"--{action} requires either --group or --all-groups")
-    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
-        raise click.UsageError("--describe takes one of --offsets, --members, --state")
-    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
-        raise click.UsageError("--delete-offsets requires one --group and at least one --topic")
+    action = selected_action(options)
     if action == "reset-offsets":
-        check_reset(options)
         if options["dry_run"] and options["execute"]:
             raise click.UsageError("--reset-offsets requires --dry-run or --execute, not both")
         if not (options["dry_run"] or options["execute"] or options["export"]):
             raise click.UsageError("--reset-offsets requires either --dry-run or --execute")
     return action
-
-
-def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: bool) -> None:
-    if as_json:
-        echo_json(as_objects(columns, rows))
-    else:
-        echo_table(columns, rows)
 
 
 def _groups(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) -> list[str]:
@@ -124,7 +88,7 @@ def _list(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]) 
     listed = cluster.ask(cluster.admin.list_groups(types=["share"], states=states))
     if state is not None:
         rows = [(name, group.state) for name, group in sorted(listed.items())]
-        _show((_GROUP, Column("STATE")), rows, as_json=options["as_json"])
+        echo_rows((_GROUP, Column("STATE")), rows, as_json=options["as_json"])
     elif options["as_json"]:
         echo_json(sorted(listed))
     else:
@@ -234,7 +198,7 @@ def _delete_offsets(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[s
     ]
     if not options["as_json"]:
         click.echo()
-    _show((_TOPIC, Column("STATUS")), rows, as_json=options["as_json"])
+    echo_rows((_TOPIC, Column("STATUS")), rows, as_json=options["as_json"])
     if results.errors:
         raise CommandFailed(f"offsets of {len(results.errors)} of {len(rows)} topics were not deleted")
 

@@ -6,17 +6,16 @@ from typing import Any
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
+from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, json_option
 from ottla.cli.committed_offsets import OffsetsAdmin, delete_offsets, reset_offsets
-from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.offset_plan import check_reset, reset_options
-from ottla.cli.properties import one_action, selected_options
-from ottla.cli.table import Column, as_objects, echo_json, echo_table
+from ottla.cli.completion import complete_topics
+from ottla.cli.group_actions import groups_option, run, selected_action, shifting_options, timeout_option, topics_option
+from ottla.cli.offset_plan import reset_options
+from ottla.cli.table import Column, as_objects, echo_json, echo_rows, echo_table
 from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.streams_groups import StreamsGroupDescription, StreamsGroups, StreamsTask, StreamsTasks
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
-_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _STATES = ("NotReady", "Assigning", "Reconciling", "Stable", "Dead", "Empty")
 _INTERNAL_SUFFIXES = ("-changelog", "-repartition", "-topic")
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
@@ -33,23 +32,9 @@ class _StreamsGroupsAdmin(OffsetsAdmin, StreamsGroups, GroupRequests):
 @click.option("--delete", is_flag=True, help="Delete groups that have no members, and internal topics that are named.")
 @click.option("--reset-offsets", is_flag=True, help="Reset offsets of groups without members.")
 @click.option("--delete-offsets", is_flag=True, help="Delete the committed offsets of input topics.")
-@click.option(
-    "--group",
-    "groups",
-    metavar="GROUP",
-    multiple=True,
-    help="A streams group (application.id); may be repeated.",
-    shell_complete=complete_groups,
-)
+@groups_option("A streams group (application.id)")
 @click.option("--all-groups", is_flag=True, help="All streams groups.")
-@click.option(
-    "--input-topic",
-    "topics",
-    metavar="TOPIC[:N,M]",
-    multiple=True,
-    help="An input topic, or some partitions of it.",
-    shell_complete=complete_topics,
-)
+@topics_option("--input-topic", "An input topic")
 @click.option(
     "--all-input-topics", "all_topics", is_flag=True, help="All partitions with committed offsets of the group."
 )
@@ -71,51 +56,30 @@ class _StreamsGroupsAdmin(OffsetsAdmin, StreamsGroups, GroupRequests):
 )
 @click.option("--verbose", is_flag=True, help="Show more columns.")
 @reset_options
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to the offset of DURATION ago.")
-@click.option("--shift-by", type=int, metavar="N", help="Shift the current offset by N records (negative: backwards).")
-@click.option("--timeout", type=int, default=30_000, show_default=True, metavar="MS", help="Timeout.")
+@shifting_options
+@timeout_option
 @json_option
 def streams_groups(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """List, describe, reset and delete streams groups: Kafka Streams applications with group.protocol=streams."""
     action = _action(options)
-    configs: dict[str, Any] = {"default.api.timeout.ms": options["timeout"]}
-    changes = action in ("delete", "delete-offsets") or (action == "reset-offsets" and options["execute"])
-    with connected(_StreamsGroupsAdmin, bootstrap_server, command_config, changes=changes, **configs) as cluster:
-        if action == "list":
-            _list(cluster, options)
-        elif action == "describe":
-            _describe(cluster, options)
-        elif action == "delete":
-            _delete(cluster, options)
-        elif action == "reset-offsets":
-            _reset(cluster, options)
-        else:
-            delete_offsets(cluster, options, "--input-topic")
+    work = {
+        "list": _list,
+        "describe": _describe,
+        "delete": _delete,
+        "reset-offsets": _reset,
+        "delete-offsets": _delete_offsets,
+    }
+    run(_StreamsGroupsAdmin, work[action], action, bootstrap_server, command_config, options)
 
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = one_action(options, _ACTIONS)
-    if action in ("describe", "delete", "reset-offsets") and bool(options["groups"]) == options["all_groups"]:
-        raise click.UsageError(f"--{action} requires either --group or --all-groups")
-    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
-        raise click.UsageError("--describe takes one of --offsets, --members, --state")
-    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
-        raise click.UsageError("--delete-offsets requires one --group and at least one --input-topic")
+    action = selected_action(options, topic="input-topic")
     if action == "delete" and options["internal_topics"] and options["delete_all_internal_topics"]:
         raise click.UsageError("--delete takes --internal-topic or --delete-all-internal-topics, not both")
-    if action == "reset-offsets":
-        check_reset(options, topic="input-topic")
-        if options["dry_run"] == options["execute"]:
-            raise click.UsageError("--reset-offsets requires either --dry-run or --execute")
+    if action == "reset-offsets" and options["dry_run"] == options["execute"]:
+        raise click.UsageError("--reset-offsets requires either --dry-run or --execute")
     return action
-
-
-def _show(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: bool) -> None:
-    if as_json:
-        echo_json(as_objects(columns, rows))
-    else:
-        echo_table(columns, rows)
 
 
 def _groups(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> list[str]:
@@ -136,7 +100,7 @@ def _list(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]
     listed = cluster.ask(cluster.admin.list_groups(types=["streams"]))
     rows = [(name, group.state) for name, group in sorted(listed.items()) if not words or group.state.lower() in words]
     if state is not None:
-        _show((_GROUP, Column("STATE")), rows, as_json=options["as_json"])
+        echo_rows((_GROUP, Column("STATE")), rows, as_json=options["as_json"])
     elif options["as_json"]:
         echo_json([name for name, _ in rows])
     else:
@@ -322,3 +286,7 @@ def _check_inactive(cluster: AdminConnection[_StreamsGroupsAdmin], names: Iterab
     for name, group in described.items():
         if group.state not in ("Empty", "Dead"):
             raise CommandFailed(f"streams group '{name}' is {group.state}: stop its members, then reset its offsets")
+
+
+def _delete_offsets(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
+    delete_offsets(cluster, options, "--input-topic")

@@ -67,6 +67,14 @@ def as_objects(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> list
     return [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
 
 
+def echo_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_json: bool) -> None:
+    """Print rows as a table, or as JSON objects."""
+    if as_json:
+        echo_json(as_objects(columns, rows))
+    else:
+        echo_table(columns, rows)
+
+
 def echo_json(value: Any) -> None:
     """Print a JSON document."""
     click.echo(json.dumps(value, indent=2))
