@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,46 @@ def test_download(browser: Browser) -> None:
     assert lines[0][:3] == ["partition", "offset", "timestamp"]
     assert len(lines) == 31
     assert json.loads(lines[1][4])["carrier"]
+
+
+def test_a_download_as_parquet_has_the_columns_of_spark(browser: Browser, admin: Admin, broker: Broker) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    import pyarrow.parquet as pq
+
+    admin.create_topics([NewTopic("raw", 1, 1)]).check()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.produce("raw", b"\xff\x00", None, timestamp=1_700_000_000_123, headers=[("h", b"\x01"), ("n", None)])
+        producer.produce("raw", None, "k", timestamp=1_700_000_000_124)
+    response = browser.client.get("/c/test/topics/raw/messages?download=parquet&limit=10")
+    assert response.headers["content-disposition"] == 'attachment; filename="raw.parquet"'
+    table = pq.read_table(io.BytesIO(response.content))
+    assert table.column_names == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+    ]
+    first, second = table.to_pylist()
+    assert (first["key"], first["value"], second["key"], second["value"]) == (None, b"\xff\x00", b"k", None)
+    assert first["headers"] == [{"key": "h", "value": b"\x01"}, {"key": "n", "value": None}]
+    assert first["timestamp"].isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    assert (second["topic"], second["partition"], second["offset"], second["timestampType"]) == ("raw", 0, 1, 0)
+    empty = browser.client.get("/c/test/topics/raw/messages?download=parquet&key=none")
+    assert pq.read_table(io.BytesIO(empty.content)).num_rows == 0
+
+
+def test_without_pyarrow_the_choice_names_the_extra(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "ottla[arrow]" not in browser.get("/topics/flights/messages")
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr("ottla.console.pages.messages.has_parquet", lambda: False)
+    assert "pip install 'ottla[arrow]'" in browser.get("/topics/flights/messages")
+    assert "pip install 'ottla[arrow]'" in browser.get("/topics/flights/messages", 501, download="parquet")
+    assert "one of csv, json, parquet" in browser.get("/topics/flights/messages", 400, download="xls")
 
 
 def test_a_message_is_produced(browser: Browser, admin: Admin) -> None:
