@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.schemas.registry import SchemaRegistry
 from tests.console import Broker
 
 for library in ("starlette", "jinja2", "uvicorn"):
@@ -49,13 +50,14 @@ class Browser:
         return unescape(response.text)
 
 
-def settings_for(*brokers: Broker, **options: Any) -> Settings:
+def settings_for(*brokers: Broker, registry: SchemaRegistry | None = None, **options: Any) -> Settings:
     """Settings of a console with the clusters "test", "test2" and so on."""
     clusters = tuple(
         ClusterAccess(
             f"test{number or ''}",
             {"bootstrap.servers": broker.bootstrap_servers},
             ("--bootstrap-server", broker.bootstrap_servers),
+            registry,
         )
         for number, broker in enumerate(brokers)
     )

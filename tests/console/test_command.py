@@ -20,7 +20,8 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) ->
     (tmp_path / "ottla").mkdir()
     path = tmp_path / "ottla" / "profiles.toml"
     table = f'"bootstrap.servers" = "{broker.bootstrap_servers}"\n'
-    path.write_text(f"[staging]\n{table}[production]\n{table}[empty]\n", encoding="utf-8")
+    registry = f'"schema.registry.url" = "{tmp_path}"\n'
+    path.write_text(f"[staging]\n{table}{registry}[production]\n{table}[empty]\n", encoding="utf-8")
     path.chmod(0o600)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
@@ -39,9 +40,18 @@ def test_a_console_for_several_profiles() -> None:
             assert 'href="/c/production"' in text
             with urllib.request.urlopen(f"{address}c/production/create-topic", timeout=20) as response:
                 assert b"Create a topic" in response.read()
+            with urllib.request.urlopen(f"{address}c/staging/schemas", timeout=20) as response:
+                assert b"0 subjects" in response.read()
+            assert "/c/staging/schemas" in text
         finally:
             process.terminate()
             process.communicate(timeout=20)
+
+
+@pytest.mark.usefixtures("profiles")
+def test_a_profile_with_a_registry_serves_other_commands_too() -> None:
+    result = CliRunner().invoke(main, ["topics", "--profile", "staging", "--list"])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.usefixtures("profiles")

@@ -9,6 +9,7 @@ from anyio import CancelScope
 from ottla.client.admin.cluster import ClusterDescription
 from ottla.client.aio import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError, UnsupportedVersion
+from ottla.console.registry_values import RegistryValues
 from ottla.console.settings import ClusterAccess
 from ottla.environment import Clock
 from ottla.protocol.messages.metadata import MetadataResponse
@@ -51,6 +52,7 @@ class Cluster:
         self._admin: ConsoleAdmin | None = None
         self._metadata: MetadataResponse | None = None
         self._metadata_ms = 0
+        self.registry_text = None if access.registry is None else RegistryValues(access.registry, clock)
 
     @property
     def name(self) -> str:
@@ -61,6 +63,11 @@ class Cluster:
     def servers(self) -> str:
         """Bootstrap servers."""
         return str(self.access.configs.get("bootstrap.servers", ""))
+
+    @property
+    def hidden_views(self) -> frozenset[str]:
+        """Paths of views that the cluster has nothing for."""
+        return frozenset() if self.access.registry is not None else frozenset({"/schemas"})
 
     @property
     def admin(self) -> ConsoleAdmin:

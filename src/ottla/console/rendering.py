@@ -15,6 +15,7 @@ NAVIGATION: Final = (
     ("", "Overview"),
     ("/topics", "Topics"),
     ("/groups", "Groups"),
+    ("/schemas", "Schemas"),
     ("/transactions", "Transactions"),
     ("/quotas", "Quotas"),
     ("/users", "Users"),

@@ -7,6 +7,7 @@ from typing import Any
 from ottla.console.passwords import PasswordFile
 from ottla.environment import Clock, Random
 from ottla.environment.system import SystemClock, SystemRandom
+from ottla.schemas.registry import SchemaRegistry
 
 InternalRecord = Callable[[str, bytes, bytes | None], tuple[str | None, str | None] | None]
 """Decoder of records of internal topics: (topic, key, value) -> key and value as JSON, None for other topics."""
@@ -27,11 +28,13 @@ class ClusterAccess:
     name     name in URLs and menus
     configs  client configs by Kafka's names
     options  options of the command line that select the same cluster
+    registry schema registry, None without
     """
 
     name: str
     configs: Mapping[str, Any]
     options: tuple[str, ...]
+    registry: SchemaRegistry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,6 @@ class Settings:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     internal_record: InternalRecord = _undecoded
-    registry_text: RegistryText | None = None
 
     @property
     def requires_login(self) -> bool:

@@ -15,7 +15,7 @@ from ottla.console.message_search import MessageSearch, SearchResult
 from ottla.console.pages.topics import described_topic, offsets_of
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
-from ottla.console.record_view import FORMATS, SHOWN, RecordView, record_view
+from ottla.console.record_view import FORMATS, SHOWN, Decoders, RecordView, record_view
 from ottla.console.times import timestamp_ms
 from ottla.console.visit import Visit, change, integer, page
 from ottla.records.record import Header, Record
@@ -132,9 +132,12 @@ async def messages(visit: Visit) -> Response:
 
 async def _views(visit: Visit, records: list[Record], form: str, limit: int | None = SHOWN) -> list[RecordView]:
     """Return records as they are shown; in a thread if a schema registry may have to be asked."""
-    if visit.settings.registry_text is None:
-        return [record_view(record, form, visit.settings, limit) for record in records]
-    return await run_in_threadpool(lambda: [record_view(record, form, visit.settings, limit) for record in records])
+    decoders = Decoders(visit.settings.internal_record, visit.cluster.registry_text)
+
+    def views() -> list[RecordView]:
+        return [record_view(record, form, decoders, limit) for record in records]
+
+    return views() if decoders.registry_text is None else await run_in_threadpool(views)
 
 
 def _partitions(description: TopicDescription, query: Query) -> list[TopicPartition]:
