@@ -208,9 +208,9 @@ def test_a_reset_by_the_forms(chromium: Any, address: str, admin: Admin) -> None
     Select(chromium.find_element(By.NAME, "to")).select_by_value("shift")
     chromium.find_element(By.NAME, "value").send_keys("-3")
     chromium.find_element(By.CSS_SELECTOR, "main button.primary").click()
-    assert "ottla consumer-groups" in text_of(chromium)
+    wait(chromium, lambda: "ottla consumer-groups" in text_of(chromium))
     chromium.find_element(By.CSS_SELECTOR, "main button.danger").click()
-    assert "The offsets of 1 partitions were reset." in text_of(chromium)
+    wait(chromium, lambda: "The offsets of 1 partitions were reset." in text_of(chromium))
     offsets = admin.list_consumer_group_offsets(["board"])["board"]
     assert offsets[TopicPartition("flights", 0)].offset == 1
     assert errors(chromium) == []
@@ -233,6 +233,20 @@ def test_a_share_group_with_its_chart(chromium: Any, address: str, broker: Broke
         assert "ACKNOWLEDGED AHEAD" in text_of(chromium).upper()
         assert consumer.member_id in text_of(chromium)
         wait(chromium, lambda: "now, at most" in text_of(chromium))
+    assert errors(chromium) == []
+
+
+def test_the_overview_draws_rates(chromium: Any, address: str, broker: Broker) -> None:
+    resize(chromium, 1200)
+    chromium.get(address)
+    path = "return document.querySelector('[data-series=messages_in] path').getAttribute('d')"
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+
+        def drawn() -> bool:
+            producer.produce("flights", "counted", "AA")
+            return chromium.execute_script(path).count("L") >= 1 and "0/s now" in text_of(chromium)
+
+        wait(chromium, drawn, 30)
     assert errors(chromium) == []
 
 

@@ -231,6 +231,8 @@ def _endpoint(
             if changes and visit.settings.read_only:
                 raise Problem("The console is read-only: start it without --read-only to make changes.", 403)
             response = await _answer(visit, view)
+            if "cluster" in request.path_params:
+                visit.cluster.sampler.visit()
         except Problem as problem:
             if visit.change:
                 visit.audit(str(problem))
