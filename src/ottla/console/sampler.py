@@ -26,6 +26,7 @@ _FIRST_MS: Final = 1_000
 """Pause before the first look: the page that starts the sampler comes first."""
 _SHARE: Final = 10
 """A look takes at most one part of so many of the time."""
+_MOST_PAUSE_MS: Final = 60_000
 _IDLE_MS: Final = 300_000
 _TIMEOUT_S: Final = 5.0
 _MOST_PARTITIONS: Final = 2_000
@@ -50,6 +51,7 @@ class Sampler:
     bytes_in                   growth of logs per second
     topic_rates, topic_sizes   by topic: offsets per second, size of its partitions
     lags                       by group
+    looks                      number of looks so far
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Sampler:
         self.messages_in, self.bytes_in, self.messages_out = Series(), Series(), Series()
         self.topic_rates, self.topic_sizes = Histories(_MOST_HISTORIES), Histories(_MOST_HISTORIES)
         self.lags = Histories(_MOST_HISTORIES)
+        self.looks = 0
         self._next_topic = ""
         self._next_group = ""
         self._visited_ms = 0
@@ -95,7 +98,7 @@ class Sampler:
             if started_ms - self._visited_ms > _IDLE_MS:
                 return
             await self.look()
-            pause_ms = max(INTERVAL_MS, (self._clock.now_ms() - started_ms) * (_SHARE - 1))
+            pause_ms = min(max(INTERVAL_MS, (self._clock.now_ms() - started_ms) * (_SHARE - 1)), _MOST_PAUSE_MS)
 
     async def look(self) -> None:
         """Look once; what the cluster does not answer, or does not allow, is left out."""
@@ -104,6 +107,7 @@ class Sampler:
                 await part()
             except KafkaError as error:
                 logger.debug("%s: %s", part.__name__, error)
+        self.looks += 1
 
     async def _look_at_topics(self) -> None:
         metadata = await self._source.metadata()
