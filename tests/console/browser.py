@@ -65,9 +65,11 @@ def settings_for(*brokers: Broker, registry: SchemaRegistry | None = None, **opt
 
 
 @contextmanager
-def browsing(app: "ASGIApp", base: str = "/c/test", host: str = "127.0.0.1") -> Iterator[Browser]:
-    """A browser at a running console."""
-    with TestClient(app, base_url=f"http://{host}") as client:
+def browsing(
+    app: "ASGIApp", base: str = "/c/test", host: str = "127.0.0.1", address: str = "127.0.0.1"
+) -> Iterator[Browser]:
+    """A browser at a running console, which it connects to from an address."""
+    with TestClient(app, base_url=f"http://{host}", client=(address, 50_000)) as client:
         yield Browser(client, base)
 
 

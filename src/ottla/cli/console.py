@@ -22,6 +22,7 @@ from ottla.cli.cluster_access import (
 from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path, read_profile
 
 if TYPE_CHECKING:
+    from ottla.console.proxy_login import ProxyLogin
     from ottla.console.settings import ClusterAccess, Settings
 
 _BACKLOG: Final = 128
@@ -58,6 +59,18 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 )
 @click.option(
     "--hash-password", metavar="NAME", help="Ask for the password of a user, print the line of --passwords, and end."
+)
+@click.option(
+    "--proxy-header",
+    metavar="NAME",
+    help="Header with the user that a proxy has logged in, such as X-Forwarded-User. Needs --proxy-address.",
+)
+@click.option(
+    "--proxy-address",
+    "proxy_addresses",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Address or network that the proxy connects from; may be repeated. From others the header has no effect.",
 )
 @click.option(
     "--schema-registry",
@@ -99,6 +112,7 @@ def console(bootstrap_server: str | None, command_config: str | None, **options:
         server_header=False,
         lifespan="on",
         timeout_graceful_shutdown=1,
+        proxy_headers=settings.proxy is None,  # the address of the connection has to be that of the proxy
         ssl_certfile=options["tls_certificate"],
         ssl_keyfile=options["tls_key"],
     )
@@ -197,7 +211,8 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
         passwords = PasswordFile(Path(options["passwords"])) if options["passwords"] else None
     except InvalidPasswordFile as error:
         raise CommandFailed(str(error)) from None
-    with_token = passwords is None and (options["login"] or not is_local)
+    proxy = _proxy(options["proxy_header"], options["proxy_addresses"])
+    with_token = passwords is None and (options["login"] or (not is_local and proxy is None))
     hosts = {name.lower() for name in options["hosts"]}
     if is_local:
         hosts.update(_LOOPBACK)
@@ -210,12 +225,29 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
         hosts=frozenset(hosts),
         token=random.bytes16().hex() if with_token else None,
         passwords=passwords,
+        proxy=proxy,
         cookie=f"ottla-console-{port}",
         secure=bool(options["tls_certificate"]),
         clock=clock,
         random=random,
         internal_record=_internal_record,
     )
+
+
+def _proxy(header: str | None, addresses: tuple[str, ...]) -> "ProxyLogin | None":
+    """Return the login by a proxy. Raises UsageError."""
+    from ottla.console.proxy_login import ProxyLogin
+
+    if not header and not addresses:
+        return None
+    if not header or not addresses:
+        raise click.UsageError("--proxy-header and --proxy-address need each other")
+    try:
+        return ProxyLogin(header, addresses)
+    except ValueError as error:
+        raise click.UsageError(
+            f"--proxy-address requires an IP address or a network like 10.0.0.0/8: {error}"
+        ) from None
 
 
 def _internal_record(topic: str, key: bytes, value: bytes | None) -> tuple[str | None, str | None] | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.console.passwords import PasswordFile
+from ottla.console.proxy_login import ProxyLogin
 from ottla.environment import Clock, Random
 from ottla.environment.system import SystemClock, SystemRandom
 from ottla.schemas.registry import SchemaRegistry
@@ -45,7 +46,8 @@ class Settings:
     base_path      path below which a reverse proxy serves the console, "" or "/name"
     hosts          accepted names of the Host header, without port; all if empty
     token          token that logs in, None without
-    passwords      users with hashed passwords, None without; with neither, no login is required
+    passwords      users with hashed passwords, None without
+    proxy          login by the header of a proxy, None without; with none of the three, no login is required
     cookie         name of the session cookie
     secure         set the cookie for HTTPS only
     search_ms      longest time of a search for messages
@@ -57,6 +59,7 @@ class Settings:
     hosts: frozenset[str] = frozenset()
     token: str | None = None
     passwords: PasswordFile | None = None
+    proxy: ProxyLogin | None = None
     cookie: str = "ottla-console"
     secure: bool = False
     search_ms: int = 5_000
@@ -67,4 +70,9 @@ class Settings:
     @property
     def requires_login(self) -> bool:
         """True if a request needs a session with a user."""
+        return self.has_login_form or self.proxy is not None
+
+    @property
+    def has_login_form(self) -> bool:
+        """True if users can log in by token or password."""
         return self.token is not None or self.passwords is not None

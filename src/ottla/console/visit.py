@@ -14,6 +14,7 @@ from ottla.client.errors import KafkaError
 from ottla.console.clusters import Cluster, ConsoleAdmin
 from ottla.console.commands import command_line
 from ottla.console.problem import Problem, problem_of
+from ottla.console.proxy_login import ProxyLogin
 from ottla.console.rendering import Templates
 from ottla.console.sessions import Session, Sessions
 from ottla.console.settings import Settings
@@ -257,11 +258,21 @@ async def _answer(visit: Visit, view: View) -> Response:
 
 
 def _login_needed(visit: Visit) -> Response:
+    if visit.settings.proxy is not None and not visit.settings.has_login_form:
+        return visit.render("error.html", 403, title="Login", message=by_proxy_only(visit.settings.proxy))
     if visit.request.method != "GET" or "text/event-stream" in visit.request.headers.get("accept", ""):
         return visit.render("error.html", 401, title="Login", message="The session has ended: log in again.")
     target = visit.request.url.path
     query = visit.request.url.query
     return RedirectResponse(visit.url("/login", next=f"{target}{'?' + query if query else ''}"), 303)
+
+
+def by_proxy_only(proxy: ProxyLogin) -> str:
+    """Return the message of a request without a user where only a proxy logs users in."""
+    return (
+        f"The request has no user: open the console at the address of its proxy, which sets {proxy.header}; "
+        "--proxy-address has the addresses that the proxy connects from."
+    )
 
 
 async def _check_origin(visit: Visit) -> None:
