@@ -90,6 +90,7 @@ def test_a_profile_with_a_registry_serves_other_commands_too() -> None:
         (["--listen", "8080"], 2, "HOST:PORT"),
         (["--base-path", "kafka"], 2, "begins with /"),
         (["--passwords", "/nonexistent"], 1, "--hash-password"),
+        (["--spark-metrics", "127.0.0.1:9400"], 2, "begins with http://"),
         (["--proxy-header", "X-User"], 2, "need each other"),
         (["--proxy-header", "X-User", "--proxy-address", "proxy"], 2, "10.0.0.0/8"),
         (["--tls-certificate", "/nonexistent"], 1, "--tls-certificate"),

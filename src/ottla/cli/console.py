@@ -77,6 +77,12 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
     metavar="URL",
     help="Schema Registry, or a directory of schemas; a profile may have its own schema.registry.url.",
 )
+@click.option(
+    "--spark-metrics",
+    metavar="URL",
+    multiple=True,
+    help="Metrics of a Spark application's queries, as in http://127.0.0.1:9400/metrics; may be repeated.",
+)
 @click.option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
 def console(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
@@ -205,6 +211,11 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
     base_path = options["base_path"].rstrip("/")
     if base_path and not base_path.startswith("/"):
         raise click.UsageError("--base-path begins with /")
+    for url in options["spark_metrics"]:
+        if not url.startswith(("http://", "https://")):
+            raise click.UsageError(
+                f"--spark-metrics requires an address that begins with http:// or https://, not {url!r}"
+            )
     random, clock = SystemRandom(), SystemClock()
     is_local = host in _LOOPBACK
     try:
@@ -230,6 +241,7 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
         secure=bool(options["tls_certificate"]),
         clock=clock,
         random=random,
+        spark_metrics=options["spark_metrics"],
         internal_record=_internal_record,
     )
 

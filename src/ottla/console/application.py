@@ -24,6 +24,7 @@ from ottla.console.pages import (
     overview,
     quotas,
     schemas,
+    spark,
     topic_changes,
     topics,
     transactions,
@@ -45,6 +46,7 @@ _PAGES: Final = (
     users,
     acls,
     log_dirs,
+    spark,
 )
 
 

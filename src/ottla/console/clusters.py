@@ -67,11 +67,6 @@ class Cluster:
         return str(self.access.configs.get("bootstrap.servers", ""))
 
     @property
-    def hidden_views(self) -> frozenset[str]:
-        """Paths of views that the cluster has nothing for."""
-        return frozenset() if self.access.registry is not None else frozenset({"/schemas"})
-
-    @property
     def admin(self) -> ConsoleAdmin:
         """Admin client, on the running event loop. Raises KafkaError for invalid configs."""
         if self._admin is None:

@@ -21,6 +21,7 @@ NAVIGATION: Final = (
     ("/users", "Users"),
     ("/acls", "ACLs"),
     ("/log-dirs", "Log directories"),
+    ("/spark", "Spark"),
 )
 
 

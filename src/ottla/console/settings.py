@@ -51,6 +51,7 @@ class Settings:
     cookie         name of the session cookie
     secure         set the cookie for HTTPS only
     search_ms      longest time of a search for messages
+    spark_metrics  addresses of the metrics of Spark's queries
     """
 
     clusters: tuple[ClusterAccess, ...]
@@ -63,6 +64,7 @@ class Settings:
     cookie: str = "ottla-console"
     secure: bool = False
     search_ms: int = 5_000
+    spark_metrics: tuple[str, ...] = ()
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     internal_record: InternalRecord = _undecoded

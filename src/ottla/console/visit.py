@@ -16,10 +16,12 @@ from ottla.console.commands import command_line
 from ottla.console.problem import Problem, problem_of
 from ottla.console.proxy_login import ProxyLogin
 from ottla.console.rendering import Templates
+from ottla.console.series import Histories
 from ottla.console.sessions import Session, Sessions
 from ottla.console.settings import Settings
 
 logger: Final = logging.getLogger("ottla.console")
+_MOST_SPARK_QUERIES: Final = 100
 _MOST_BODY: Final = 16 << 20
 
 
@@ -33,6 +35,7 @@ class Console:
         self.templates = Templates(settings)
         self.searches = 0
         self.tails = 0
+        self.spark_lags = Histories(_MOST_SPARK_QUERIES)
 
     async def close(self) -> None:
         """Close the clients of all clusters."""
@@ -143,6 +146,12 @@ class Visit:
             "here": self.request.url.path.removeprefix(settings.base_path),
         }
         return console.templates.response(template, status, {**shared, **context})
+
+    @property
+    def hidden_views(self) -> frozenset[str]:
+        """Paths of views that there is nothing for."""
+        hidden = set() if self.cluster.access.registry is not None else {"/schemas"}
+        return frozenset(hidden if self.settings.spark_metrics else {*hidden, "/spark"})
 
     def confirm(
         self, title: str, *, text: str, action: str, button: str, command: str, cancel: str, **more: Any
