@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin, NewTopic, Producer
+from ottla import Admin, NewTopic, Producer, TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.console import Broker
 
@@ -74,3 +74,30 @@ def flights(broker: Broker) -> None:
                 "flights", value, carrier, number % 3, timestamp=1_700_000_000_000 + number * 60_000, headers=headers
             )
         producer.flush()
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Any]:
+    from tests.console.chromium import started
+
+    with started() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="package")
+def address(broker: Broker, flights: None) -> Iterator[str]:
+    """URL of a cluster at a console with a group, a schema registry and a Spark query."""
+    from ottla.schemas.registry import SchemaRegistry
+    from tests.console.chromium import serving
+    from tests.console.test_schemas import FIRST, SECOND
+    from tests.console.test_spark import TEXT, publishing
+    from tests.spark import schema_registry
+
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_consumer_group_offsets("board", {TopicPartition("flights", 0): 4})
+    with schema_registry.serving() as registry, publishing(TEXT) as metrics:
+        registry.add("flights-value", FIRST)
+        registry.add("flights-value", SECOND)
+        options = {"registry": SchemaRegistry(location=registry.address, retries=0), "spark_metrics": (metrics,)}
+        with serving(broker, **options) as url:
+            yield f"{url}/c/test"

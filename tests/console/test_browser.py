@@ -1,14 +1,6 @@
-"""The console in a real Chromium: every page without errors of the browser, live tail, reset, share group, narrow screens.
+"""The console in a real Chromium: every page without errors of the browser, live tail, reset, share group, narrow screens."""
 
-Chromium and chromedriver are searched on PATH and in the directory OTTLA_CHROMIUM; without them these tests are skipped.
-"""
-
-import os
-import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,119 +16,13 @@ from ottla import (
     TopicPartition,
 )
 from tests.console import Broker
-from tests.console.browser import settings_for
+from tests.console.chromium import MARKS, PAGES, errors, resize, serving, text_of, wait
 
-_PATH = os.pathsep.join(filter(None, (os.environ.get("OTTLA_CHROMIUM"), os.environ.get("PATH"))))
-_CHROMIUM = shutil.which("chromium", path=_PATH) or shutil.which("google-chrome", path=_PATH)
-_DRIVER = shutil.which("chromedriver", path=_PATH)
-pytest.importorskip("selenium", reason="these tests need selenium")
+from selenium.webdriver.common.by import By  # isort: skip  (after the check for selenium)
+from selenium.webdriver.support.ui import Select  # isort: skip
 
-import uvicorn  # noqa: E402  (after the check for the extra)
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
-
-from ottla.console.application import console_application  # noqa: E402
-
-pytestmark = [
-    pytest.mark.skipif(
-        _CHROMIUM is None or _DRIVER is None,
-        reason="neither PATH nor OTTLA_CHROMIUM has chromium and chromedriver",
-    ),
-    pytest.mark.usefixtures("flights"),
-    # selenium leaves its pipe to chromedriver to the garbage collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
+pytestmark = MARKS
 _PAINT = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-PAGES = (
-    "",
-    "/topics?internal=1",
-    "/topics/flights",
-    "/topics/flights/configs",
-    "/topics/flights/configs/change?name=retention.ms",
-    "/topics/flights/messages",
-    "/topics/flights/messages/0/3",
-    "/topics/flights/messages/0/3?format=hex",
-    "/topics/flights/produce",
-    "/topics/flights/grow",
-    "/topics/flights/empty",
-    "/topics/flights/delete",
-    "/create-topic?like=flights",
-    "/groups",
-    "/group?id=board",
-    "/group/reset?id=board",
-    "/group/reset?id=board&to=earliest",
-    "/group/delete?id=board",
-    "/transactions",
-    "/quotas",
-    "/users",
-    "/acls",
-    "/log-dirs",
-)
-
-
-@contextmanager
-def serving(broker: Broker, **options: Any) -> Iterator[str]:
-    """Serve a console on a free port; the value is its address."""
-    config = uvicorn.Config(
-        console_application(settings_for(broker, **options)),
-        port=0,
-        log_level="warning",
-        timeout_graceful_shutdown=1,
-    )
-    listening = config.bind_socket()
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = _CHROMIUM or ""
-    for argument in ("--headless=new", "--disable-dev-shm-usage", "--no-first-run"):
-        options.add_argument(argument)
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(_DRIVER))
-    driver.set_page_load_timeout(30)
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
-def address(broker: Broker) -> Iterator[str]:
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.alter_consumer_group_offsets("board", {TopicPartition("flights", 0): 4})
-    with serving(broker) as url:
-        yield f"{url}/c/test"
-
-
-def wait(driver: Any, until: Callable[[], object], seconds: float = 15) -> None:
-    WebDriverWait(driver, seconds).until(lambda _: until())
-
-
-def text_of(driver: Any) -> str:
-    return str(driver.execute_script("return document.body.innerText"))
-
-
-def errors(driver: Any) -> list[str]:
-    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-
-
-def resize(driver: Any, width: int, scheme: str = "light") -> None:
-    metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 @pytest.mark.parametrize("path", PAGES)
