@@ -55,7 +55,7 @@ def settings_for(*brokers: Broker, registry: SchemaRegistry | None = None, **opt
     clusters = tuple(
         ClusterAccess(
             f"test{number or ''}",
-            {"bootstrap.servers": broker.bootstrap_servers},
+            broker.client,
             ("--bootstrap-server", broker.bootstrap_servers),
             registry,
         )

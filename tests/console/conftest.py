@@ -1,15 +1,15 @@
 """Fixtures of the console's tests. The extra `console` may be missing here: the test modules skip themselves."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin, NewTopic, Producer, TopicPartition
+from ottla import Admin, TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.console import Broker
+from tests.console.flights import fill
 
 if TYPE_CHECKING:
     from tests.console.browser import Browse, Browser
@@ -63,17 +63,7 @@ def browser(browse: "Browse") -> "Browser":
 @pytest.fixture(scope="package")
 def flights(broker: Broker) -> None:
     """A topic with three partitions and 30 records."""
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as client:
-        client.create_topics([NewTopic("flights", 3, 1, config={"retention.ms": "315360000000"})]).check()
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(30):
-            carrier = ("AA", "UA", "DL")[number % 3]
-            value = json.dumps({"carrier": carrier, "delay": number, "route": {"from": "JFK", "to": ["LAX", "SFO"]}})
-            headers = [("source", b"test"), ("number", str(number).encode())]
-            producer.produce(
-                "flights", value, carrier, number % 3, timestamp=1_700_000_000_000 + number * 60_000, headers=headers
-            )
-        producer.flush()
+    fill(broker)
 
 
 @pytest.fixture(scope="package")
