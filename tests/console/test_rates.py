@@ -7,9 +7,10 @@ import pytest
 
 from ottla import Admin, NewTopic, Producer, TopicPartition
 from ottla.console.clusters import Cluster
-from ottla.console.sampler import turn
+from ottla.console.sampler import Sampler, turn
 from ottla.console.series import Histories, Progress, Series
 from ottla.console.settings import ClusterAccess
+from ottla.protocol.messages.metadata import MetadataResponse
 from tests.console import Broker
 from tests.console.browser import Browse
 
@@ -151,3 +152,28 @@ def test_the_sampler_runs_while_pages_are_visited(broker: Broker, flights: None)
             await cluster.close()
 
     assert asyncio.run(visited()) == (True, True)
+
+
+def test_an_error_of_a_look_is_logged_and_the_next_visit_starts_again(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing() -> bool:
+        access = ClusterAccess("test", {"bootstrap.servers": broker.bootstrap_servers}, ())
+        cluster = Cluster(access, Clock())
+        sampler = Sampler(Clock(), lambda: cluster.admin, broken)
+        try:
+            sampler.visit()
+            async with asyncio.timeout(20):
+                while sampler.is_running:
+                    await asyncio.sleep(0.05)
+            sampler.visit()
+            return sampler.is_running
+        finally:
+            await sampler.close()
+            await cluster.close()
+
+    async def broken() -> MetadataResponse:
+        raise ZeroDivisionError
+
+    assert asyncio.run(failing())
+    assert "until the next visit" in caplog.text

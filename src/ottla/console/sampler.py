@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.client.admin.groups import ListedGroup
@@ -74,6 +73,7 @@ class Sampler:
         self._visited_ms = self._clock.now_ms()
         if not self.is_running:
             self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(_log_failure)
 
     @property
     def is_running(self) -> bool:
@@ -85,8 +85,7 @@ class Sampler:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])
 
     async def _run(self) -> None:
         for progress in (self.ends, self.sizes, self.committed):
@@ -181,6 +180,13 @@ class Sampler:
         for series, progress in totals:
             if progress.total is not None:
                 series.add(wall_ms, progress.total)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log an error that ended the looks; the next visit starts them again."""
+    failure = None if task.cancelled() else task.exception()
+    if failure is not None:
+        logger.error("no more looks at the cluster until the next visit", exc_info=failure)
 
 
 def turn(weights: dict[str, int], after: str, most: int) -> list[str]:
