@@ -98,11 +98,14 @@ def see_rates(chromium: Any, address: str, broker: Broker) -> None:
     resize(chromium, 1200)
     chromium.get(address)
     path = "return document.querySelector('[data-series=messages_in] path').getAttribute('d')"
-    with Producer(broker.client) as producer:
+    with Admin(broker.client) as admin, Producer(broker.client) as producer:
+        admin.create_topics([NewTopic("counted", 1, broker.replicas)]).check()
+        wait(chromium, lambda: "counted" in admin.list_topics())
 
         def drawn() -> bool:
-            producer.produce("flights", "counted", "AA")
-            return chromium.execute_script(path).count("L") >= 1 and "0/s now" in text_of(chromium)
+            producer.produce("counted", "x")
+            shown = chromium.execute_script("return document.querySelector('[data-latest=messages_in]').textContent")
+            return "L" in chromium.execute_script(path) and shown not in ("–", "0/s")
 
         wait(chromium, drawn, 30)
     assert errors(chromium) == []
