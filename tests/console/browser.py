@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.schemas.registry import SchemaRegistry
 from tests.console import Broker
 
 for library in ("starlette", "jinja2", "uvicorn"):
@@ -49,13 +50,14 @@ class Browser:
         return unescape(response.text)
 
 
-def settings_for(*brokers: Broker, **options: Any) -> Settings:
+def settings_for(*brokers: Broker, registry: SchemaRegistry | None = None, **options: Any) -> Settings:
     """Settings of a console with the clusters "test", "test2" and so on."""
     clusters = tuple(
         ClusterAccess(
             f"test{number or ''}",
-            {"bootstrap.servers": broker.bootstrap_servers},
+            broker.client,
             ("--bootstrap-server", broker.bootstrap_servers),
+            registry,
         )
         for number, broker in enumerate(brokers)
     )
@@ -63,9 +65,11 @@ def settings_for(*brokers: Broker, **options: Any) -> Settings:
 
 
 @contextmanager
-def browsing(app: "ASGIApp", base: str = "/c/test", host: str = "127.0.0.1") -> Iterator[Browser]:
-    """A browser at a running console."""
-    with TestClient(app, base_url=f"http://{host}") as client:
+def browsing(
+    app: "ASGIApp", base: str = "/c/test", host: str = "127.0.0.1", address: str = "127.0.0.1"
+) -> Iterator[Browser]:
+    """A browser at a running console, which it connects to from an address."""
+    with TestClient(app, base_url=f"http://{host}", client=(address, 50_000)) as client:
         yield Browser(client, base)
 
 

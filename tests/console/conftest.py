@@ -1,15 +1,15 @@
 """Fixtures of the console's tests. The extra `console` may be missing here: the test modules skip themselves."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin, NewTopic, Producer
+from ottla import Admin, TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.console import Broker
+from tests.console.flights import fill
 
 if TYPE_CHECKING:
     from tests.console.browser import Browse, Browser
@@ -63,14 +63,31 @@ def browser(browse: "Browse") -> "Browser":
 @pytest.fixture(scope="package")
 def flights(broker: Broker) -> None:
     """A topic with three partitions and 30 records."""
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as client:
-        client.create_topics([NewTopic("flights", 3, 1, config={"retention.ms": "315360000000"})]).check()
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(30):
-            carrier = ("AA", "UA", "DL")[number % 3]
-            value = json.dumps({"carrier": carrier, "delay": number, "route": {"from": "JFK", "to": ["LAX", "SFO"]}})
-            headers = [("source", b"test"), ("number", str(number).encode())]
-            producer.produce(
-                "flights", value, carrier, number % 3, timestamp=1_700_000_000_000 + number * 60_000, headers=headers
-            )
-        producer.flush()
+    fill(broker)
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Any]:
+    from tests.console.chromium import started
+
+    with started() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="package")
+def address(broker: Broker, flights: None) -> Iterator[str]:
+    """URL of a cluster at a console with a group, a schema registry and a Spark query."""
+    from ottla.schemas.registry import SchemaRegistry
+    from tests.console.chromium import serving
+    from tests.console.test_schemas import FIRST, SECOND
+    from tests.console.test_spark import TEXT, publishing
+    from tests.spark import schema_registry
+
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_consumer_group_offsets("board", {TopicPartition("flights", 0): 4})
+    with schema_registry.serving() as registry, publishing(TEXT) as metrics:
+        registry.add("flights-value", FIRST)
+        registry.add("flights-value", SECOND)
+        options = {"registry": SchemaRegistry(location=registry.address, retries=0), "spark_metrics": (metrics,)}
+        with serving(broker, **options) as url:
+            yield f"{url}/c/test"

@@ -1,157 +1,38 @@
-"""The console in a real Chromium: every page without errors of the browser, live tail, reset, share group, narrow screens.
+"""The console in a real Chromium: every page without errors of the browser, live tail, reset, share group, narrow screens."""
 
-Chromium and chromedriver are searched on PATH and in the directory OTTLA_CHROMIUM; without them these tests are skipped.
-"""
-
-import os
-import shutil
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from ottla import (
-    Admin,
-    ConfigChange,
-    ConfigResource,
-    NewTopic,
-    Producer,
-    ResourceType,
-    ShareConsumer,
-    TopicPartition,
-)
-from tests.console import Broker
-from tests.console.browser import settings_for
+from ottla import Admin, NewTopic
+from tests.console import Broker, flows
+from tests.console.chromium import MARKS, PAGES, errors, resize, serving, text_of, wait
 
-_PATH = os.pathsep.join(filter(None, (os.environ.get("OTTLA_CHROMIUM"), os.environ.get("PATH"))))
-_CHROMIUM = shutil.which("chromium", path=_PATH) or shutil.which("google-chrome", path=_PATH)
-_DRIVER = shutil.which("chromedriver", path=_PATH)
-pytest.importorskip("selenium", reason="these tests need selenium")
+from selenium.webdriver.common.by import By  # isort: skip  (after the check for selenium)
 
-import uvicorn  # noqa: E402  (after the check for the extra)
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
-
-from ottla.console.application import console_application  # noqa: E402
-
-pytestmark = [
-    pytest.mark.skipif(
-        _CHROMIUM is None or _DRIVER is None,
-        reason="neither PATH nor OTTLA_CHROMIUM has chromium and chromedriver",
-    ),
-    pytest.mark.usefixtures("flights"),
-    # selenium leaves its pipe to chromedriver to the garbage collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
+pytestmark = MARKS
 _PAINT = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-PAGES = (
-    "",
-    "/topics?internal=1",
-    "/topics/flights",
-    "/topics/flights/configs",
-    "/topics/flights/configs/change?name=retention.ms",
-    "/topics/flights/messages",
-    "/topics/flights/messages/0/3",
-    "/topics/flights/messages/0/3?format=hex",
-    "/topics/flights/produce",
-    "/topics/flights/grow",
-    "/topics/flights/empty",
-    "/topics/flights/delete",
-    "/create-topic?like=flights",
-    "/groups",
-    "/group?id=board",
-    "/group/reset?id=board",
-    "/group/reset?id=board&to=earliest",
-    "/group/delete?id=board",
-    "/transactions",
-    "/quotas",
-    "/users",
-    "/acls",
-    "/log-dirs",
-)
-
-
-@contextmanager
-def serving(broker: Broker, **options: Any) -> Iterator[str]:
-    """Serve a console on a free port; the value is its address."""
-    config = uvicorn.Config(
-        console_application(settings_for(broker, **options)),
-        port=0,
-        log_level="warning",
-        timeout_graceful_shutdown=1,
-    )
-    listening = config.bind_socket()
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = _CHROMIUM or ""
-    for argument in ("--headless=new", "--disable-dev-shm-usage", "--no-first-run"):
-        options.add_argument(argument)
-    if os.geteuid() == 0:
-        options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(_DRIVER))
-    driver.set_page_load_timeout(30)
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="module")
-def address(broker: Broker) -> Iterator[str]:
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.alter_consumer_group_offsets("board", {TopicPartition("flights", 0): 4})
-    with serving(broker) as url:
-        yield f"{url}/c/test"
-
-
-def wait(driver: Any, until: Callable[[], object], seconds: float = 15) -> None:
-    WebDriverWait(driver, seconds).until(lambda _: until())
-
-
-def text_of(driver: Any) -> str:
-    return str(driver.execute_script("return document.body.innerText"))
-
-
-def errors(driver: Any) -> list[str]:
-    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-
-
-def resize(driver: Any, width: int, scheme: str = "light") -> None:
-    metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_fits_and_has_no_errors(chromium: Any, address: str, path: str) -> None:
-    errors(chromium)
-    for width, scheme in ((1200, "light"), (390, "dark")):
-        resize(chromium, width, scheme)
-        chromium.get(address + path)
-        assert chromium.find_elements(By.TAG_NAME, "h1")
-        assert "Error" not in chromium.title
-        assert chromium.execute_script("return document.documentElement.scrollWidth <= innerWidth"), width
-        unnamed = """return [...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
-            .filter((field) => !field.labels.length && !field.ariaLabel).map((field) => field.name)"""
-        assert chromium.execute_script(unnamed) == []
-    assert errors(chromium) == []
+    flows.open_page(chromium, address + path)
+
+
+def test_the_live_tail_shows_new_messages(chromium: Any, address: str, broker: Broker) -> None:
+    flows.follow_the_tail(chromium, address, broker)
+
+
+def test_a_reset_by_the_forms(chromium: Any, address: str, broker: Broker) -> None:
+    flows.reset_offsets(chromium, address, broker)
+
+
+def test_a_share_group_with_its_chart(chromium: Any, address: str, broker: Broker) -> None:
+    flows.watch_a_share_group(chromium, address, broker)
+
+
+def test_the_overview_draws_rates(chromium: Any, address: str, broker: Broker) -> None:
+    flows.see_rates(chromium, address, broker)
 
 
 def test_an_inline_script_does_not_run(chromium: Any, address: str) -> None:
@@ -182,58 +63,6 @@ def test_the_keyboard_reaches_search_and_contents(chromium: Any, address: str) -
     assert chromium.switch_to.active_element.get_attribute("name") == "q"
     chromium.switch_to.active_element.send_keys("flights\n")
     wait(chromium, lambda: "1 topic" in text_of(chromium))
-
-
-def test_the_live_tail_shows_new_messages(chromium: Any, address: str, broker: Broker, admin: Admin) -> None:
-    resize(chromium, 1200)
-    admin.create_topics([NewTopic("followed", 1, 1)]).check()
-    chromium.get(f"{address}/topics/followed/messages")
-    chromium.find_element(By.ID, "tail").click()
-    wait(chromium, lambda: "Live: 0 new" in text_of(chromium))
-    time.sleep(1)
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(3):
-            producer.produce("followed", f"<b>message {number}</b>", key="k")
-    wait(chromium, lambda: "Live: 3 new" in text_of(chromium))
-    assert "<b>message 2</b>" in text_of(chromium)
-    chromium.find_element(By.ID, "tail").click()
-    assert "stopped after 3" in text_of(chromium)
-    assert errors(chromium) == []
-
-
-def test_a_reset_by_the_forms(chromium: Any, address: str, admin: Admin) -> None:
-    resize(chromium, 390)
-    chromium.get(f"{address}/group?id=board")
-    chromium.find_element(By.LINK_TEXT, "Reset offsets").click()
-    Select(chromium.find_element(By.NAME, "to")).select_by_value("shift")
-    chromium.find_element(By.NAME, "value").send_keys("-3")
-    chromium.find_element(By.CSS_SELECTOR, "main button.primary").click()
-    assert "ottla consumer-groups" in text_of(chromium)
-    chromium.find_element(By.CSS_SELECTOR, "main button.danger").click()
-    assert "The offsets of 1 partitions were reset." in text_of(chromium)
-    offsets = admin.list_consumer_group_offsets(["board"])["board"]
-    assert offsets[TopicPartition("flights", 0)].offset == 1
-    assert errors(chromium) == []
-
-
-def test_a_share_group_with_its_chart(chromium: Any, address: str, broker: Broker, admin: Admin) -> None:
-    resize(chromium, 1200)
-    earliest = [ConfigChange("share.auto.offset.reset", "earliest")]
-    admin.incremental_alter_configs({ConfigResource(ResourceType.GROUP, "watched"): earliest}).check()
-    with ShareConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="watched") as consumer:
-        consumer.subscribe(["flights"])
-        deadline = time.monotonic() + 20
-        while len(admin.list_share_group_offsets(["watched"])["watched"]) < 3:
-            assert time.monotonic() < deadline
-            consumer.poll(timeout=0.2)
-        while any(entry.lag is None for entry in admin.list_share_group_offsets(["watched"])["watched"].values()):
-            assert time.monotonic() < deadline
-            consumer.poll(timeout=0.2)
-        chromium.get(f"{address}/group?id=watched")
-        assert "ACKNOWLEDGED AHEAD" in text_of(chromium).upper()
-        assert consumer.member_id in text_of(chromium)
-        wait(chromium, lambda: "now, at most" in text_of(chromium))
-    assert errors(chromium) == []
 
 
 def test_the_login_by_token(chromium: Any, broker: Broker) -> None:

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -20,7 +21,8 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) ->
     (tmp_path / "ottla").mkdir()
     path = tmp_path / "ottla" / "profiles.toml"
     table = f'"bootstrap.servers" = "{broker.bootstrap_servers}"\n'
-    path.write_text(f"[staging]\n{table}[production]\n{table}[empty]\n", encoding="utf-8")
+    registry = f'"schema.registry.url" = "{tmp_path}"\n'
+    path.write_text(f"[staging]\n{table}{registry}[production]\n{table}[empty]\n", encoding="utf-8")
     path.chmod(0o600)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
@@ -39,9 +41,43 @@ def test_a_console_for_several_profiles() -> None:
             assert 'href="/c/production"' in text
             with urllib.request.urlopen(f"{address}c/production/create-topic", timeout=20) as response:
                 assert b"Create a topic" in response.read()
+            with urllib.request.urlopen(f"{address}c/staging/schemas", timeout=20) as response:
+                assert b"0 subjects" in response.read()
+            assert "/c/staging/schemas" in text
         finally:
             process.terminate()
             process.communicate(timeout=20)
+
+
+def test_a_console_behind_a_proxy_believes_its_header_on_real_connections(broker: Broker) -> None:
+    """The server must not replace the address of the connection by that of a forwarded one."""
+    words = ["console", "--bootstrap-server", broker.bootstrap_servers, "--listen", "127.0.0.1:0"]
+    for proxy, status in (("127.0.0.1", 200), ("192.0.2.1", 403)):
+        run = [sys.executable, "-c", "from ottla.cli.main import main; main()", *words]
+        run += ["--proxy-header", "X-User", "--proxy-address", proxy]
+        with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                address = process.stdout.readline().split()[-1]
+                headers = {"X-User": "ada", "X-Forwarded-For": "192.0.2.1"}
+                request = urllib.request.Request(f"{address}c/cluster", headers=headers)
+                if status == 200:
+                    with urllib.request.urlopen(request, timeout=20) as response:
+                        assert b">ada</span>" in response.read()
+                    continue
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(request, timeout=20)
+                assert refused.value.code == status
+                refused.value.close()
+            finally:
+                process.terminate()
+                process.communicate(timeout=20)
+
+
+@pytest.mark.usefixtures("profiles")
+def test_a_profile_with_a_registry_serves_other_commands_too() -> None:
+    result = CliRunner().invoke(main, ["topics", "--profile", "staging", "--list"])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.usefixtures("profiles")
@@ -54,6 +90,9 @@ def test_a_console_for_several_profiles() -> None:
         (["--listen", "8080"], 2, "HOST:PORT"),
         (["--base-path", "kafka"], 2, "begins with /"),
         (["--passwords", "/nonexistent"], 1, "--hash-password"),
+        (["--spark-metrics", "127.0.0.1:9400"], 2, "begins with http://"),
+        (["--proxy-header", "X-User"], 2, "need each other"),
+        (["--proxy-header", "X-User", "--proxy-address", "proxy"], 2, "10.0.0.0/8"),
         (["--tls-certificate", "/nonexistent"], 1, "--tls-certificate"),
         (["--tls-key", "/nonexistent"], 2, "needs --tls-certificate"),
     ],

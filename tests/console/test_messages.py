@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,9 @@ from ottla.console.json_path import InvalidCondition, JsonCondition
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
 from ottla.console.record_view import shown
-from ottla.console.registry_values import RegistryValues
-from ottla.environment.system import SystemClock
 from ottla.records.record import Record
 from ottla.schemas.context import VALUE, SerializationContext
+from ottla.schemas.registry import Reference, Schema, SchemaRegistry
 from ottla.schemas.serializers import AvroSerializer
 from tests.console import Broker
 from tests.console.browser import Browse, Browser
@@ -173,10 +173,33 @@ def test_values_with_a_schema_are_decoded(browse: Browse, admin: Admin, broker: 
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.produce("typed", serialize({"carrier": "Pan Am"}, SerializationContext("typed", VALUE)))
         producer.produce("typed", b"\x00\x00\x00\x00\x63no such schema")
-    text = browse(registry_text=RegistryValues(str(tmp_path), SystemClock())).get("/topics/typed/messages")
+    text = browse(registry=SchemaRegistry(location=str(tmp_path))).get("/topics/typed/messages")
     assert '"carrier": "Pan Am"' in text
     assert "000000  00 00 00 00 63" in text
     assert '"carrier"' not in browse().get("/topics/typed/messages")
+
+
+def test_values_with_a_protobuf_schema_are_decoded(
+    browse: Browse, admin: Admin, broker: Broker, tmp_path: Path
+) -> None:
+    pytest.importorskip("grpc_tools", reason="a .proto file needs protoc of the extra schema")
+    registry = SchemaRegistry(location=str(tmp_path))
+    money = 'syntax = "proto3"; package shop; message Money { int64 units = 1; string currency = 2; }'
+    order = """syntax = "proto3"; package shop; import "money.proto";
+        message Order { string order_id = 1; Money price = 2; bool paid = 3; message Line { int32 count = 1; } }"""
+    registry.register("money", Schema("PROTOBUF", money))
+    number = registry.register("orders-value", Schema("PROTOBUF", order, (Reference("money.proto", "money", 1),)))
+    head = b"\0" + number.to_bytes(4, "big")
+    admin.create_topics([NewTopic("orders", 1, 1)]).check()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.produce("orders", head + b"\0" + b"\x0a\x02A1" + b"\x12\x07\x08\x05\x12\x03EUR")
+        producer.produce("orders", head + b"\x04\0\0" + b"\x08\x07", "a nested message")  # indexes [0, 0]
+        producer.produce("orders", head + b"\0" + b"\x0a\x7f", "malformed")
+        producer.produce("orders", head + b"\x02\x0e" + b"\x0a\x02A1", "no such message")
+    text = browse(registry=registry).get("/topics/orders/messages", start="oldest")
+    for decoded in ('"order_id": "A1"', '"currency": "EUR"', '"paid": false', '"count": 7'):
+        assert decoded in text
+    assert text.count("000000  00") == 2
 
 
 def test_download(browser: Browser) -> None:
@@ -188,6 +211,46 @@ def test_download(browser: Browser) -> None:
     assert lines[0][:3] == ["partition", "offset", "timestamp"]
     assert len(lines) == 31
     assert json.loads(lines[1][4])["carrier"]
+
+
+def test_a_download_as_parquet_has_the_columns_of_spark(browser: Browser, admin: Admin, broker: Broker) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    import pyarrow.parquet as pq
+
+    admin.create_topics([NewTopic("raw", 1, 1)]).check()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.produce("raw", b"\xff\x00", None, timestamp=1_700_000_000_123, headers=[("h", b"\x01"), ("n", None)])
+        producer.produce("raw", None, "k", timestamp=1_700_000_000_124)
+    response = browser.client.get("/c/test/topics/raw/messages?download=parquet&limit=10")
+    assert response.headers["content-disposition"] == 'attachment; filename="raw.parquet"'
+    table = pq.read_table(io.BytesIO(response.content))
+    assert table.column_names == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "headers",
+    ]
+    first, second = table.to_pylist()
+    assert (first["key"], first["value"], second["key"], second["value"]) == (None, b"\xff\x00", b"k", None)
+    assert first["headers"] == [{"key": "h", "value": b"\x01"}, {"key": "n", "value": None}]
+    assert first["timestamp"].isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    assert (second["topic"], second["partition"], second["offset"], second["timestampType"]) == ("raw", 0, 1, 0)
+    empty = browser.client.get("/c/test/topics/raw/messages?download=parquet&key=none")
+    assert pq.read_table(io.BytesIO(empty.content)).num_rows == 0
+
+
+def test_without_pyarrow_the_choice_names_the_extra(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "ottla[arrow]" not in browser.get("/topics/flights/messages")
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr("ottla.console.pages.messages.has_parquet", lambda: False)
+    assert "pip install 'ottla[arrow]'" in browser.get("/topics/flights/messages")
+    assert "pip install 'ottla[arrow]'" in browser.get("/topics/flights/messages", 501, download="parquet")
+    assert "one of csv, json, parquet" in browser.get("/topics/flights/messages", 400, download="xls")
 
 
 def test_a_message_is_produced(browser: Browser, admin: Admin) -> None:

@@ -3,12 +3,14 @@
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from ottla.cli.main import main
 from ottla.console.passwords import InvalidPasswordFile, PasswordFile, hashed
+from ottla.console.proxy_login import ProxyLogin
 from ottla.console.settings import ClusterAccess, Settings
 from tests.console import Broker
 from tests.console.browser import Browse, Browser, browsing, console_application, settings_for
@@ -114,6 +116,59 @@ def test_a_password_file_logs_users_in(broker: Broker, tmp_path: Path) -> None:
         before = browser.client.cookies["ottla-console"]
         assert "Log out ada" in browser.post("/login", user="ada", password="correct horse")
         assert browser.client.cookies["ottla-console"] != before  # a new session, against fixation
+
+
+def proxied(broker: Broker, **options: Any) -> Any:
+    return console_application(settings_for(broker, proxy=ProxyLogin("X-User", ["10.1.0.0/16", "::1"]), **options))
+
+
+def test_the_header_of_a_proxy_logs_users_in(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "ottla.console"), browsing(proxied(broker), address="10.1.2.3") as browser:
+        assert "which sets X-User" in browser.get("", 403)
+        assert "which sets X-User" in browser.client.get("/login").text
+        browser.client.headers.update({"x-user": "ada", "x-forwarded-for": "6.6.6.6, 192.0.2.7"})
+        text = browser.get("/create-topic")
+        assert ">ada</span>" in text
+        assert "Log out" not in text
+        assert "was created" in browser.post("/create-topic", name="by-proxy", partitions="1")
+        browser.post("/topics/by-proxy/delete")
+    lines = [record.getMessage() for record in caplog.records]
+    assert 'user=ada address=192.0.2.7 cluster=test change="create topic by-proxy" outcome="done"' in lines
+    assert lines.count("user=ada logged in by proxy address=192.0.2.7") == 1
+
+
+def test_the_header_counts_from_a_proxy_only(broker: Broker) -> None:
+    for address in ("10.2.0.1", "127.0.0.1", "testclient"):
+        with browsing(proxied(broker), address=address) as browser:
+            browser.client.headers["x-user"] = "ada"
+            assert "which sets X-User" in browser.get("", 403)
+    for values in ([("x-user", "eve"), ("x-user", "ada")], [("x-user", "")], [("x-user", "a" * 300)]):
+        with browsing(proxied(broker), address="10.1.0.1") as browser:
+            assert browser.client.get("/c/test", headers=values).status_code == 403
+
+
+def test_a_session_of_a_proxy_needs_its_header_in_each_request(broker: Broker) -> None:
+    app = proxied(broker)
+    with browsing(app, address="10.1.0.1") as browser:
+        browser.client.headers["x-user"] = "ada"
+        browser.get("")
+        cookie, token = dict(browser.client.cookies), browser.csrf
+        del browser.client.headers["x-user"]
+        browser.get("", 403)
+        browser.client.cookies.update(cookie)
+        browser.client.headers["x-user"] = "bob"  # another user with the cookie of ada
+        response = browser.client.post("/c/test/create-topic", data={"csrf": token, "name": "stolen"})
+        assert response.status_code == 403
+        assert ">bob</span>" in browser.get("")
+
+
+def test_a_proxy_and_a_token_are_two_ways_to_log_in(broker: Broker) -> None:
+    app = proxied(broker, token="secret-token")
+    with browsing(app, address="192.0.2.1") as browser:
+        browser.client.headers["x-user"] = "ada"
+        assert "<h1>Login</h1>" in browser.get("")
+        assert "<h1>test</h1>" in browser.client.get("/login?token=secret-token").text
+    assert ProxyLogin("X-User", ["10.0.0.0/8"]).trusts("::ffff:10.0.0.1")
 
 
 def test_failed_logins_are_limited(broker: Broker) -> None:

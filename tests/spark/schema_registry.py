@@ -33,14 +33,22 @@ class Registry:
         return number
 
     def answer(self, path: str, body: Any) -> tuple[int, Any]:
+        if (compatible := self._compatibility(path, body)) is not None:
+            return compatible
         match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")], body:
             case ["schemas", "ids", number], None:
                 if int(number) > len(self.schemas):
                     return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
                 return 200, self.schemas[int(number) - 1]
+            case ["subjects"], None:
+                return 200, list(self.subjects)
+            case ["subjects", subject, "versions"], None if subject in self.subjects:
+                return 200, [at for at, number in enumerate(self.subjects[subject], 1) if number]
             case ["subjects", subject, "versions", version], None if subject in self.subjects:
                 numbers = self.subjects[subject]
                 at = len(numbers) if version == "latest" else int(version)
+                if not numbers[at - 1]:
+                    return 404, {"error_code": 40402, "message": f"Version {at} not found."}
                 return 200, self._registered(subject, numbers[at - 1], at)
             case ["subjects", subject, "versions"], dict():
                 added = self.add(subject, body["schema"], body.get("schemaType", "AVRO"), body.get("references"))
@@ -50,6 +58,28 @@ class Registry:
                     if self.schemas[known - 1]["schema"] == body["schema"]:
                         return 200, self._registered(subject, known, place)
                 return 404, {"error_code": 40403, "message": "Schema not found"}
+        return 404, {"error_code": 40401, "message": "Subject not found."}
+
+    def _compatibility(self, path: str, body: Any) -> tuple[int, Any] | None:
+        """Answer requests about compatibility: a new schema must have the type of the latest one."""
+        match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")], body:
+            case ["config", *_], None:
+                return 200, {"compatibilityLevel": "BACKWARD"}
+            case ["compatibility", "subjects", subject, "versions", "latest"], dict() if subject in self.subjects:
+                kind = self.schemas[self.subjects[subject][-1] - 1]["schemaType"]
+                if kind == body["schemaType"]:
+                    return 200, {"is_compatible": True}
+                return 200, {"is_compatible": False, "messages": [f"the latest version is {kind}"]}
+        return None
+
+    def delete(self, path: str) -> tuple[int, Any]:
+        """Delete a subject, or the newest version or one before it; version numbers stay."""
+        match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]:
+            case ["subjects", subject] if subject in self.subjects:
+                return 200, list(range(1, len(self.subjects.pop(subject)) + 1))
+            case ["subjects", subject, "versions", version] if subject in self.subjects:
+                self.subjects[subject][int(version) - 1] = 0
+                return 200, int(version)
         return 404, {"error_code": 40401, "message": "Subject not found."}
 
     def _registered(self, subject: str, number: int, version: int) -> dict[str, Any]:
@@ -68,6 +98,9 @@ def serving() -> Iterator[Registry]:
         def do_POST(self) -> None:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+        def do_DELETE(self) -> None:
+            self._answer(None)
+
         def _answer(self, body: Any) -> None:
             registry.asked.append(f"{self.command} {self.path}")
             expected = registry.user_info and f"Basic {base64.b64encode(registry.user_info.encode()).decode()}"
@@ -76,7 +109,8 @@ def serving() -> Iterator[Registry]:
             elif expected and self.headers["Authorization"] != expected:
                 status, answer = 401, {"message": "Unauthorized"}
             else:
-                status, answer = registry.answer(self.path, body)
+                is_deletion = self.command == "DELETE"
+                status, answer = registry.delete(self.path) if is_deletion else registry.answer(self.path, body)
             payload = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

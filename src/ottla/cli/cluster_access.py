@@ -27,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+REGISTRY_PREFIX: Final = "schema.registry."
+"""Properties of a profile that name its schema registry begin with it."""
 _PROFILE: Final = "ottla.cli.profile"
 """Key of the profile in the meta dictionary of click's contexts, which sub-commands share."""
 
@@ -154,9 +156,19 @@ def connected(
 
 
 def profile_properties() -> Mapping[str, str]:
-    """Return the properties of the profile selected by --profile, empty without it."""
+    """Return the client configs of the profile selected by --profile, empty without it."""
     profile = _profile()
-    return profile.properties if profile is not None else {}
+    if profile is None:
+        return {}
+    return {name: value for name, value in profile.properties.items() if not name.startswith(REGISTRY_PREFIX)}
+
+
+def profile_registry() -> Mapping[str, str]:
+    """Return the properties of the selected profile that name its schema registry: they are no client configs."""
+    profile = _profile()
+    if profile is None:
+        return {}
+    return {name: value for name, value in profile.properties.items() if name.startswith(REGISTRY_PREFIX)}
 
 
 def option_configs(options: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,14 +16,17 @@ from ottla.cli.cluster_access import (
     client_configs,
     complete_profiles,
     profile_properties,
+    profile_registry,
     read_properties,
 )
 from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path, read_profile
 
 if TYPE_CHECKING:
+    from ottla.console.proxy_login import ProxyLogin
     from ottla.console.settings import ClusterAccess, Settings
 
 _BACKLOG: Final = 128
+_REGISTRY_TIMEOUT_MS: Final = 2_000
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -58,7 +61,27 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
     "--hash-password", metavar="NAME", help="Ask for the password of a user, print the line of --passwords, and end."
 )
 @click.option(
-    "--schema-registry", metavar="URL", help="Schema Registry, or a directory, for values with an Avro or JSON schema."
+    "--proxy-header",
+    metavar="NAME",
+    help="Header with the user that a proxy has logged in, such as X-Forwarded-User. Needs --proxy-address.",
+)
+@click.option(
+    "--proxy-address",
+    "proxy_addresses",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Address or network that the proxy connects from; may be repeated. From others the header has no effect.",
+)
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    help="Schema Registry, or a directory of schemas; a profile may have its own schema.registry.url.",
+)
+@click.option(
+    "--spark-metrics",
+    metavar="URL",
+    multiple=True,
+    help="Metrics of a Spark application's queries, as in http://127.0.0.1:9400/metrics; may be repeated.",
 )
 @click.option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
@@ -79,7 +102,12 @@ def console(bootstrap_server: str | None, command_config: str | None, **options:
     host, port = _address(options["listen"])
     if options["tls_key"] and not options["tls_certificate"]:
         raise click.UsageError("--tls-key needs --tls-certificate")
-    settings = _settings(_clusters(bootstrap_server, command_config, options["clusters"]), host, port, options)
+    settings = _settings(
+        _clusters(bootstrap_server, command_config, options["clusters"], options["schema_registry"]),
+        host,
+        port,
+        options,
+    )
     scheme = "https" if options["tls_certificate"] else "http"
     config = uvicorn.Config(
         console_application(settings),
@@ -90,6 +118,7 @@ def console(bootstrap_server: str | None, command_config: str | None, **options:
         server_header=False,
         lifespan="on",
         timeout_graceful_shutdown=1,
+        proxy_headers=settings.proxy is None,  # the address of the connection has to be that of the proxy
         ssl_certfile=options["tls_certificate"],
         ssl_keyfile=options["tls_key"],
     )
@@ -119,10 +148,9 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _clusters(
-    bootstrap_server: str | None, command_config: str | None, profiles: tuple[str, ...]
+    bootstrap_server: str | None, command_config: str | None, profiles: tuple[str, ...], registry: str | None
 ) -> "tuple[ClusterAccess, ...]":
     """Return the clusters of the options. Raises CommandFailed, UsageError."""
-    from ottla.console.settings import ClusterAccess
 
     if profiles:
         if bootstrap_server or profile_properties():
@@ -141,17 +169,37 @@ def _clusters(
                 raise CommandFailed(f"profile {profile.name} needs bootstrap.servers, and a name without /")
         more = ("--command-config", command_config) if command_config else ()
         return tuple(
-            ClusterAccess(profile.name, {**file, **profile.properties}, ("--profile", profile.name, *more))
+            _access(profile.name, {**file, **profile.properties}, ("--profile", profile.name, *more), registry)
             for profile in read
         )
     context = click.get_current_context()
-    configs = client_configs(bootstrap_server, command_config)
+    configs = {**profile_registry(), **client_configs(bootstrap_server, command_config)}
     configs.pop("client.id", None)
     name = context.meta["ottla.cli.profile"].name if "ottla.cli.profile" in context.meta else "cluster"
     words = ["--profile", name] if name != "cluster" else ["--bootstrap-server", str(configs["bootstrap.servers"])]
     if command_config:
         words += ["--command-config", command_config]
-    return (ClusterAccess(name, configs, tuple(words)),)
+    return (_access(name, configs, tuple(words), registry),)
+
+
+def _access(
+    name: str, properties: Mapping[str, Any], options: tuple[str, ...], registry: str | None
+) -> "ClusterAccess":
+    """Return the access to a cluster; the registry of its properties comes before that of --schema-registry."""
+    from ottla.console.settings import ClusterAccess
+    from ottla.schemas.registry import SchemaRegistry
+
+    configs = dict(properties)
+    location = configs.pop("schema.registry.url", None) or registry
+    user_info = configs.pop("schema.registry.basic.auth.user.info", None)
+    if location is None:
+        return ClusterAccess(name, configs, options)
+    return ClusterAccess(
+        name,
+        configs,
+        options,
+        SchemaRegistry(location=location, user_info=user_info, timeout_ms=_REGISTRY_TIMEOUT_MS, retries=0),
+    )
 
 
 def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, options: Mapping[str, Any]) -> "Settings":
@@ -163,18 +211,19 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
     base_path = options["base_path"].rstrip("/")
     if base_path and not base_path.startswith("/"):
         raise click.UsageError("--base-path begins with /")
+    for url in options["spark_metrics"]:
+        if not url.startswith(("http://", "https://")):
+            raise click.UsageError(
+                f"--spark-metrics requires an address that begins with http:// or https://, not {url!r}"
+            )
     random, clock = SystemRandom(), SystemClock()
-    registry_text = None
-    if options["schema_registry"]:
-        from ottla.console.registry_values import RegistryValues
-
-        registry_text = RegistryValues(options["schema_registry"], clock)
     is_local = host in _LOOPBACK
     try:
         passwords = PasswordFile(Path(options["passwords"])) if options["passwords"] else None
     except InvalidPasswordFile as error:
         raise CommandFailed(str(error)) from None
-    with_token = passwords is None and (options["login"] or not is_local)
+    proxy = _proxy(options["proxy_header"], options["proxy_addresses"])
+    with_token = passwords is None and (options["login"] or (not is_local and proxy is None))
     hosts = {name.lower() for name in options["hosts"]}
     if is_local:
         hosts.update(_LOOPBACK)
@@ -187,13 +236,30 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
         hosts=frozenset(hosts),
         token=random.bytes16().hex() if with_token else None,
         passwords=passwords,
+        proxy=proxy,
         cookie=f"ottla-console-{port}",
         secure=bool(options["tls_certificate"]),
         clock=clock,
         random=random,
+        spark_metrics=options["spark_metrics"],
         internal_record=_internal_record,
-        registry_text=registry_text,
     )
+
+
+def _proxy(header: str | None, addresses: tuple[str, ...]) -> "ProxyLogin | None":
+    """Return the login by a proxy. Raises UsageError."""
+    from ottla.console.proxy_login import ProxyLogin
+
+    if not header and not addresses:
+        return None
+    if not header or not addresses:
+        raise click.UsageError("--proxy-header and --proxy-address need each other")
+    try:
+        return ProxyLogin(header, addresses)
+    except ValueError as error:
+        raise click.UsageError(
+            f"--proxy-address requires an IP address or a network like 10.0.0.0/8: {error}"
+        ) from None
 
 
 def _internal_record(topic: str, key: bytes, value: bytes | None) -> tuple[str | None, str | None] | None:

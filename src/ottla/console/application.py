@@ -23,6 +23,8 @@ from ottla.console.pages import (
     messages,
     overview,
     quotas,
+    schemas,
+    spark,
     topic_changes,
     topics,
     transactions,
@@ -38,11 +40,13 @@ _PAGES: Final = (
     messages,
     groups,
     group_changes,
+    schemas,
     transactions,
     quotas,
     users,
     acls,
     log_dirs,
+    spark,
 )
 
 

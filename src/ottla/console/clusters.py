@@ -9,6 +9,8 @@ from anyio import CancelScope
 from ottla.client.admin.cluster import ClusterDescription
 from ottla.client.aio import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError, UnsupportedVersion
+from ottla.console.registry_values import RegistryValues
+from ottla.console.sampler import Sampler
 from ottla.console.settings import ClusterAccess
 from ottla.environment import Clock
 from ottla.protocol.messages.metadata import MetadataResponse
@@ -51,6 +53,8 @@ class Cluster:
         self._admin: ConsoleAdmin | None = None
         self._metadata: MetadataResponse | None = None
         self._metadata_ms = 0
+        self.sampler = Sampler(clock, lambda: self.admin, self.metadata)
+        self.registry_text = None if access.registry is None else RegistryValues(access.registry, clock)
 
     @property
     def name(self) -> str:
@@ -147,7 +151,8 @@ class Cluster:
                 await producer.close(1.0)
 
     async def close(self) -> None:
-        """Close the admin client."""
+        """End the looks of the sampler, and close the admin client."""
+        await self.sampler.close()
         if self._admin is not None:
             admin, self._admin = self._admin, None
             await admin.close()

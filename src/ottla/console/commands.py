@@ -4,9 +4,12 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
 
 from ottla.client.topics import TopicPartition
 from ottla.console.settings import ClusterAccess
+from ottla.schemas.registry import MEDIA_TYPE, SchemaRegistry
 
 
 def command_line(access: ClusterAccess, command: str, *words: str) -> str:
@@ -43,3 +46,15 @@ def configs_words(added: Mapping[str, str], deleted: Iterable[str]) -> list[str]
     if names:
         words += ["--delete-config", ",".join(names)]
     return words
+
+
+def registry_line(
+    registry: SchemaRegistry, method: str, path: Iterable[str], body: Mapping[str, Any] | None = None
+) -> str:
+    """Return the `curl` command of a request to a schema registry; it asks for a password, if there is one."""
+    words = ["curl", "--request", method]
+    if registry.user is not None:
+        words += ["--user", registry.user]
+    if body is not None:
+        words += ["--header", f"Content-Type: {MEDIA_TYPE}", "--data", json.dumps(body, ensure_ascii=False)]
+    return shlex.join([*words, f"{registry.address}/{'/'.join(quote(part, safe='') for part in path)}"])

@@ -4,6 +4,7 @@ The Host header is checked before everything else: a page of another site whose 
 must not reach a console without login. Each response gets a policy that allows scripts and styles of the console only.
 """
 
+import logging
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
@@ -11,9 +12,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ottla.console.proxy_login import forwarded_address
 from ottla.console.sessions import Session, Sessions
 from ottla.console.settings import Settings
 
+logger: Final = logging.getLogger("ottla.console")
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -42,7 +45,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        session, is_new = self._session(headers)
+        session, is_new = self._session(headers, scope)
         scope.setdefault("state", {})["session"] = session
 
         async def send_guarded(message: Message) -> None:
@@ -61,16 +64,34 @@ class Guard:
             app = PlainTextResponse("Only pages of this console may send such requests.\n", 403)
         await app(scope, receive, send_guarded)
 
-    def _session(self, headers: Headers) -> tuple[Session, bool]:
-        """Return the session of a request, and whether its cookie has to be set."""
+    def _session(self, headers: Headers, scope: Scope) -> tuple[Session, bool]:
+        """Return the session of a request, and whether its cookie has to be set.
+
+        A session by the header of a proxy is valid only together with this header: its cookie alone gives no access.
+        """
+        session = self._session_of_cookie(headers)
+        proxy, peer = self._settings.proxy, scope["client"][0] if scope.get("client") else ""
+        user = ""
+        if proxy is not None and proxy.trusts(peer):
+            user = proxy.user(headers)
+            scope["client"] = (forwarded_address(headers, peer), 0)
+        if user:
+            if session is not None and session.by_proxy and session.user == user:
+                return session, False
+            logger.info("user=%s logged in by proxy address=%s", user, scope["client"][0])
+            return self._sessions.create(user, by_proxy=True), True
+        if session is None or session.by_proxy:
+            return self._sessions.create(), True
+        return session, False
+
+    def _session_of_cookie(self, headers: Headers) -> Session | None:
         cookies: SimpleCookie = SimpleCookie()
         try:
             cookies.load(headers.get("cookie", ""))
         except CookieError:
             cookies.clear()
         morsel = cookies.get(self._settings.cookie)
-        session = None if morsel is None else self._sessions.get(morsel.value)
-        return (session, False) if session is not None else (self._sessions.create(), True)
+        return None if morsel is None else self._sessions.get(morsel.value)
 
     def _complete(self, headers: MutableHeaders, new: Session | None, path: str) -> None:
         for name, value in _HEADERS.items():

@@ -7,13 +7,17 @@ from starlette.responses import RedirectResponse, Response
 
 from ottla.console.guard import session_cookie
 from ottla.console.problem import Problem
-from ottla.console.visit import Visit, logger, root_form, root_page
+from ottla.console.visit import Visit, by_proxy_only, logger, root_form, root_page
 
 
 async def show_login(visit: Visit) -> Response:
     """Show the login form; a valid `token` in the URL logs in at once."""
     if not visit.settings.requires_login:
         return RedirectResponse(visit.url("/"), 303)
+    if visit.settings.proxy is not None and not visit.settings.has_login_form:
+        if visit.session.user:
+            return RedirectResponse(visit.url("/"), 303)
+        raise Problem(by_proxy_only(visit.settings.proxy), 403)
     if visit.text("token"):
         return await _log_in(visit, "", visit.text("token"), visit.text("next"))
     return _form(visit, visit.text("next"))
@@ -49,7 +53,7 @@ def _form(visit: Visit, target: str, message: str = "", status: int = 200) -> Re
 
 async def _log_in(visit: Visit, user: str, password: str, target: str) -> Response:
     sessions = visit.console.sessions
-    if not visit.settings.requires_login:
+    if not visit.settings.has_login_form:
         raise Problem("This console has no login: open its first page.")
     if not sessions.may_log_in():
         return _form(visit, target, "Too many failed logins: wait a minute.", 429)

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final, NamedTuple
 
-from ottla.console.settings import RegistryText, Settings
+from ottla.console.settings import InternalRecord, RegistryText
 from ottla.records.record import Record
 
 FORMATS: Final = ("auto", "json", "text", "hex")
@@ -47,21 +47,28 @@ class RecordView(NamedTuple):
         }
 
 
-def record_view(record: Record, form: str, settings: Settings, limit: int | None = SHOWN) -> RecordView:
-    """Return a record as it is shown in a format. Blocks if a schema registry is set."""
+class Decoders(NamedTuple):
+    """Decoders of records of internal topics, and of keys and values with a schema."""
+
+    internal_record: InternalRecord
+    registry_text: RegistryText | None
+
+
+def record_view(record: Record, form: str, decoders: Decoders, limit: int | None = SHOWN) -> RecordView:
+    """Return a record as it is shown in a format. Blocks if there is a schema registry."""
     key, value = shown(record.key, form, limit), shown(record.value, form, limit)
     if form == "auto" and record.key is not None and record.topic.startswith("__"):
         try:
-            decoded = settings.internal_record(record.topic, record.key, record.value)
+            decoded = decoders.internal_record(record.topic, record.key, record.value)
         except (ValueError, IndexError):
             decoded = None
         if decoded is not None:
             key = _cut(_pretty(decoded[0]) or "", "record", len(record.key), limit)
             if record.value is not None and decoded[1] is not None:
                 value = _cut(_pretty(decoded[1]) or "", "record", len(record.value), limit)
-    if form == "auto" and settings.registry_text is not None:
-        key = _with_schema(record.topic, record.key, settings.registry_text, limit) or key
-        value = _with_schema(record.topic, record.value, settings.registry_text, limit) or value
+    if form == "auto" and decoders.registry_text is not None:
+        key = _with_schema(record.topic, record.key, decoders.registry_text, limit) or key
+        value = _with_schema(record.topic, record.value, decoders.registry_text, limit) or value
     headers = [(name, shown(content, "auto" if form == "json" else form, 200)) for name, content in record.headers]
     return RecordView(record.partition, record.offset, record.timestamp, key, value, headers)
 

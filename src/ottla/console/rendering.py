@@ -15,11 +15,13 @@ NAVIGATION: Final = (
     ("", "Overview"),
     ("/topics", "Topics"),
     ("/groups", "Groups"),
+    ("/schemas", "Schemas"),
     ("/transactions", "Transactions"),
     ("/quotas", "Quotas"),
     ("/users", "Users"),
     ("/acls", "ACLs"),
     ("/log-dirs", "Log directories"),
+    ("/spark", "Spark"),
 )
 
 
@@ -28,14 +30,21 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
-def size(value: int | None) -> str:
+def size(value: float | None) -> str:
     """Format a number of bytes."""
     if value is None:
         return "–"
     amount, unit = float(value), 0
     while amount >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
-    return f"{value} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+    return f"{round(value)} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def rate(value: float | None) -> str:
+    """Format a number per second; an en dash for None."""
+    if value is None:
+        return "–"
+    return number(round(value)) if value >= 10 or value == 0 else f"{value:.1f}"
 
 
 def moment(value: int | None) -> str:
@@ -73,7 +82,7 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(number=number, size=size, moment=moment, duration=duration)
+        self._environment.filters.update(number=number, size=size, moment=moment, duration=duration, rate=rate)
 
     def response(self, template: str, status: int, context: Mapping[str, Any]) -> Response:
         """Render a template."""

@@ -17,14 +17,16 @@ _FAILURES_MS: Final = 60_000
 class Session:
     """Session of a browser.
 
-    user    "" before a login
-    notice  text for the next page
+    user      "" before a login
+    notice    text for the next page
+    by_proxy  the user is that of a proxy's header, and has to be in each request
     """
 
     id: str
     user: str
     created_ms: int
     notice: str = ""
+    by_proxy: bool = False
 
 
 class Sessions:
@@ -46,12 +48,14 @@ class Sessions:
             return None
         return session
 
-    def create(self, user: str = "") -> Session:
+    def create(self, user: str = "", *, by_proxy: bool = False) -> Session:
         """Create a session; beyond the limit the oldest one ends."""
         sessions = self._users if user else self._visitors
         while len(sessions) >= _MOST:
             del sessions[next(iter(sessions))]
-        session = Session((self._random.bytes16() + self._random.bytes16()).hex(), user, self._clock.now_ms())
+        session = Session(
+            (self._random.bytes16() + self._random.bytes16()).hex(), user, self._clock.now_ms(), by_proxy=by_proxy
+        )
         sessions[session.id] = session
         return session
 

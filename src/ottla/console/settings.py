@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.console.passwords import PasswordFile
+from ottla.console.proxy_login import ProxyLogin
 from ottla.environment import Clock, Random
 from ottla.environment.system import SystemClock, SystemRandom
+from ottla.schemas.registry import SchemaRegistry
 
 InternalRecord = Callable[[str, bytes, bytes | None], tuple[str | None, str | None] | None]
 """Decoder of records of internal topics: (topic, key, value) -> key and value as JSON, None for other topics."""
@@ -27,11 +29,13 @@ class ClusterAccess:
     name     name in URLs and menus
     configs  client configs by Kafka's names
     options  options of the command line that select the same cluster
+    registry schema registry, None without
     """
 
     name: str
     configs: Mapping[str, Any]
     options: tuple[str, ...]
+    registry: SchemaRegistry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,12 @@ class Settings:
     base_path      path below which a reverse proxy serves the console, "" or "/name"
     hosts          accepted names of the Host header, without port; all if empty
     token          token that logs in, None without
-    passwords      users with hashed passwords, None without; with neither, no login is required
+    passwords      users with hashed passwords, None without
+    proxy          login by the header of a proxy, None without; with none of the three, no login is required
     cookie         name of the session cookie
     secure         set the cookie for HTTPS only
     search_ms      longest time of a search for messages
+    spark_metrics  addresses of the metrics of Spark's queries
     """
 
     clusters: tuple[ClusterAccess, ...]
@@ -54,15 +60,21 @@ class Settings:
     hosts: frozenset[str] = frozenset()
     token: str | None = None
     passwords: PasswordFile | None = None
+    proxy: ProxyLogin | None = None
     cookie: str = "ottla-console"
     secure: bool = False
     search_ms: int = 5_000
+    spark_metrics: tuple[str, ...] = ()
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     internal_record: InternalRecord = _undecoded
-    registry_text: RegistryText | None = None
 
     @property
     def requires_login(self) -> bool:
         """True if a request needs a session with a user."""
+        return self.has_login_form or self.proxy is not None
+
+    @property
+    def has_login_form(self) -> bool:
+        """True if users can log in by token or password."""
         return self.token is not None or self.passwords is not None

@@ -14,11 +14,14 @@ from ottla.client.errors import KafkaError
 from ottla.console.clusters import Cluster, ConsoleAdmin
 from ottla.console.commands import command_line
 from ottla.console.problem import Problem, problem_of
+from ottla.console.proxy_login import ProxyLogin
 from ottla.console.rendering import Templates
+from ottla.console.series import Histories
 from ottla.console.sessions import Session, Sessions
 from ottla.console.settings import Settings
 
 logger: Final = logging.getLogger("ottla.console")
+_MOST_SPARK_QUERIES: Final = 100
 _MOST_BODY: Final = 16 << 20
 
 
@@ -32,6 +35,7 @@ class Console:
         self.templates = Templates(settings)
         self.searches = 0
         self.tails = 0
+        self.spark_lags = Histories(_MOST_SPARK_QUERIES)
 
     async def close(self) -> None:
         """Close the clients of all clusters."""
@@ -143,6 +147,12 @@ class Visit:
         }
         return console.templates.response(template, status, {**shared, **context})
 
+    @property
+    def hidden_views(self) -> frozenset[str]:
+        """Paths of views that there is nothing for."""
+        hidden = set() if self.cluster.access.registry is not None else {"/schemas"}
+        return frozenset(hidden if self.settings.spark_metrics else {*hidden, "/spark"})
+
     def confirm(
         self, title: str, *, text: str, action: str, button: str, command: str, cancel: str, **more: Any
     ) -> Response:
@@ -231,6 +241,8 @@ def _endpoint(
             if changes and visit.settings.read_only:
                 raise Problem("The console is read-only: start it without --read-only to make changes.", 403)
             response = await _answer(visit, view)
+            if "cluster" in request.path_params:
+                visit.cluster.sampler.visit()
         except Problem as problem:
             if visit.change:
                 visit.audit(str(problem))
@@ -255,11 +267,21 @@ async def _answer(visit: Visit, view: View) -> Response:
 
 
 def _login_needed(visit: Visit) -> Response:
+    if visit.settings.proxy is not None and not visit.settings.has_login_form:
+        return visit.render("error.html", 403, title="Login", message=by_proxy_only(visit.settings.proxy))
     if visit.request.method != "GET" or "text/event-stream" in visit.request.headers.get("accept", ""):
         return visit.render("error.html", 401, title="Login", message="The session has ended: log in again.")
     target = visit.request.url.path
     query = visit.request.url.query
     return RedirectResponse(visit.url("/login", next=f"{target}{'?' + query if query else ''}"), 303)
+
+
+def by_proxy_only(proxy: ProxyLogin) -> str:
+    """Return the message of a request without a user where only a proxy logs users in."""
+    return (
+        f"The request has no user: open the console at the address of its proxy, which sets {proxy.header}; "
+        "--proxy-address has the addresses that the proxy connects from."
+    )
 
 
 async def _check_origin(visit: Visit) -> None:

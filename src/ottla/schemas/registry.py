@@ -28,7 +28,7 @@ JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 _SUFFIXES: Final = {AVRO: ".avsc", JSON: ".json", PROTOBUF: ".proto"}
 _INDEX: Final = "subjects.json"
-_MEDIA: Final = "application/vnd.schemaregistry.v1+json"
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _WORTH_RETRYING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _FIRST_PAUSE_S: Final = 0.1
 
@@ -105,6 +105,51 @@ class SchemaRegistry:
         """Register a schema as the latest version of a subject, unless it is a version already; return its id."""
         return self._store().register(subject, schema)
 
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects, sorted. Raises RegistryError."""
+        return sorted(self._store().subjects())
+
+    def versions(self, subject: str) -> list[int]:
+        """Return the version numbers of a subject, oldest first. Raises SchemaNotFound, RegistryError."""
+        return sorted(self._store().versions(subject))
+
+    def compatibility(self, subject: str) -> str | None:
+        """Return the compatibility level of a subject, its own or the default one; None for a directory, which has none.
+
+        Raises RegistryError.
+        """
+        return self._store().compatibility(subject)
+
+    def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
+        """Return why a schema cannot follow the latest version of a subject; empty if it can, and for a directory.
+
+        Raises RegistryError.
+        """
+        return self._store().incompatibilities(subject, schema)
+
+    def delete(self, subject: str, version: int | None = None) -> None:
+        """Delete a version of a subject, or all; ids stay readable. Raises SchemaNotFound, RegistryError."""
+        self._store().delete(subject, version)
+
+    @property
+    def is_directory(self) -> bool:
+        """True for a directory of schemas, false for addresses."""
+        return not self.location.startswith(("http://", "https://"))
+
+    @property
+    def address(self) -> str:
+        """First address without credentials, or the path of the directory."""
+        first = self.location.split(",")[0].strip().rstrip("/")
+        return self.location if self.is_directory else _without_credentials(first)[0]
+
+    @property
+    def user(self) -> str | None:
+        """User of the basic authentication, None without."""
+        user_info = self.user_info or (
+            None if self.is_directory else _without_credentials(self.location.split(",")[0])[1]
+        )
+        return None if user_info is None else user_info.partition(":")[0]
+
     def referred(self, schema: Schema) -> dict[str, Schema]:
         """Return the schemas that a schema references, also indirectly, by name, each after its own references."""
         schemas: dict[str, Schema] = {}
@@ -114,9 +159,7 @@ class SchemaRegistry:
         return schemas
 
     def _store(self) -> "_Http | _Directory":
-        if self.location.startswith(("http://", "https://")):
-            return _Http(self)
-        return _Directory(Path(self.location.removeprefix("file://")))
+        return _Directory(Path(self.location.removeprefix("file://"))) if self.is_directory else _Http(self)
 
 
 @lru_cache(maxsize=10_000)
@@ -135,20 +178,46 @@ class _Http:
         return _schema(self._answer(f"/schemas/ids/{number}"))
 
     def version(self, subject: str, version: str) -> Registered:
-        answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")
+        answer = self._answer(f"{_subject_path(subject)}/versions/{version}")
         return Registered(int(answer["id"]), _schema(answer))
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
         """Return id and version of a schema in a subject."""
-        answer = self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}", _request_body(schema))
+        answer = self._answer(_subject_path(subject), request_body(schema))
         return int(answer["id"]), int(answer["version"])
 
     def register(self, subject: str, schema: Schema) -> int:
-        return int(
-            self._answer(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions", _request_body(schema))["id"]
-        )
+        return int(self._answer(f"{_subject_path(subject)}/versions", request_body(schema))["id"])
 
-    def _answer(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def subjects(self) -> list[str]:
+        return list(self._answer("/subjects"))
+
+    def versions(self, subject: str) -> list[int]:
+        return list(self._answer(f"{_subject_path(subject)}/versions"))
+
+    def compatibility(self, subject: str) -> str | None:
+        try:
+            answer = self._answer(f"/config/{urllib.parse.quote(subject, safe='')}?defaultToGlobal=true")
+        except SchemaNotFound:  # a registry that does not know the parameter
+            answer = self._answer("/config")
+        level = answer.get("compatibilityLevel") or answer.get("compatibility")
+        return None if level is None else str(level)
+
+    def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
+        path = f"/compatibility{_subject_path(subject)}/versions/latest?verbose=true"
+        try:
+            answer = self._answer(path, request_body(schema))
+        except SchemaNotFound:  # the first version
+            return []
+        if answer.get("is_compatible", True):
+            return []
+        return [str(message) for message in answer.get("messages") or ["The registry gives no reason"]]
+
+    def delete(self, subject: str, version: int | None) -> None:
+        path = _subject_path(subject)
+        self._answer(path if version is None else f"{path}/versions/{version}", method="DELETE")
+
+    def _answer(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         """Return the response of the first address that answers; the pause between rounds doubles each time."""
         reason = ""
         for attempt in range(self._config.retries + 1):
@@ -159,15 +228,15 @@ class _Http:
                 request = urllib.request.Request(
                     url + path,
                     None if body is None else json.dumps(body).encode(),
-                    {"Accept": f"{_MEDIA}, application/json", "Content-Type": _MEDIA},
+                    {"Accept": f"{MEDIA_TYPE}, application/json", "Content-Type": MEDIA_TYPE},
+                    method=method,
                 )
                 credentials = self._config.user_info or credentials
                 if credentials:
                     request.add_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
                 try:
                     with urllib.request.urlopen(request, timeout=self._config.timeout_ms / 1000) as response:
-                        answer: dict[str, Any] = json.load(response)
-                        return answer
+                        return json.load(response)
                 except urllib.error.HTTPError as error:
                     reason = f"{url}{path}: {_reason(error)}"
                     if error.code == 404:
@@ -177,6 +246,10 @@ class _Http:
                 except (OSError, ValueError) as failed:
                     reason = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
         raise RegistryError(f"no schema registry answers: {reason}")
+
+
+def _subject_path(subject: str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}"
 
 
 def _without_credentials(address: str) -> tuple[str, str | None]:
@@ -201,7 +274,8 @@ def _schema(answer: dict[str, Any]) -> Schema:
     return Schema(answer.get("schemaType") or AVRO, answer["schema"], references)
 
 
-def _request_body(schema: Schema) -> dict[str, Any]:
+def request_body(schema: Schema) -> dict[str, Any]:
+    """Return a schema as the body of a request to a registry."""
     body: dict[str, Any] = {"schema": schema.text, "schemaType": schema.kind}
     if schema.references:
         body["references"] = [reference._asdict() for reference in schema.references]
@@ -259,6 +333,26 @@ class _Directory:
             beside.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
             beside.replace(self._path / _INDEX)
         return number
+
+    def subjects(self) -> list[str]:
+        return list(self._index()["subjects"])
+
+    def versions(self, subject: str) -> list[int]:
+        numbers = self._index()["subjects"].get(subject)
+        if not numbers:
+            raise SchemaNotFound(f"{self._path / _INDEX}: no subject {subject}")
+        return list(range(1, len(numbers) + 1))
+
+    def compatibility(self, subject: str) -> None:
+        del subject
+
+    def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
+        del subject, schema
+        return []
+
+    def delete(self, subject: str, version: int | None) -> None:
+        del version
+        raise RegistryError(f"{self._path}: schemas of a directory cannot be deleted; remove {subject} from {_INDEX}")
 
     def _index(self) -> dict[str, Any]:
         try:

@@ -9,7 +9,8 @@ from ottla.client.admin.groups import ListedGroup
 from ottla.client.config import duration_ms
 from ottla.client.topics import TopicPartition
 from ottla.console.clusters import TIMEOUT_S
-from ottla.console.pages.groups import SHARE, listed_group, offset_rows
+from ottla.console.group_positions import SHARE
+from ottla.console.pages.groups import listed_group, offset_rows
 from ottla.console.pages.topics import offsets_of
 from ottla.console.problem import Problem
 from ottla.console.times import timestamp_ms

@@ -8,11 +8,12 @@ from ottla.client.admin.groups import ListedGroup
 from ottla.client.errors import KafkaError
 from ottla.client.topics import LATEST, TopicPartition
 from ottla.console.clusters import TIMEOUT_S
+from ottla.console.group_positions import SHARE, group_lags
 from ottla.console.problem import Problem
+from ottla.console.sampler import INTERVAL_MS
 from ottla.console.visit import Visit, page
 
 _PAGE: Final = 50
-SHARE: Final = "share"
 STREAMS: Final = "streams"
 
 
@@ -47,7 +48,7 @@ async def groups(visit: Visit) -> Response:
     last = max(1, -(-len(matching) // _PAGE))
     number = min(visit.integer("page", 1, 1), last)
     shown = matching[(number - 1) * _PAGE : number * _PAGE]
-    lags = await lags_of(visit, shown)
+    lags = await group_lags(visit.admin, shown, TIMEOUT_S / 2)
     return visit.render(
         "groups.html",
         title="Groups",
@@ -59,32 +60,6 @@ async def groups(visit: Visit) -> Response:
         kind=kind,
         kinds=kinds,
     )
-
-
-async def lags_of(visit: Visit, listed: list[ListedGroup]) -> dict[str, int]:
-    """Return the lag of groups, over all partitions with a known offset."""
-    lags: dict[str, int] = {}
-    shared = [group.group_id for group in listed if group.type == SHARE]
-    others = [group.group_id for group in listed if group.type != SHARE]
-    if shared:
-        share_offsets = await visit.admin.list_share_group_offsets(shared, timeout=TIMEOUT_S / 2)
-        for group_id, starts in share_offsets.successes.items():
-            known = [entry.lag for entry in starts.values() if entry.lag is not None]
-            if known:
-                lags[group_id] = sum(known)
-    committed = await visit.admin.list_consumer_group_offsets(others, timeout=TIMEOUT_S / 2)
-    offsets = {
-        group_id: {partition: entry.offset for partition, entry in its.items() if entry.offset >= 0}
-        for group_id, its in committed.successes.items()
-    }
-    partitions = sorted({partition for its in offsets.values() for partition in its})
-    ends = await visit.admin.list_offsets(dict.fromkeys(partitions, LATEST), timeout=TIMEOUT_S / 2)
-    known_ends = {partition: entry.offset for partition, entry in ends.successes.items()}
-    for group_id, its in offsets.items():
-        behind = [max(0, known_ends[part] - offset) for part, offset in its.items() if part in known_ends]
-        if behind:
-            lags[group_id] = sum(behind)
-    return lags
 
 
 async def listed_group(visit: Visit, group_id: str) -> ListedGroup:
@@ -169,11 +144,18 @@ def _assignment(listed: ListedGroup, member: Any) -> str:
 
 
 async def lag(visit: Visit) -> Response:
-    """Return the lag of a group now, for the chart."""
-    group_id = visit.text("id")
+    """Return the lag of a group now and its history, for the chart."""
+    group_id, histories = visit.text("id"), visit.cluster.sampler.lags
     listed = await listed_group(visit, group_id)
-    lags = await lags_of(visit, [listed])
-    return JSONResponse({"time": visit.now_ms, "lag": lags.get(group_id), "state": listed.state})
+    histories.watch(group_id)
+    lags = await group_lags(visit.admin, [listed], TIMEOUT_S / 2)
+    latest_ms = histories.latest_ms(group_id)
+    if group_id in lags and (latest_ms is None or visit.now_ms - latest_ms >= INTERVAL_MS // 2):
+        histories.add(group_id, visit.now_ms, lags[group_id])
+    points = histories.points(group_id, visit.integer("after", -1, -1))
+    return JSONResponse(
+        {"time": visit.now_ms, "lag": lags.get(group_id), "state": listed.state, "series": {"lag": points}}
+    )
 
 
 ROUTES = [page("/groups", groups), page("/group", group), page("/group/lag", lag)]

@@ -1,22 +1,21 @@
 """Messages of a topic: search, one message, download, live tail, and producing one."""
 
-import csv
-import io
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from ottla.client.admin.topics import TopicDescription
 from ottla.client.topics import TopicPartition
+from ottla.console.download import KINDS, PARQUET_REMEDY, file_of, has_parquet
 from ottla.console.message_search import MessageSearch, SearchResult
 from ottla.console.pages.topics import described_topic, offsets_of
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
-from ottla.console.record_view import FORMATS, SHOWN, RecordView, record_view
+from ottla.console.record_view import FORMATS, SHOWN, Decoders, RecordView, record_view
 from ottla.console.times import timestamp_ms
 from ottla.console.visit import Visit, change, integer, page
 from ottla.records.record import Header, Record
@@ -99,7 +98,7 @@ async def messages(visit: Visit) -> Response:
     if partitions:
         bounds, result = await _search(visit, query, matches, partitions)
     if visit.text("download"):
-        return _download(visit, description.name, result.records)
+        return await _download(visit, description.name, result.records)
     arguments = {name: visit.text(name) for name in _ARGUMENTS if visit.text(name)}
     following = ",".join(f"{partition.partition}:{offset}" for partition, offset in sorted(result.next.items()))
     rows = await _views(visit, result.records, query.form)
@@ -122,8 +121,9 @@ async def messages(visit: Visit) -> Response:
         formats=FORMATS,
         download={
             kind: visit.link(f"/topics/{description.name}/messages", **{**arguments, "limit": 10_000}, download=kind)
-            for kind in ("csv", "json")
+            for kind in KINDS
         },
+        parquet_remedy="" if has_parquet() else PARQUET_REMEDY,
         tail=visit.link(f"/topics/{description.name}/tail", **arguments),
         total=sum(bounds[1].values()) - sum(bounds[0].values()),
         seconds=visit.settings.search_ms / 1000,
@@ -132,9 +132,12 @@ async def messages(visit: Visit) -> Response:
 
 async def _views(visit: Visit, records: list[Record], form: str, limit: int | None = SHOWN) -> list[RecordView]:
     """Return records as they are shown; in a thread if a schema registry may have to be asked."""
-    if visit.settings.registry_text is None:
-        return [record_view(record, form, visit.settings, limit) for record in records]
-    return await run_in_threadpool(lambda: [record_view(record, form, visit.settings, limit) for record in records])
+    decoders = Decoders(visit.settings.internal_record, visit.cluster.registry_text)
+
+    def views() -> list[RecordView]:
+        return [record_view(record, form, decoders, limit) for record in records]
+
+    return views() if decoders.registry_text is None else await run_in_threadpool(views)
 
 
 def _partitions(description: TopicDescription, query: Query) -> list[TopicPartition]:
@@ -189,43 +192,15 @@ async def _search(
             return (starts, ends), await search.forwards(lows, ends)
 
 
-def _download(visit: Visit, topic: str, records: Iterable[Record]) -> Response:
-    """Return records as a file: text where they are UTF-8, hex otherwise."""
+async def _download(visit: Visit, topic: str, records: list[Record]) -> Response:
+    """Return records as a file. Raises Problem."""
     kind = visit.text("download")
-    if kind not in ("csv", "json"):
-        raise Problem("download is csv or json.")
-    rows = [_plain(record) for record in records]
-    if kind == "json":
-        content = json.dumps(rows, ensure_ascii=False, indent=1)
-    else:
-        out = io.StringIO()
-        writer = csv.writer(out)
-        writer.writerow(["partition", "offset", "timestamp", "key", "value", "headers"])
-        for row in rows:
-            writer.writerow([*list(row.values())[:5], json.dumps(row["headers"], ensure_ascii=False)])
-        content = out.getvalue()
-    media = "application/json" if kind == "json" else "text/csv; charset=utf-8"
+    written = await run_in_threadpool(file_of, kind, topic, records)
     return Response(
-        content, media_type=media, headers={"content-disposition": f'attachment; filename="{topic}.{kind}"'}
+        written.content,
+        media_type=written.media_type,
+        headers={"content-disposition": f'attachment; filename="{topic}.{kind}"'},
     )
-
-
-def _plain(record: Record) -> dict[str, Any]:
-    return {
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _content(record.key),
-        "value": _content(record.value),
-        "headers": [[name, _content(value)] for name, value in record.headers],
-    }
-
-
-def _content(data: bytes | None) -> str | None:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return f"0x{data.hex()}" if data is not None else None
 
 
 async def message(visit: Visit) -> Response:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final, NamedTuple
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ottla.client.errors import KafkaError
 from ottla.console.clusters import TIMEOUT_S
@@ -86,6 +86,13 @@ async def overview(visit: Visit) -> Response:
     )
 
 
+async def rates(visit: Visit) -> Response:
+    """Return the rates of the cluster over time, for the charts."""
+    sampler, after = visit.cluster.sampler, visit.integer("after", -1, -1)
+    named = {"messages_in": sampler.messages_in, "messages_out": sampler.messages_out, "bytes_in": sampler.bytes_in}
+    return JSONResponse({"series": {name: series.points(after) for name, series in named.items()}})
+
+
 def _unhealthy(metadata: MetadataResponse) -> list[UnhealthyPartition]:
     return [
         UnhealthyPartition(
@@ -121,4 +128,4 @@ async def _sizes(visit: Visit, nodes: list[int]) -> dict[int, int]:
     }
 
 
-ROUTES = [page("", overview)]
+ROUTES = [page("", overview), page("/rates", rates)]

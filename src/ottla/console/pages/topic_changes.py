@@ -1,5 +1,8 @@
 """Changes of topics: create, clone, grow, empty, delete, and their configs."""
 
+from typing import Final
+
+import anyio
 from starlette.responses import Response
 
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, ResourceType
@@ -11,7 +14,9 @@ from ottla.console.pages.topics import config_rows, described_topic, offsets_of
 from ottla.console.problem import Problem
 from ottla.console.visit import Visit, change, integer, page
 
-_MOST_PARTITIONS = 10_000
+_MOST_PARTITIONS: Final = 10_000
+_LOOKS: Final = 20
+_PAUSE_S: Final = 0.1
 
 
 async def show_create(visit: Visit) -> Response:
@@ -42,7 +47,16 @@ async def create(visit: Visit) -> Response:
         config=_properties(await visit.field("configs")),
     )
     (await visit.admin.create_topics([new], timeout=TIMEOUT_S)).check()
+    await _wait_for(visit, name)
     return visit.done(visit.link(f"/topics/{name}"), f"Topic {name} was created.")
+
+
+async def _wait_for(visit: Visit, name: str) -> None:
+    """Wait until a new topic is in the metadata: brokers of Apache Kafka learn of it after the answer."""
+    for _ in range(_LOOKS):
+        if name in (await visit.admin.describe_topics([name], timeout=TIMEOUT_S)).successes:
+            return
+        await anyio.sleep(_PAUSE_S)
 
 
 def _properties(text: str) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from ottla.client.admin.topics import PartitionDescription, TopicDescription
@@ -18,7 +18,7 @@ _MOST_PARTITIONS: Final = 500
 
 
 class TopicRow(NamedTuple):
-    """Topic in the list; records and size are None where the cluster does not report them."""
+    """Topic in the list; records, size and messages per second are None where they are not known (yet)."""
 
     name: str
     internal: bool
@@ -27,6 +27,7 @@ class TopicRow(NamedTuple):
     unhealthy: int
     records: int | None
     size: int | None
+    rate: float | None
 
 
 class PartitionRow(NamedTuple):
@@ -81,6 +82,7 @@ async def topics(visit: Visit) -> Response:
                 topic.under_replicated + topic.leaderless,
                 sum(ends[partition] - starts[partition] for partition in its) if is_known else None,
                 sum(sizes.get(partition, 0) for partition in its) if sizes is not None else None,
+                visit.cluster.sampler.ends.rate(topic.name),
             )
         )
     return visit.render(
@@ -120,6 +122,16 @@ async def topic(visit: Visit) -> Response:
         size=sum(row.size or 0 for row in rows) if sizes else None,
         replicas=max((len(row.replicas) for row in description.partitions), default=0),
     )
+
+
+async def growth(visit: Visit) -> Response:
+    """Return the messages per second and the size of a topic over time, for the charts."""
+    name, sampler, after = visit.path("topic"), visit.cluster.sampler, visit.integer("after", -1, -1)
+    if any(topic.name == name for topic in (await visit.cluster.metadata()).topics):
+        sampler.topic_rates.watch(name)
+        sampler.topic_sizes.watch(name)
+    series = {"messages_in": sampler.topic_rates.points(name, after), "size": sampler.topic_sizes.points(name, after)}
+    return JSONResponse({"series": series})
 
 
 async def configs(visit: Visit) -> Response:
@@ -189,4 +201,9 @@ async def sizes_of(visit: Visit, partitions: Iterable[TopicPartition]) -> dict[T
     return sizes if described.successes else None
 
 
-ROUTES = [page("/topics", topics), page("/topics/{topic}", topic), page("/topics/{topic}/configs", configs)]
+ROUTES = [
+    page("/topics", topics),
+    page("/topics/{topic}", topic),
+    page("/topics/{topic}/growth", growth),
+    page("/topics/{topic}/configs", configs),
+]
