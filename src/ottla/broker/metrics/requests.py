@@ -104,10 +104,10 @@ class RequestFamilies:
             "ottla_request_seconds", HISTOGRAM, "Time from the arrival of a request to its response.", ("request",)
         )
         for name, api in apis.items():
-            versions = [{version: count()} for part in api.parts for version, count in part.versions]
+            versions = [{counted.version: counted.count} for part in api.parts for counted in part.parts]
             for version, count in sorted(_added(versions).items()):
                 requests.add(count, name, str(version))
-            for code, count in sorted(_added([part.errors for part in api.parts]).items()):
+            for code, count in sorted(_added([part.errors_by_code for part in api.parts]).items()):
                 errors.add(count, name, name_of(code))
             if name != "Fetch":
                 seconds.add(api.seconds(), name)
