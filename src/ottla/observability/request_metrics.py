@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 from ottla.observability.distribution import Distribution
+from ottla.observability.native_histogram import NativeHistogram
 
 NONE: Final = 0
 """Error code of success."""
@@ -32,6 +33,7 @@ class ApiMetrics:
     direct    times of requests that were answered at once: local time and total time are equal
     local, remote, queued, total  times of the other requests
     throttled  throttle times of throttled requests
+    seconds   times of all of them, in s
     send, sizes  times to send responses, and sizes of requests; of a sample of all requests
     """
 
@@ -42,6 +44,7 @@ class ApiMetrics:
         "parts",
         "queued",
         "remote",
+        "seconds",
         "send",
         "sizes",
         "throttled",
@@ -56,6 +59,7 @@ class ApiMetrics:
         self.total = Distribution()
         self.remote = Distribution()
         self.queued = Distribution()
+        self.seconds = NativeHistogram()
         self.send = Distribution()
         self.sizes = Distribution()
         self.throttled = Distribution()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ALL_BELOW: Final = 1000
 _NS_A_MS: Final = 1_000_000
+_NS_A_SECOND: Final = 1e9
 
 
 @final
@@ -142,6 +143,7 @@ class ApiVersionMeter:
             metrics.waited(local_ns, remote_ns, queued_ns, weight)
         else:
             metrics.direct.record(local_ns, weight)
+        metrics.seconds.record((local_ns + remote_ns + queued_ns) / _NS_A_SECOND, weight)
         metrics.sizes.record(len(envelope.frame), weight)
         if throttle_ms:
             metrics.throttled.record(throttle_ms * _NS_A_MS, weight)
