@@ -1,20 +1,27 @@
 """Cost of metrics: CPU of a broker with --metrics beside one without, and the longest wait while many partitions are read.
 
-    python bench/metrics.py [--rounds 15] [--partitions 10000]
+    python bench/metrics.py [--rounds 400] [--partitions 10000]
 
-Both brokers get the same requests in turn; figures are CPU time of the broker's process for each request, the medians of the
-rounds. Produce requests have one record of 100 bytes, or 1 MB of records; fetches return 1 MB. While a broker with many
-partitions is scraped, a second process asks for ApiVersions without a pause.
+Equal processes differ by some percent, and a fetch of 1 MB may cost twice in one what it costs in another. So the cost of
+requests is measured in one broker, on one connection, where measurement is switched off and on by signals after each short
+round. Figures are CPU time of the broker's process for each request, the medians of the rounds; the difference is the median of
+those of neighbouring rounds, given with its quartiles. Produce requests have one record of 100 bytes, or 1 MB of records;
+fetches return 1 MB. What does not depend on requests is measured in brokers without load.
+
+While a broker with many partitions is scraped, a second process asks for ApiVersions without a pause.
 """
 
 import argparse
+import os
+import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from brokers import Running, free_port, record, serve_command, wait_for_answer
@@ -29,12 +36,35 @@ from ottla.records.record import Record
 TOPIC = "t"
 
 
+_SWITCHED = """
+import signal, sys
+from ottla.broker.metrics import collection
+from ottla.cli.main import main
+class Switched(collection.BrokerMetrics):
+    def __init__(self, server, *arguments):
+        super().__init__(server, *arguments)
+        self.server, self.meter = server, server.pipeline.meter
+        signal.signal(signal.SIGUSR1, lambda *_: self.switch(None))
+        signal.signal(signal.SIGUSR2, lambda *_: self.switch(self.meter))
+    def switch(self, meter):
+        self.server.pipeline.meter = meter
+        for connection in self.server.sockets.connections:
+            connection._entry, connection._weight = None, 0
+import ottla.cli.exposed
+ottla.cli.exposed.BrokerMetrics = Switched
+sys.argv = ["ottla", *sys.argv[1:]]
+main()
+"""
+
+
 @contextmanager
-def served(*, metrics: int | None) -> Iterator[Running]:
-    """Ottla, with metrics on a port."""
+def served(*, metrics: int | None, is_switched: bool = False) -> Iterator[Running]:
+    """Ottla, with metrics on a port; SIGUSR1 switches the measurement of requests off, SIGUSR2 on."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         port, begun = free_port(), time.perf_counter()
         command = serve_command(port, Path(directory))
+        if is_switched:
+            command[1:3] = ["-c", _SWITCHED]
         if metrics is not None:
             command += ["--metrics", f"127.0.0.1:{metrics}"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -60,41 +90,72 @@ def fetch() -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics)
 
 
-SCENARIOS: tuple[tuple[str, Callable[[], Request], int, int], ...] = (
-    ("produce 100 bytes", lambda: produce(100, 1), 9, 6_000),
-    ("produce 1 MB", lambda: produce(1000, 1000), 9, 200),
-    ("fetch 1 MB", fetch, 11, 3000),
+SCENARIOS: tuple[tuple[str, Callable[[], Request], int, int, int], ...] = (
+    ("produce 100 bytes", lambda: produce(100, 1), 9, 300, 1),
+    ("produce 1 MB", lambda: produce(1000, 1000), 9, 10, 4),
+    ("fetch 1 MB", fetch, 11, 50, 2),
 )
+"""Name, request, version, requests of a round, and by what the number of rounds is divided."""
 
 
-def microseconds(broker: Running, wire: Wire, request: Request, version: int, count: int) -> float:
+def cpu_seconds(broker: Running) -> float:
+    """CPU time of the broker so far: on Linux in ns rather than in ticks of 10 ms."""
+    if sys.platform != "linux":
+        return broker.cpu_seconds()
+    stats = Path(f"/proc/{broker.pid}/task").glob("*/schedstat")
+    return sum(int(stat.read_text().split()[0]) for stat in stats) / 1e9
+
+
+def microseconds(broker: Running, wire: Wire, request: Request, version: int, count: int, *, measured: bool) -> float:
     """CPU time of the broker for a request."""
-    begun = broker.cpu_seconds()
+    os.kill(broker.pid, signal.SIGUSR2 if measured else signal.SIGUSR1)
+    for _ in range(3):
+        wire.ask(request, version)
+    begun = cpu_seconds(broker)
     for _ in range(count):
         wire.ask(request, version)
-    return (broker.cpu_seconds() - begun) / count * 1e6
+    return (cpu_seconds(broker) - begun) / count * 1e6
 
 
 def costs(rounds: int) -> dict[str, object]:
-    """Compare both brokers in all scenarios."""
+    """Compare rounds with and without measurement in all scenarios."""
     result: dict[str, object] = {}
-    with ExitStack() as stack:
-        sides = [stack.enter_context(served(metrics=port)) for port in (None, free_port())]
-        wires = [Wire(side) for side in sides]
-        for wire in wires:
-            create(wire, {TOPIC: 1})
-        for name, request, version, count in SCENARIOS:
-            values: list[list[float]] = [[], []]
+    with served(metrics=free_port(), is_switched=True) as broker:
+        wire = Wire(broker)
+        create(wire, {TOPIC: 1})
+        for name, request, version, count, divisor in SCENARIOS:
             built = request()
-            for number in range(rounds + 1):
-                for at in (0, 1) if number % 2 else (1, 0):
-                    value = microseconds(sides[at], wires[at], built, version, count)
-                    if number:
-                        values[at].append(value)
-            without, with_metrics = (statistics.median(side) for side in values)
-            percent = (with_metrics / without - 1) * 100
-            print(f"{name}: {without:.1f} us of CPU, with metrics {with_metrics:.1f} us: {percent:+.1f} %")
-            result[name] = {"without": without, "with": with_metrics, "rounds": values}
+            for _ in range(2000 // divisor):  # the first 1000 requests are all measured
+                wire.ask(built, version)
+            without: list[float] = []
+            with_metrics: list[float] = []
+            for number in range(rounds // divisor):
+                for measured in (False, True) if number % 2 else (True, False):
+                    values = with_metrics if measured else without
+                    values.append(microseconds(broker, wire, built, version, count, measured=measured))
+            median = statistics.median(without)
+            pairs = zip(with_metrics, without, strict=True)
+            quartiles = statistics.quantiles((measured - plain for measured, plain in pairs), n=4)
+            low, difference, high = quartiles
+            print(
+                f"{name}: {median:.2f} us of CPU, with metrics {difference:+.2f} us ({difference / median * 100:+.1f} %), "
+                f"quartiles {low:+.2f} and {high:+.2f} us",
+                flush=True,
+            )
+            result[name] = {"without": median, "quartiles of the difference": quartiles, "rounds": len(without)}
+    return result
+
+
+def idle(seconds: float) -> dict[str, float]:
+    """CPU of brokers without load, in ms for each second."""
+    result: dict[str, float] = {}
+    for name, metrics in (("without", None), ("with", free_port())):
+        with served(metrics=metrics) as broker:
+            time.sleep(2)
+            begun = cpu_seconds(broker)
+            time.sleep(seconds)
+            result[name] = (cpu_seconds(broker) - begun) / seconds * 1000
+    print(f"without load: {result['without']:.2f} ms of CPU a second, with metrics {result['with']:.2f} ms")
     return result
 
 
@@ -120,10 +181,10 @@ def reading(partitions: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--partitions", type=int, default=10_000)
     options = parser.parse_args()
-    record({"costs": costs(options.rounds), "reading": reading(options.partitions)})
+    record({"costs": costs(options.rounds), "idle": idle(10), "reading": reading(options.partitions)})
 
 
 if __name__ == "__main__":

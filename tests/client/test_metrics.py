@@ -2,8 +2,19 @@
 
 import asyncio
 from math import isnan
+from pathlib import Path
 
-from ottla import Consumer, Producer, TopicPartition, aio
+from ottla import (
+    Admin,
+    ConfigChange,
+    ConfigResource,
+    Consumer,
+    Producer,
+    ResourceType,
+    ShareConsumer,
+    TopicPartition,
+    aio,
+)
 from ottla.client.metrics import MetricName
 
 
@@ -48,6 +59,60 @@ def test_a_consumer_measures_its_fetches_lag_and_commits(bootstrap_servers: str)
         assert metrics.value("assigned-partitions") == 1
 
 
+def _from_the_start(bootstrap_servers: str, group: str) -> None:
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        change = ConfigChange("share.auto.offset.reset", "earliest")
+        admin.incremental_alter_configs({ConfigResource(ResourceType.GROUP, group): [change]}).check()
+
+
+def test_a_share_consumer_measures_fetches_acknowledgements_and_heartbeats(bootstrap_servers: str) -> None:
+    _from_the_start(bootstrap_servers, "sharers")
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        for number in range(30):
+            producer.produce("shared", str(number), partition=0)
+    with ShareConsumer(bootstrap_servers=bootstrap_servers, group_id="sharers", client_id="taker") as consumer:
+        before = consumer.metrics()
+        assert before.value("last-poll-seconds-ago") == -1
+        assert before.value("fetch-total") == 0
+        consumer.subscribe(["shared"])
+        taken = 0
+        while taken < 30:
+            taken += len(consumer.poll(30.0))
+        consumer.commit()
+        metrics = consumer.metrics()
+        tags = (("client-id", "taker"),)
+        assert metrics[MetricName("consumer-share-fetch-manager-metrics", "records-consumed-total", tags)] == 30
+        assert metrics.value("acknowledgements-send-total") == 30
+        assert metrics.value("acknowledgements-error-total") == 0
+        assert metrics.value("bytes-consumed-total") > 30
+        assert 1 <= metrics.value("records-per-request-max") <= 30
+        assert metrics.value("fetch-latency-max") >= metrics.value("fetch-latency-avg") >= 0
+        assert metrics.value("heartbeat-total", "consumer-share-coordinator-metrics") >= 1
+        assert metrics.value("last-heartbeat-seconds-ago") >= 0
+        assert metrics.value("rebalance-total") >= 1
+        assert metrics.value("last-poll-seconds-ago") >= 0
+        assert 0 <= metrics.value("poll-idle-ratio-avg") <= 1
+
+
+def test_metrics_of_a_share_consumer_have_the_names_of_kafka(bootstrap_servers: str) -> None:
+    """kafka_share_consumer_metrics.tsv was recorded with Apache Kafka's own share consumer."""
+    lines = (Path(__file__).parent / "kafka_share_consumer_metrics.tsv").read_text().splitlines()
+    recorded = {tuple(line.split("\t")) for line in lines if not line.startswith("#")}
+    with ShareConsumer(bootstrap_servers=bootstrap_servers, group_id="named") as consumer:
+        ours = {(key.group, key.name) for key in consumer.metrics()}
+    assert ours <= recorded
+    # Those of Kafka's threads and event queues, and of its network client, have no counterpart.
+    without = {
+        (group, name)
+        for group, name in recorded - ours
+        if group == "consumer-metrics" or (group == "consumer-share-metrics" and ("queue" in name or "event" in name))
+    }
+    assert recorded - ours - without == {
+        ("consumer-share-metrics", "time-between-network-thread-poll-avg"),
+        ("consumer-share-metrics", "time-between-network-thread-poll-max"),
+    }
+
+
 def test_asynchronous_clients_have_the_same_metrics(bootstrap_servers: str) -> None:
     async def run() -> None:
         async with aio.Producer(bootstrap_servers=bootstrap_servers) as producer:
@@ -57,5 +122,7 @@ def test_asynchronous_clients_have_the_same_metrics(bootstrap_servers: str) -> N
             consumer.assign([TopicPartition("asynchronous", 0)])
             await consumer.consume(1, timeout=30.0)
             assert consumer.metrics().value("records-consumed-total") == 1
+        async with aio.ShareConsumer(bootstrap_servers=bootstrap_servers, group_id="asynchronous") as sharing:
+            assert sharing.metrics().value("fetch-total", "consumer-share-fetch-manager-metrics") == 0
 
     asyncio.run(run())

@@ -7,24 +7,18 @@ import json
 import re
 import shutil
 import subprocess
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
-from tests.free_ports import free_ports
 from tests.observability.conftest import Served
 from tests.observability.exposition import families
+from tests.observability.prometheus import FOLDER, RULES, Prometheus, scraping
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "prometheus"
 DASHBOARDS = sorted(FOLDER.glob("*.dashboard.json"))
-RULES = FOLDER / "alerts.yml"
-PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
+PROMTOOL = shutil.which("promtool")
 _SELECTOR = re.compile(r"\b((?:kafka|ottla|process|up)(?:_\w+)?)\b(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"')
 _ADDED_BY_PROMETHEUS = {"instance", "job"}
@@ -105,51 +99,11 @@ def test_promtool_accepts_rules_and_configuration() -> None:
         assert result.returncode == 0, result.stdout + result.stderr
 
 
-class Prometheus:
-    """A running Prometheus."""
-
-    def __init__(self, base: str) -> None:
-        self._base = base
-
-    def query(self, expression: str) -> list[Any]:
-        parameters = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"{self._base}/api/v1/query?{parameters}", timeout=30) as answer:
-            results: list[Any] = json.load(answer)["data"]["result"]
-        return results
-
-
 @pytest.fixture(scope="module")
 def prometheus(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Prometheus that has scraped the broker under load several times."""
-    if PROMETHEUS is None:
-        pytest.skip("prometheus is not on PATH")
-    folder = tmp_path_factory.mktemp("prometheus")
-    config = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["scrape_configs"][0]["static_configs"][0]["targets"] = [served.base.removeprefix("http://")]
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    shutil.copy(RULES, folder)
-    (port,) = free_ports(1)
-    command = [str(PROMETHEUS), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
-    process = subprocess.Popen(
-        [*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    server = Prometheus(f"http://127.0.0.1:{port}")
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            assert process.poll() is None, process.stderr.read() if process.stderr else None
-            try:
-                if server.query("count_over_time(ottla_build_info[1m]) >= 4"):
-                    break
-            except OSError:
-                pass
-            assert time.monotonic() < deadline, "Prometheus has not scraped the broker"
-            time.sleep(0.2)
-        yield server
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
+    with scraping(served, tmp_path_factory.mktemp("prometheus")) as running:
+        yield running
 
 
 @pytest.mark.parametrize("query", [*panel_queries(), *variable_queries()], ids=lambda query: query.place)

@@ -135,7 +135,9 @@ def test_the_brokers_of_the_compose_file_form_a_cluster(etcd: EtcdServer, tmp_pa
     services: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
     brokers = [service for name, service in services.items() if name.startswith("broker-")]
     assert len(brokers) == 3
-    described, replacements, ports = [], [], free_ports(6)
+    free = free_ports(9)
+    ports, metrics = free[:6], free[6:]
+    described, replacements = [], []
     outside = [
         re.search(r"HOST://127.0.0.1:(\d+)", one["environment"]["OTTLA_ADVERTISED_LISTENERS"]) for one in brokers
     ]
@@ -143,7 +145,7 @@ def test_the_brokers_of_the_compose_file_form_a_cluster(etcd: EtcdServer, tmp_pa
         inner, outer = ports[2 * number : 2 * number + 2]
         found = outside[number]
         assert found is not None
-        assert service["ports"] == [f"127.0.0.1:{found[1]}:19092"]
+        assert service["ports"] == [f"127.0.0.1:{found[1]}:19092", f"127.0.0.1:{9464 + number}:9464"]
         paths = {"OTTLA_LOG_DIRS": str(tmp_path / f"data-{number}")}  # as the image sets it
         described.append(Described(service["command"], {**paths, **service["environment"]}))
         replacements.append(
@@ -153,10 +155,27 @@ def test_the_brokers_of_the_compose_file_form_a_cluster(etcd: EtcdServer, tmp_pa
                 "0.0.0.0:19092": f"127.0.0.1:{outer}",
                 "0.0.0.0:9092": f"127.0.0.1:{inner}",
                 f"broker-{number + 1}:9092": f"127.0.0.1:{inner}",
+                "0.0.0.0:9464": f"127.0.0.1:{metrics[number]}",
             }
         )
     with served(described, replacements):
         assert_cluster(ports[1::2])
+        for port, service in zip(metrics, brokers, strict=True):
+            program = service["healthcheck"]["test"][3].replace("127.0.0.1:9464", f"127.0.0.1:{port}")
+            wait_until(lambda program=program: _succeeds(program), 30)  # type: ignore[misc]
+
+
+def _succeeds(program: str) -> bool:
+    return subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_prometheus_scrapes_the_brokers_of_the_compose_file() -> None:
+    services: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+    published = [port for name, one in services.items() if name.startswith("broker-") for port in one["ports"]]
+    targets = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"][0]
+    assert targets["static_configs"][0]["targets"] == [
+        port.removesuffix(":9464") for port in published if port.endswith(":9464")
+    ]
 
 
 def test_the_brokers_of_the_kubernetes_manifest_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:
@@ -212,18 +231,28 @@ def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Pat
     found = re.search(
         r"^ExecStart=/opt/ottla/bin/ottla serve (.*)$", (DEPLOY / "systemd" / "ottla.service").read_text(), re.M
     )
-    url = re.search(r"^CLUSTER=(.*)$", (DEPLOY / "systemd" / "ottla.env").read_text(), re.MULTILINE)
+    lines = (DEPLOY / "systemd" / "ottla.env").read_text().splitlines()
+    variables = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
     assert found is not None
-    assert url is not None
-    arguments = found[1].replace("${CLUSTER}", url[1]).split()
+    arguments = re.sub(r"\$\{(\w+)\}", lambda name: variables[name[1]], found[1]).split()
     properties = (DEPLOY / "systemd" / "server.properties").read_text()
-    ports = free_ports(3)
+    free = free_ports(6)
+    ports, metrics = free[:3], free[3:]
     replacements = []
     for number, port in enumerate(ports, 1):
         config = tmp_path / f"server-{number}.properties"
         text = properties.replace("node.id=1", f"node.id={number}").replace("10.0.0.1:9092", f"127.0.0.1:{port}")
         config.write_text(text.replace("/var/lib/ottla", str(tmp_path / f"data-{number}")))
         hosts = "10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379"
-        replacements.append({"/etc/ottla/server.properties": str(config), hosts: f"127.0.0.1:{etcd.port}"})
+        replacements.append(
+            {
+                "/etc/ottla/server.properties": str(config),
+                hosts: f"127.0.0.1:{etcd.port}",
+                "127.0.0.1:9464": f"127.0.0.1:{metrics[number - 1]}",
+            }
+        )
     with served([Described(arguments, {})] * 3, replacements):
         assert_cluster(ports)
+        for port in metrics:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
+                assert answer.status == 200

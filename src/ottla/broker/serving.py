@@ -27,6 +27,7 @@ from ottla.broker.session import Session
 from ottla.environment import ServedStream, Timers
 from ottla.observability.distribution import Distribution
 from ottla.protocol.answer import Pending
+from ottla.protocol.api import FETCH
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.frames import FrameReader
@@ -35,7 +36,8 @@ from ottla.protocol.wire import PeerError
 
 if TYPE_CHECKING:
     from ottla.broker.login import Login
-    from ottla.broker.metrics.meter import ApiVersionMeter
+    from ottla.broker.metrics.meter import ApiVersionMeter, RequestMeter
+    from ottla.protocol.api import Api
 
 _logger = logging.getLogger("ottla.broker")
 _ANSWERS_A_SEND: Final = 64
@@ -59,6 +61,7 @@ class ServedConnection:
     """
 
     __slots__ = (
+        "_api",
         "_backlog",
         "_begun_ns",
         "_closed",
@@ -80,6 +83,7 @@ class ServedConnection:
         "_stream",
         "_tick",
         "_timers",
+        "_version",
         "_waiting",
         "_weight",
         "_writing",
@@ -118,7 +122,9 @@ class ServedConnection:
         self._muted = False
         self._begun_ns = 0  # start of the current request; 0 unless requests are measured
         self._spent_ns = self._parked_ns = 0  # time spent on a request whose answer is pending, and begin of its wait
-        self._entry: ApiVersionMeter | None = None  # where the current request is measured
+        self._entry: ApiVersionMeter | None = None  # where the current request is counted
+        self._api: Api | None = None  # API and version of the requests that are counted there
+        self._version = -1
         self._weight = 0  # how often the times of the current request count in the metrics
         self._queued_ns = 0  # time that the current request has waited in the backlog
         self._queued_since: deque[int] = (
@@ -208,15 +214,19 @@ class ServedConnection:
             return
         envelope = open_envelope(frame)
         pipeline = self._pipeline
-        meter, weight = pipeline.meter, 0
-        if meter is not None:
-            self._entry = entry = meter.begin(envelope, self.session.peer)
-            self._weight = weight = entry.weight
+        weight = 0
+        if pipeline.meter is not None:
+            entry = self._entry
+            if entry is None or envelope.api is not self._api or envelope.version != self._version:
+                entry = self._select_entry(pipeline.meter, envelope)
+            self._weight = weight = entry.take() if entry.is_due else 0
         begun_ns = self._begun_ns = pipeline.now_ns() if weight or pipeline.has_quotas else 0
         answer = pipeline.answer(envelope, self.session.context(envelope))
         if answer is None:
             if weight or pipeline.has_quotas:
                 self._throttle(self._finish(envelope, None))
+            else:
+                self._count(None)
         elif type(answer) is not Pending:
             self._send(envelope, answer, more=more)  # type: ignore[arg-type]
         elif answer.done:
@@ -235,6 +245,17 @@ class ServedConnection:
                 lambda response: self._answered(envelope, response),
                 lambda: self._answered(envelope, _abandoned(envelope)),
             )
+
+    def _select_entry(self, meter: "RequestMeter", envelope: Envelope) -> "ApiVersionMeter":
+        """Return where a request is counted: kept for the next request of this API and version.
+
+        The first Fetch of a follower tells that it is one: the entry is kept after the second.
+        """
+        before, entry = self._entry, meter.of(envelope, self.session.peer)
+        self._entry = entry
+        self._api = envelope.api if envelope.api.key != FETCH or entry is before else None
+        self._version = envelope.version
+        return entry
 
     def _log_in(self, login: "Login", frame: bytes) -> bool:
         """Answer a frame of the login; False if it is a request of an authenticated client. Raises PeerError."""
@@ -262,6 +283,7 @@ class ServedConnection:
     def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
         """Complete a pending answer."""
         if self.is_closed:
+            self._count(None)
             return
         self._waiting = False
         self._delayed = None
@@ -275,6 +297,13 @@ class ServedConnection:
             self.drop(response)
         elif response is not None:
             self._send(envelope, response)
+        else:
+            self._count(None)
+
+    def _count(self, response: Response | None) -> None:
+        """Count the current request, if metrics are read."""
+        if self._entry is not None:
+            self._entry.answered(response, self.session.peer)
 
     def _go_on(self) -> None:
         """Serve the frames of the backlog after an answer was sent."""
@@ -291,8 +320,8 @@ class ServedConnection:
             self._stream.resume_reading()
 
     def _finish(self, envelope: Envelope, response: Response | None) -> int:
-        """Record a request; returns the throttle time of the connection in ms."""
-        pipeline, meter, entry, peer = self._pipeline, self._pipeline.meter, self._entry, self.session.peer
+        """Record a request and count it; returns the throttle time of the connection in ms."""
+        pipeline, entry, weight = self._pipeline, self._entry, self._weight
         now_ns = pipeline.now_ns()
         local_ns, remote_ns = (
             (now_ns - self._begun_ns, 0) if self._begun_ns else (self._spent_ns, now_ns - self._parked_ns)
@@ -301,15 +330,12 @@ class ServedConnection:
         if pipeline.has_quotas:
             throttle_ms = pipeline.finish(envelope, self.session.context(envelope), response, local_ns)
         queued_ns, self._queued_ns = self._queued_ns, 0
-        if meter is None or entry is None:
-            return throttle_ms
-        if self._weight:
-            times = local_ns, remote_ns, queued_ns
-            meter.measure(entry, envelope, peer, response, *times, throttle_ms, self._weight)
-            if meter.sending is not None:
-                self._sending, meter.sending = (meter.sending, now_ns, self._weight), None
-        elif response is not None:
-            entry.counting(response, peer, entry.errors)
+        if entry is not None:
+            if weight:
+                sending = entry.measure(envelope, local_ns, remote_ns, queued_ns, throttle_ms, weight)
+                if response is not None:
+                    self._sending = sending, now_ns, weight
+            entry.answered(response, self.session.peer)
         return throttle_ms
 
     def _throttle(self, throttle_ms: int) -> None:
@@ -331,8 +357,7 @@ class ServedConnection:
         if self._weight or pipeline.has_quotas:
             throttle_ms = self._finish(envelope, response)
         elif self._entry is not None:
-            entry = self._entry
-            entry.counting(response, self.session.peer, entry.errors)
+            self._entry.answered(response, self.session.peer)
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):

@@ -58,17 +58,17 @@ class Exposed(NamedTuple):
             except concurrent.futures.TimeoutError:
                 raise BrokerUnavailable(f"the event loop has not answered within {_TIMEOUT_S} s") from None
 
-        def metrics_page() -> Page:
+        def metrics_page(accept: str) -> Page:
             reading: Reading = computed(metrics.read)
-            return broker_page(reading.families, reading.clients)
+            return broker_page(reading.families, reading.clients, accept)
 
-        def live_page() -> Page:
+        def live_page(accept: str) -> Page:  # noqa: ARG001
             def begin(done: Callable[[bytes], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
                 done(b"live\n")
 
             return Page(computed(begin))
 
-        def ready_page() -> Page:
+        def ready_page(accept: str) -> Page:  # noqa: ARG001
             def begin(done: Callable[[Health], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
                 done(check.look())
 

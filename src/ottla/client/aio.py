@@ -111,6 +111,10 @@ class ShareConsumer(Asynchronous):
             for record in await self.poll():
                 yield record
 
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the share consumer, by Kafka's names: `metrics().value("acknowledgements-send-total")`."""
+        return self._share.metrics()
+
     async def close(self, timeout: float | None = 30.0) -> None:
         """Accept the records of the last poll (implicit mode), release all others, leave the group."""
         if not self._released:

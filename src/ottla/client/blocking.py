@@ -129,6 +129,10 @@ class ShareConsumer(Blocking):
         while True:
             yield from self.poll()
 
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the share consumer, by Kafka's names: `metrics().value("acknowledgements-send-total")`."""
+        return self._call(self._share.metrics)
+
     def close(self, timeout: float | None = 30.0) -> None:
         """Accept the records of the last poll (implicit mode), release all others, leave the group."""
         if not self._released:

@@ -59,6 +59,11 @@ class Blocking:
             self._call(self._core.close)
             self._thread.release()
 
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._released
+
     def close(self) -> None:
         """Close the client."""
         self._release()

@@ -17,8 +17,8 @@ class Page(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
 
 
-Pages = Mapping[str, Callable[[], Page]]
-"""Functions that compute the answers, by path; each is called in a thread."""
+Pages = Mapping[str, Callable[[str], Page]]
+"""Functions that compute the answers, by path; each is called in a thread with the header Accept of the request."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -40,7 +40,11 @@ def serve_pages(host: str, port: int, pages: Pages) -> tuple[int, Callable[[], N
 
         def do_GET(self) -> None:
             page = pages.get(urlsplit(self.path).path)
-            answer = Page(b"not found\n", HTTPStatus.NOT_FOUND) if page is None else _computed(page)
+            answer = (
+                Page(b"not found\n", HTTPStatus.NOT_FOUND)
+                if page is None
+                else _computed(page, self.headers.get("Accept", ""))
+            )
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -65,8 +69,8 @@ def serve_pages(host: str, port: int, pages: Pages) -> tuple[int, Callable[[], N
     return server.server_port, stop
 
 
-def _computed(page: Callable[[], Page]) -> Page:
+def _computed(page: Callable[[str], Page], accept: str) -> Page:
     try:
-        return page()
+        return page(accept)
     except Exception as error:  # noqa: BLE001  (any failure of a page is the answer to its request)
         return Page(f"{type(error).__name__}: {error}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)

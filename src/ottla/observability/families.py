@@ -7,6 +7,8 @@ library creates a dictionary and several strings for each.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from ottla.observability.native_histogram import NativeHistogram
+
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
@@ -23,11 +25,13 @@ class Buckets(NamedTuple):
     bounds  upper bounds of the buckets, ascending
     counts  number of values by bucket, not cumulative; one more than `bounds`
     total   sum of all values
+    native  the same values in finer buckets, which only the protobuf format has; None without them
     """
 
     bounds: Sequence[float]
     counts: Sequence[int]
     total: float
+    native: NativeHistogram | None = None
 
 
 class Family:

@@ -1,4 +1,4 @@
-"""Metrics over HTTP in Prometheus' text format.
+"""Metrics over HTTP in Prometheus' text format, or in its protobuf format if the request prefers it.
 
 Exports the metrics of a broker and those that clients have pushed to it (KIP-714). Names of the latter are converted to those
 of Prometheus ("org.apache.kafka.producer.request.rate" becomes `org_apache_kafka_producer_request_rate`); attributes become
@@ -11,6 +11,7 @@ The libraries (prometheus-client, opentelemetry-proto) come with the extra `metr
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -20,8 +21,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ottla.environment.http_serving import Page, serve_pages
+from ottla.observability import protobuf_format
 from ottla.observability.client_metrics import ClientMetrics
-from ottla.observability.families import CONTENT_TYPE, Family, text_of
+from ottla.observability.families import CONTENT_TYPE, COUNTER, GAUGE, Family, text_of
 
 Instances = Callable[[], Mapping[bytes, ClientMetrics]]
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
@@ -100,16 +102,36 @@ def metrics_page(collector: Collector) -> Page:
     return Page(generate_latest(registry), content_type=CONTENT_TYPE)
 
 
-def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetrics]) -> Page:
-    """Return the metrics of a broker, those of its process, and those that clients have pushed."""
+def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetrics], accept: str = "") -> Page:
+    """Return the metrics of a broker, those of its process, and those that clients have pushed.
+
+    accept  header Accept of the request: protobuf with native histograms if it is preferred there, else text
+    """
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(ClientMetricsCollector(lambda: clients))
+    if protobuf_format.is_wanted(accept):
+        everything = chain(families, _converted(registry))
+        return Page(b"".join(protobuf_format.protobuf_of(everything)), content_type=protobuf_format.CONTENT_TYPE)
     text = "".join(text_of(families)).encode()
     return Page(text + generate_latest(registry), content_type=CONTENT_TYPE)
 
 
+def _converted(registry: CollectorRegistry) -> Iterator[Family]:
+    """Convert the families of a registry, which are counters and gauges. Families of one name follow each other."""
+    by_name: dict[str, list[Family]] = {}
+    for metric in registry.collect():
+        for sample in metric.samples:
+            if sample.name.endswith("_created"):
+                continue
+            kind = COUNTER if metric.type == "counter" else GAUGE
+            family = Family(sample.name, kind, metric.documentation, tuple(sample.labels))
+            family.add(sample.value, *sample.labels.values())
+            by_name.setdefault(sample.name, []).append(family)
+    return chain.from_iterable(by_name.values())
+
+
 def serve_collector(host: str, port: int, collector: Collector) -> tuple[int, Callable[[], None]]:
     """Serve GET /metrics in a thread; returns the port (a free one for 0) and a function that stops it. Raises OSError."""
-    return serve_pages(host, port, {"/metrics": lambda: metrics_page(collector)})
+    return serve_pages(host, port, {"/metrics": lambda _: metrics_page(collector)})

@@ -4,19 +4,36 @@ total time = queue (behind earlier requests of the connection) + local (handler)
 """
 
 from collections import Counter
-from collections.abc import Callable
+from typing import Final, Protocol
 
 from ottla.observability.distribution import Distribution
+from ottla.observability.native_histogram import NativeHistogram
+
+NONE: Final = 0
+"""Error code of success."""
+
+
+class Counted(Protocol):
+    """Counters of the requests of one API and version: the number of requests, and of successes that `errors` lacks."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def successes(self) -> int: ...
 
 
 class ApiMetrics:
     """Measurements of one API; times in ns, sizes in bytes.
 
-    versions  pairs of a version and a function that returns the number of its requests
-    errors    number of errors by code, 0 for success: for each partition where a response has partitions
+    parts     counters by version
+    errors    number of errors by code, 0 for success: for each partition where a response has partitions; without the
+              successes of `parts`
     direct    times of requests that were answered at once: local time and total time are equal
     local, remote, queued, total  times of the other requests
     throttled  throttle times of throttled requests
+    seconds   times of all of them, in s
     send, sizes  times to send responses, and sizes of requests; of a sample of all requests
     """
 
@@ -24,23 +41,25 @@ class ApiMetrics:
         "direct",
         "errors",
         "local",
+        "parts",
         "queued",
         "remote",
+        "seconds",
         "send",
         "sizes",
         "throttled",
         "total",
-        "versions",
     )
 
     def __init__(self) -> None:
-        self.versions: list[tuple[int, Callable[[], int]]] = []
+        self.parts: list[Counted] = []
         self.errors: Counter[int] = Counter()
         self.direct = Distribution()
         self.local = Distribution()
         self.total = Distribution()
         self.remote = Distribution()
         self.queued = Distribution()
+        self.seconds = NativeHistogram()
         self.send = Distribution()
         self.sizes = Distribution()
         self.throttled = Distribution()
@@ -48,7 +67,16 @@ class ApiMetrics:
     @property
     def requests(self) -> int:
         """Return the number of requests."""
-        return sum(count() for _, count in self.versions)
+        return sum(part.count for part in self.parts)
+
+    @property
+    def errors_by_code(self) -> Counter[int]:
+        """Return the number of errors by code, 0 for success."""
+        errors = Counter(self.errors)
+        successes = sum(part.successes for part in self.parts)
+        if successes:
+            errors[NONE] += successes
+        return errors
 
     def waited(self, local_ns: int, remote_ns: int, queued_ns: int, weight: int) -> None:
         """Record a request that has waited for its answer, or for earlier requests."""

@@ -78,7 +78,7 @@ def _total(states: Counter[tuple[str, str]], kind: str) -> int:
 
 def _rebalance_families(rebalances: Counter[str], requests: "RequestMetrics") -> Iterator[Family]:
     def succeeded(*apis: str) -> int:
-        return sum(requests.by_api[api].errors[NONE] for api in apis if api in requests.by_api)
+        return sum(requests.by_api[api].errors_by_code[NONE] for api in apis if api in requests.by_api)
 
     rows = (
         ("group_completed_rebalance_count", "Generations of classic groups that have begun.", rebalances["classic"]),

@@ -18,10 +18,18 @@ class LoopLoad:
 
     now_ns         time of a monotonic clock, in ns
     thread_cpu_ns  CPU time of the calling thread, which is that of the loop
+    beaten         called every 20 ms
     held_seconds   sum of the delays since the start
     """
 
-    def __init__(self, timers: Timers, now_ns: Callable[[], int], thread_cpu_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        now_ns: Callable[[], int],
+        thread_cpu_ns: Callable[[], int],
+        beaten: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._beaten = beaten
         self._timers = timers
         self._now_ns = now_ns
         self._thread_cpu_ns = thread_cpu_ns
@@ -53,6 +61,7 @@ class LoopLoad:
             self._samples.append((now_ns, self._thread_cpu_ns()))
             while now_ns - self._samples[0][0] > _WINDOW_NS:
                 self._samples.popleft()
+        self._beaten()
         self._set(now_ns)
 
     @property

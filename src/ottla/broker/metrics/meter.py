@@ -1,44 +1,153 @@
-"""Measurement of requests: two short calls for each, because small requests cost the broker 40 microseconds in all.
+"""Measurement of requests: one short call for each, because small requests cost the broker 40 microseconds in all.
 
-Numbers of requests, errors, bytes and partitions are exact. Times are measured for all of the first _ALL_BELOW requests of an
-API and version; of the later ones for every _SAMPLED-th, which counts _SAMPLED times.
+A connection looks up the meter of an API and version once, and asks again when a request is of another one. Requests are
+counted with their answers, as in Kafka. Numbers of requests, errors, bytes and partitions are exact. Times are measured for all
+of the first _ALL_BELOW requests of an API and version, and later for the first one after each `sample`, which counts for all
+those since the one before.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ottla.broker.metrics.traffic import Traffic
-from ottla.observability.distribution import Distribution
 from ottla.observability.request_metrics import ApiMetrics, RequestMetrics
-from ottla.protocol.api import FETCH
+from ottla.protocol.api import FETCH, PRODUCE
+from ottla.protocol.errors import NONE
 
 if TYPE_CHECKING:
+    from ottla.broker.metrics.traffic import TopicTraffic
+    from ottla.observability.distribution import Distribution
     from ottla.protocol.connection import Envelope
     from ottla.protocol.context import Peer
 
 _ALL_BELOW: Final = 1000
-_SAMPLED: Final = 16
 _NS_A_MS: Final = 1_000_000
+_NS_A_SECOND: Final = 1e9
 
 
+@final
 class ApiVersionMeter:
-    """Requests of one API and version: their number, and where they are measured.
+    """Requests of one API and version.
 
-    counting  counts a response that was sent to a peer by topic, and its error codes in `errors`
-    weight    how often the times of the newest request count, 0 if they are not measured
+    is_due  True if the times of the next request are to be measured
     """
 
-    __slots__ = ("count", "counting", "errors", "metrics", "version", "weight")
-
-    def __init__(
-        self, metrics: ApiMetrics, version: int, counting: Callable[[Any, "Peer", Counter[int]], None]
-    ) -> None:
-        self.metrics = metrics
-        self.errors = metrics.errors
+    def __init__(self, metrics: ApiMetrics, version: int, api: int, traffic: Traffic) -> None:
         self.version = version
-        self.counting = counting
-        self.count = self.weight = 0
+        self.is_due: bool = True
+        self._metrics = metrics
+        self._count: int = 0
+        self._represented: int = 0  # number of requests that the measured ones stand for
+        self._successes: int = 0
+        self._errors = metrics.errors
+        self._traffic = traffic
+        self._is_produce = api == PRODUCE
+        self._is_fetch = api == FETCH
+        self._counting: Callable[[Any, Peer, Counter[int]], None] = traffic.counting(api)
+        self._topic = ""
+        self._of_topic: TopicTraffic | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of requests."""
+        return self._count
+
+    @property
+    def successes(self) -> int:
+        """Return the number of partitions without an error, as far as the errors of the API do not have them."""
+        return self._successes
+
+    def take(self) -> int:
+        """Return for how many requests the times of one that begins now count, if they are to be measured."""
+        if self._count < _ALL_BELOW:
+            self._represented += 1
+            return 1
+        self.is_due = False
+        weight = max(1, self._count + 1 - self._represented)
+        self._represented += weight
+        return weight
+
+    def answered(self, response: Any, peer: "Peer") -> None:
+        """Count a request, and its response to a peer: None for Produce with acks=0."""
+        self._count += 1
+        if response is None:
+            return
+        if self._is_produce:
+            self._produced(response)
+        elif self._is_fetch:
+            self._fetched(response, peer)
+        else:
+            self._counting(response, peer, self._errors)
+
+    def _produced(self, response: Any) -> None:
+        for topic in response.responses:
+            traffic = self._topic_traffic(topic.name, topic.topic_id)
+            for row in topic.partition_responses:
+                traffic.produces += 1
+                code: int = row.error_code
+                self._add_error(code)
+                if code != NONE:
+                    traffic.failed_produces += 1
+
+    def _fetched(self, response: Any, peer: "Peer") -> None:
+        self._add_error(response.error_code)
+        for topic in response.responses:
+            traffic = self._topic_traffic(topic.topic, topic.topic_id)
+            size: int = 0
+            for row in topic.partitions:
+                traffic.fetches += 1
+                code: int = row.error_code
+                self._add_error(code)
+                if code != NONE:
+                    traffic.failed_fetches += 1
+                else:
+                    records = row.records
+                    if records is not None:
+                        size += len(records)
+            if size:
+                if peer.is_follower:
+                    traffic.replication_bytes_out += size
+                else:
+                    traffic.bytes_out += size
+
+    def _add_error(self, code: int) -> None:
+        if code == NONE:
+            self._successes += 1
+        else:
+            self._errors[code] += 1
+
+    def _topic_traffic(self, name: str, topic_id: bytes) -> "TopicTraffic":
+        """Return the counters of a topic: those of the last one without a look-up."""
+        traffic = self._of_topic
+        if traffic is None or not name or name != self._topic:
+            traffic = self._of_topic = self._traffic.of(name or topic_id)
+            self._topic = name
+        return traffic
+
+    def measure(
+        self,
+        envelope: "Envelope",
+        local_ns: int,
+        remote_ns: int,
+        queued_ns: int,
+        throttle_ms: int,
+        weight: int,
+    ) -> "Distribution":
+        """Record the times and the size of a request.
+
+        Returns where the time to send its response is to be recorded, if it has one.
+        """
+        metrics = self._metrics
+        if remote_ns or queued_ns:
+            metrics.waited(local_ns, remote_ns, queued_ns, weight)
+        else:
+            metrics.direct.record(local_ns, weight)
+        metrics.seconds.record((local_ns + remote_ns + queued_ns) / _NS_A_SECOND, weight)
+        metrics.sizes.record(len(envelope.frame), weight)
+        if throttle_ms:
+            metrics.throttled.record(throttle_ms * _NS_A_MS, weight)
+        return metrics.send
 
 
 class RequestMeter:
@@ -46,58 +155,29 @@ class RequestMeter:
 
     requests  measurements by API; a consumer's Fetch is "FetchConsumer", a follower's "FetchFollower"
     traffic   counters by topic
-    sending   where the time to send the response of the last request is to be recorded; None: nowhere
     """
 
     def __init__(self) -> None:
         self.requests = RequestMetrics()
         self.traffic = Traffic()
-        self.sending: Distribution | None = None
         self._entries: dict[tuple[int, int, bool], ApiVersionMeter] = {}
 
-    def begin(self, envelope: "Envelope", peer: "Peer") -> ApiVersionMeter:
-        """Count a request. Returns the meter of its API and version, whose `weight` says how often its times count."""
+    def of(self, envelope: "Envelope", peer: "Peer") -> ApiVersionMeter:
+        """Return the meter of the API and version of a request; that of a Fetch differs when its sender becomes a follower."""
         key = envelope.api.key, envelope.version, peer.is_follower
-        entry = self._entries.get(key) or self._new_entry(envelope, key)
-        number = entry.count
-        entry.count = number + 1
-        entry.weight = 1 if number < _ALL_BELOW else 0 if number % _SAMPLED else _SAMPLED
-        return entry
+        return self._entries.get(key) or self._new_entry(envelope, key)
 
-    def measure(
-        self,
-        entry: ApiVersionMeter,
-        envelope: "Envelope",
-        peer: "Peer",
-        response: Any,
-        local_ns: int,
-        remote_ns: int,
-        queued_ns: int,
-        throttle_ms: int,
-        weight: int,
-    ) -> None:
-        """Record the times and the size of a request, and count its response, None for Produce with acks=0.
-
-        entry, weight  those of `begin`
-        """
-        metrics = entry.metrics
-        if remote_ns or queued_ns:
-            metrics.waited(local_ns, remote_ns, queued_ns, weight)
-        else:
-            metrics.direct.record(local_ns, weight)
-        metrics.sizes.record(len(envelope.frame), weight)
-        if throttle_ms:
-            metrics.throttled.record(throttle_ms * _NS_A_MS, weight)
-        if response is not None:
-            entry.counting(response, peer, entry.errors)
-            self.sending = metrics.send
+    def sample(self) -> None:
+        """Have the times of the next request of each API and version measured."""
+        for entry in self._entries.values():
+            entry.is_due = True
 
     def _new_entry(self, envelope: "Envelope", key: tuple[int, int, bool]) -> ApiVersionMeter:
         api, version, is_follower = key
         name = envelope.api.name
         if api == FETCH:
             name = "FetchFollower" if is_follower else "FetchConsumer"
-        entry = ApiVersionMeter(self.requests.of(name), version, self.traffic.counting(api))
-        self._entries[key] = entry
-        entry.metrics.versions.append((version, lambda: entry.count))
+        metrics = self.requests.of(name)
+        entry = self._entries[key] = ApiVersionMeter(metrics, version, api, self.traffic)
+        metrics.parts.append(entry)
         return entry

@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla.observability.distribution import Distribution, Recent, lower_bound, quantile
 from ottla.observability.families import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
+from ottla.observability.native_histogram import merged
 from ottla.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.protocol.errors import name_of
 
@@ -66,7 +67,7 @@ class _Api:
         edges = [0, *(below[bucket] for bucket in _BUCKETS), below[-1]]
         total_ns = sum(part.direct.total + part.total.total for part in self.parts)
         inside = [after - before for before, after in pairwise(edges)]
-        return Buckets(bounds, inside, total_ns / _NS_A_SECOND)
+        return Buckets(bounds, inside, total_ns / _NS_A_SECOND, merged(part.seconds for part in self.parts))
 
 
 def _merged(distributions: list[Distribution]) -> Distribution:
@@ -104,10 +105,10 @@ class RequestFamilies:
             "ottla_request_seconds", HISTOGRAM, "Time from the arrival of a request to its response.", ("request",)
         )
         for name, api in apis.items():
-            versions = [{version: count()} for part in api.parts for version, count in part.versions]
+            versions = [{counted.version: counted.count} for part in api.parts for counted in part.parts]
             for version, count in sorted(_added(versions).items()):
                 requests.add(count, name, str(version))
-            for code, count in sorted(_added([part.errors for part in api.parts]).items()):
+            for code, count in sorted(_added([part.errors_by_code for part in api.parts]).items()):
                 errors.add(count, name, name_of(code))
             if name != "Fetch":
                 seconds.add(api.seconds(), name)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.protocol.api import FETCH, PRODUCE, SHARE_ACKNOWLEDGE, SHARE_FETCH
+from ottla.protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import NONE
 from ottla.protocol.schema import Array, Primitive
@@ -57,14 +57,14 @@ class Traffic:
     def __init__(self) -> None:
         self.by_topic: dict[str | bytes, TopicTraffic] = {}
         self._counting: Mapping[int, Callable[[Any, Peer, Counter[int]], None]] = {
-            PRODUCE: self._produced,
-            FETCH: self._fetched,
             SHARE_FETCH: self._share_fetched,
             SHARE_ACKNOWLEDGE: self._share_acknowledged,
         }
 
     def counting(self, api: int) -> Callable[[Any, Peer, Counter[int]], None]:
-        """Return the function that counts a response of an API, sent to a peer, and its error codes."""
+        """Return the function that counts a response of an API, sent to a peer, and its error codes: of any but Produce and
+        Fetch, which `ApiVersionMeter` counts.
+        """
         return self._counting.get(api, self._other)
 
     def _other(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
@@ -74,45 +74,17 @@ class Traffic:
         for path in paths:
             _count_errors(response, path, errors)
 
-    def _of(self, topic: str | bytes) -> TopicTraffic:
+    def of(self, topic: str | bytes) -> TopicTraffic:
+        """Return the counters of a topic."""
         traffic = self.by_topic.get(topic)
         if traffic is None:
             traffic = self.by_topic[topic] = TopicTraffic()
         return traffic
 
-    def _produced(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
-        for topic in response.responses:
-            traffic = self._of(topic.name or topic.topic_id)
-            rows = topic.partition_responses
-            traffic.produces += len(rows)
-            for row in rows:
-                code = row.error_code
-                errors[code] += 1
-                if code != NONE:
-                    traffic.failed_produces += 1
-
-    def _fetched(self, response: Any, peer: Peer, errors: Counter[int]) -> None:
-        errors[response.error_code] += 1
-        for topic in response.responses:
-            traffic = self._of(topic.topic or topic.topic_id)
-            size = 0
-            for row in topic.partitions:
-                code = row.error_code
-                errors[code] += 1
-                if code != NONE:
-                    traffic.failed_fetches += 1
-                elif row.records:
-                    size += len(row.records)
-            traffic.fetches += len(topic.partitions)
-            if peer.is_follower:
-                traffic.replication_bytes_out += size
-            else:
-                traffic.bytes_out += size
-
     def _share_fetched(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
         errors[response.error_code] += 1
         for topic in response.responses:
-            traffic = self._of(topic.topic_id)
+            traffic = self.of(topic.topic_id)
             traffic.share_fetches += len(topic.partitions)
             for row in topic.partitions:
                 errors[row.error_code] += 1
@@ -124,7 +96,7 @@ class Traffic:
     def _share_acknowledged(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
         errors[response.error_code] += 1
         for topic in response.responses:
-            traffic = self._of(topic.topic_id)
+            traffic = self.of(topic.topic_id)
             traffic.share_acknowledgements += len(topic.partitions)
             for row in topic.partitions:
                 errors[row.error_code] += 1

@@ -22,9 +22,11 @@ from ottla.client.errors import (
     RequestTimedOut,
     UnknownTopic,
 )
+from ottla.client.metrics import MetricValues
 from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, DeliveredBatch, Home, Run
 from ottla.client.share.membership import ShareMembership
-from ottla.client.share.session import FetchedRecords, FetchLimits, NodeShareSession
+from ottla.client.share.sensors import ShareSensors
+from ottla.client.share.session import FetchedRecords, FetchLimits, NodeShareSession, number_of_records
 from ottla.client.topics import TopicPartition
 from ottla.net.scheduler import Signal
 from ottla.records.record import Record
@@ -48,7 +50,8 @@ class ShareConsumerCore:
         core.metadata.operation = "Read"
         self.callback: CommitCallback | None = None
         self._explicit: bool = core.config["share.acknowledgement.mode"] == "explicit"
-        self._member = ShareMembership(core, member_id)
+        self._sensors = ShareSensors()
+        self._member = ShareMembership(core, self._sensors, member_id)
         self._topics: frozenset[str] = frozenset()
         self._sessions: dict[int, NodeShareSession] = {}
         self._acquired: deque[AcquiredBatch] = deque()
@@ -102,7 +105,14 @@ class ShareConsumerCore:
             self._rejoins = False
             self._member.subscribe(sorted(self._topics))
         clock = self.core.clock
-        deadline = clock.now_ms() + timeout_ms
+        self._sensors.poll_begun(clock.now_ms())
+        try:
+            return await self._records_until(clock.now_ms() + timeout_ms)
+        finally:
+            self._sensors.poll_ended(clock.now_ms())
+
+    async def _records_until(self, deadline: int) -> list[Record]:
+        clock = self.core.clock
         while True:
             self._raise_trouble()
             records = self._next_records()
@@ -262,13 +272,15 @@ class ShareConsumerCore:
         session = self._sessions.get(node)
         if session is None:
             session = NodeShareSession(
-                self.core, self._member.group_id, self._member.member_id, node, self._on_acknowledged
+                self.core, self._member.group_id, self._member.member_id, node, self._on_acknowledged, self._sensors
             )
             self._sessions[node] = session
         return session
 
     def _on_acknowledged(self, home: Home, acknowledgements: list[Run], error: KafkaError | None) -> None:
         """Report the result of acknowledgements to `commit` and the callback."""
+        if error is not None:
+            self._sensors.refused.record(number_of_records(acknowledgements), self.core.clock.now_ms())
         if self._results is not None and (error is not None or home.partition not in self._results):
             self._results[home.partition] = error
         if self.callback is not None:
@@ -310,6 +322,18 @@ class ShareConsumerCore:
         self._queue_acknowledgements()
         for session in self._sessions.values():
             self._acknowledge_to(session)
+
+    def metrics(self) -> MetricValues:
+        """Return the metrics of the share consumer."""
+        client_id = str(self.core.config["client.id"])
+        network = self.core.network
+        values = self._sensors.values(client_id, self.core.clock.now_ms())
+        values.put(
+            "consumer-metrics",
+            (("client-id", client_id),),
+            [("connection-creation-total", network.opened_total), ("connection-count", network.open_count)],
+        )
+        return values
 
     # -- close --
 

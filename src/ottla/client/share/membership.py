@@ -11,6 +11,7 @@ from typing import Final
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, Permission
+from ottla.client.share.sensors import ShareSensors
 from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -31,7 +32,7 @@ class ShareMembership:
     error     error that ended the membership, None while it lasts
     """
 
-    def __init__(self, core: Core, member_id: str | None = None) -> None:
+    def __init__(self, core: Core, sensors: ShareSensors, member_id: str | None = None) -> None:
         self.group_id: str = core.config["group.id"]
         self._coordinator = CoordinatorClient(core.metadata, GROUP, self.group_id)
         self.member_id = member_id or base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
@@ -40,6 +41,7 @@ class ShareMembership:
         self.changed = Signal()
         self.error: KafkaError | None = None
         self._core = core
+        self._sensors = sensors
         self._topics: list[str] = []
         self._task: Task[None] | None = None
         self._now = Signal()
@@ -99,8 +101,11 @@ class ShareMembership:
         if subscribes and self.epoch != _LEAVE:
             request.subscribed_topic_names = self._topics
             request.rack_id = rack or None
+        sent_ms = self._core.clock.now_ms()
+        self._sensors.heartbeat_sent(sent_ms)
         try:
             answer = await self._coordinator.request(request)
+            self._sensors.heartbeat_answered(sent_ms, self._core.clock.now_ms())
             permission = Permission("Read", "topic", tuple(self._topics))
             self._coordinator.check(answer.error_code, f"share group {self.group_id}", answer.error_message, permission)
         except KafkaError:
@@ -124,4 +129,5 @@ class ShareMembership:
     def _assign(self, partitions: frozenset[TopicIdPartition]) -> None:
         if partitions != self.assigned:
             self.assigned = partitions
+            self._sensors.rebalances.record(1, self._core.clock.now_ms())
             self.changed.happen()

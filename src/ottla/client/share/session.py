@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ottla.client.core import Core
 from ottla.client.errors import ConnectionLost, CorruptBatch, KafkaError, Permission, RequestTimedOut, error_for
 from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, Home, Run
+from ottla.client.share.sensors import ShareSensors
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
 from ottla.protocol import errors as table
@@ -68,7 +69,13 @@ class NodeShareSession:
     """
 
     def __init__(
-        self, core: Core, group_id: str, member_id: str, node: int, on_acknowledged: AcknowledgedCallback
+        self,
+        core: Core,
+        group_id: str,
+        member_id: str,
+        node: int,
+        on_acknowledged: AcknowledgedCallback,
+        sensors: ShareSensors,
     ) -> None:
         self.node = node
         self.number = 0
@@ -78,6 +85,7 @@ class NodeShareSession:
         self._group_id = group_id
         self._member_id = member_id
         self._on_acknowledged = on_acknowledged
+        self._sensors = sensors
         self._epoch = 0
         self._link: Link | None = None
         self._included: set[TopicIdPartition] = set()
@@ -120,6 +128,8 @@ class NodeShareSession:
             request = self._request(partitions, limits)
             sent = self._add_acknowledgements(request)
             timeout_ms = request.max_wait_ms + self._core.config["request.timeout.ms"]
+            self._record_sent(sent)
+            sent_ms = self._core.clock.now_ms()
             answer = await link.request(request, version, timeout_ms=timeout_ms)
             if answer.error_code != table.NONE:
                 about = f"share fetch of node {self.node}"
@@ -127,6 +137,7 @@ class NodeShareSession:
             self.lock_ms = answer.acquisition_lock_timeout_ms or self.lock_ms
             self._next_epoch()
             self._included = set(partitions)
+            self._record_fetch(answer, sent_ms)
             return self._fetched(answer, partitions, sent)
         except KafkaError as error:
             self._failed(error, sent)
@@ -240,6 +251,7 @@ class NodeShareSession:
         version = link.version(ShareAcknowledgeRequest)
         if version >= 2:
             request.is_renew_ack = _renews(sent)
+        self._record_sent(sent)
         try:
             answer = await link.request(request, version)
             if answer.error_code != table.NONE:
@@ -256,6 +268,21 @@ class NodeShareSession:
             for row in topic.partitions
         }
         self._report_rows(sent, refused)
+
+    def _record_sent(self, sent: dict[Home, list[Run]]) -> None:
+        count = sum(number_of_records(runs) for runs in sent.values())
+        if count:
+            self._sensors.sent.record(count, self._core.clock.now_ms())
+
+    def _record_fetch(self, answer: ShareFetchResponse, sent_ms: int) -> None:
+        now_ms, size, records = self._core.clock.now_ms(), 0, 0
+        for topic in answer.responses:
+            for row in topic.partitions:
+                acquired = sum(span.last_offset - span.first_offset + 1 for span in row.acquired_records)
+                if acquired:
+                    records += acquired
+                    size += len(row.records or b"")
+        self._sensors.fetched(now_ms - sent_ms, answer.throttle_time_ms, size, records, now_ms)
 
     def _next_epoch(self) -> None:
         self._epoch = 1 if self._epoch == _LONGEST_EPOCH else self._epoch + 1
@@ -339,6 +366,11 @@ class NodeShareSession:
                 read = _within(read, ours, origins)
             records += read
         return records
+
+
+def number_of_records(runs: Iterable[Run]) -> int:
+    """Return the number of records that are acknowledged; offsets without a record do not count."""
+    return sum(last - first + 1 for first, last, kind in runs if kind)
 
 
 def _renews(sent: dict[Home, list[Run]]) -> bool:

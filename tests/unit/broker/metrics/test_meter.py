@@ -1,5 +1,6 @@
 """Requests by API and topic, recorded from their responses."""
 
+import uuid
 from collections import Counter
 
 from ottla.broker.metrics.meter import RequestMeter
@@ -30,8 +31,11 @@ def measure(
 ) -> None:
     local, remote, queued = (*times, 0, 0, 0)[:3]
     request, sender = envelope(api, version), peer or Peer()
-    entry = meter.begin(request, sender)
-    meter.measure(entry, request, sender, response, local, remote, queued, 0, entry.weight)
+    entry = meter.of(request, sender)
+    weight = entry.take() if entry.is_due else 0
+    if weight:
+        entry.measure(request, local, remote, queued, 0, weight)
+    entry.answered(response, sender)
 
 
 def produced(*codes: int) -> ProduceResponse:
@@ -70,7 +74,7 @@ def test_errors_in_nested_rows_are_counted() -> None:
     rows = [OffsetCommitResponsePartition(partition_index=at, error_code=code) for at, code in enumerate((0, 0, 16))]
     topics = [OffsetCommitResponseTopic(name="t", partitions=rows)]
     measure(meter, OFFSET_COMMIT, OffsetCommitResponse(topics=topics), MS)
-    assert meter.requests.by_api["OffsetCommit"].errors == Counter({NONE: 2, 16: 1})
+    assert meter.requests.by_api["OffsetCommit"].errors_by_code == Counter({NONE: 2, 16: 1})
 
 
 def test_fetches_of_consumers_and_followers_are_told_apart() -> None:
@@ -123,15 +127,63 @@ def test_a_refused_batch_is_a_failed_request() -> None:
 
 def test_times_of_frequent_requests_are_those_of_a_sample() -> None:
     meter, peer = RequestMeter(), Peer()
-    weights = [meter.begin(envelope(PRODUCE), peer).weight for _ in range(2600)]
+    entry = meter.of(envelope(PRODUCE), peer)
+    weights = []
+    for number in range(5000):
+        if number % 100 == 0:
+            meter.sample()
+        weights.append(entry.take() if entry.is_due else 0)
+        entry.answered(produced(NONE), peer)
     assert weights[:1000] == [1] * 1000
-    assert set(weights[1000:]) == {0, 16}
-    assert abs(sum(weights) - 2600) < 16
+    assert set(weights[1001:]) == {0, 100}
+    assert 4900 <= sum(weights) <= 5000
+    assert (entry.count, meter.requests.by_api["Produce"].requests) == (5000, 5000)
+
+
+def test_a_rare_request_is_always_measured() -> None:
+    meter, peer = RequestMeter(), Peer()
+    entry = meter.of(envelope(PRODUCE), peer)
+    weights = []
+    for _ in range(1500):
+        meter.sample()
+        weights.append(entry.take() if entry.is_due else 0)
+        entry.answered(produced(NONE), peer)
+    assert weights == [1] * 1500
+
+
+def test_requests_that_wait_together_count_once() -> None:
+    meter, peer = RequestMeter(), Peer()
+    entry = meter.of(envelope(PRODUCE), peer)
+    weights = [entry.take() for _ in range(1000)]
+    for _ in range(10):
+        for _ in range(1000):
+            entry.answered(produced(NONE), peer)
+        for _ in range(1000):
+            meter.sample()
+            weights.append(entry.take() if entry.is_due else 0)
+    assert 10_000 <= sum(weights) <= 11_000
 
 
 def test_responses_without_times_are_counted() -> None:
     meter, peer, request = RequestMeter(), Peer(), envelope(PRODUCE)
-    entry = meter.begin(request, peer)
-    entry.counting(produced(NONE, NOT_LEADER_OR_FOLLOWER), peer, entry.errors)
-    assert meter.traffic.by_topic["t"].failed_produces == 1
-    assert meter.requests.by_api["Produce"].errors[NONE] == 1
+    entry = meter.of(request, peer)
+    for _ in range(3):
+        entry.answered(produced(NONE, NOT_LEADER_OR_FOLLOWER), peer)
+    assert meter.traffic.by_topic["t"].failed_produces == 3
+    assert meter.requests.by_api["Produce"].errors_by_code == Counter({NONE: 3, NOT_LEADER_OR_FOLLOWER: 3})
+
+
+def test_topics_are_told_apart_by_name_and_by_id() -> None:
+    meter, peer = RequestMeter(), Peer()
+    entry = meter.of(envelope(PRODUCE, 13), peer)
+    row = PartitionProduceResponse(index=0, error_code=NONE, base_offset=0)
+    ids = [uuid.UUID(int=at).bytes for at in (1, 1, 2)]
+    topics = [TopicProduceResponse(topic_id=topic_id, partition_responses=[row]) for topic_id in ids]
+    entry.answered(ProduceResponse(responses=topics), peer)
+    entry.answered(produced(NONE), peer)
+    entry.answered(ProduceResponse(responses=topics[:1]), peer)
+    assert {topic: counts.produces for topic, counts in meter.traffic.by_topic.items()} == {
+        ids[0]: 3,
+        ids[2]: 1,
+        "t": 1,
+    }

@@ -1,0 +1,113 @@
+"""Metrics of clients for OpenTelemetry: handed to a meter provider of the application.
+
+    from ottla.client.opentelemetry import observe
+
+    observe(producer)
+
+The metrics have the names that clients push to brokers (KIP-714): `record-send-total` of the group `producer-metrics` is
+`org.apache.kafka.producer.record.send.total`. Totals are observable counters, all others are observable gauges. Needs the extra
+`opentelemetry`; nothing else imports this file.
+"""
+
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from math import isnan
+from typing import Final, TypeAlias
+
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
+
+from ottla.client.blocking import Consumer, Producer, ShareConsumer
+from ottla.client.metrics import Tags
+from ottla.version import VERSION
+
+_Name: TypeAlias = tuple[str, str]
+"""Group and name of a metric."""
+_PREFIX: Final = "org.apache.kafka."
+_LATER: Final[Mapping[type, tuple[_Name, ...]]] = {
+    Producer: tuple(
+        ("producer-topic-metrics", f"{name}-{kind}") for name in ("record-send", "byte") for kind in ("total", "rate")
+    ),
+    Consumer: (("consumer-fetch-manager-metrics", "records-lag"),),
+    ShareConsumer: (),
+}
+"""Names of metrics that a new client does not have yet."""
+
+
+def observe(client: Producer | Consumer | ShareConsumer, meter_provider: MeterProvider | None = None) -> None:
+    """Have the metrics of a client read at each collection of a meter provider, until the client is closed.
+
+    meter_provider  that of the application by default, see `opentelemetry.metrics.set_meter_provider`
+    """
+    provider = meter_provider or get_meter_provider()
+    instruments = _INSTRUMENTS.get(provider)
+    if instruments is None:
+        instruments = _INSTRUMENTS[provider] = _Instruments(provider.get_meter("ottla", VERSION))
+    instruments.add(client)
+
+
+def instrument_name(group: str, name: str) -> str:
+    """Return the name of a metric in OpenTelemetry."""
+    return f"{_PREFIX}{group.removesuffix('-metrics')}.{name}".replace("-", ".")
+
+
+class _Instruments:
+    """Instruments of a meter, each for all clients: a meter ignores a second instrument of the same name."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._readings: list[_Reading] = []
+        self._names: set[_Name] = set()
+
+    def add(self, client: Producer | Consumer | ShareConsumer) -> None:
+        self._readings = [*(reading for reading in self._readings if reading.is_open), _Reading(client)]
+        names = {(key.group, key.name) for key in client.metrics()} | {*_LATER[type(client)]}
+        for group, name in sorted(names - self._names):
+            self._names.add((group, name))
+            is_total = name.endswith("-total")
+            create = self._meter.create_observable_counter if is_total else self._meter.create_observable_gauge
+            callback = partial(self._observations, (group, name))
+            create(instrument_name(group, name), [callback], description=f"{name} of {group}")
+
+    def _observations(self, asked: _Name, _: CallbackOptions) -> list[Observation]:
+        return [
+            Observation(value, {tag.replace("-", "_"): text for tag, text in tags})
+            for reading in self._readings
+            for tags, value in reading.values(asked)
+        ]
+
+
+class _Reading:
+    """Values of a client at one collection, which asks for each name: they are read again when one is asked for twice."""
+
+    def __init__(self, client: Producer | Consumer | ShareConsumer) -> None:
+        self._client = weakref.ref(client)
+        self._values: dict[_Name, list[tuple[Tags, float]]] = {}
+        self._given: set[_Name] = set()
+        self._is_read = False
+
+    @property
+    def is_open(self) -> bool:
+        """False if the client is closed."""
+        client = self._client()
+        return client is not None and not client.closed
+
+    def values(self, asked: _Name) -> list[tuple[Tags, float]]:
+        """Return the values of a name with their tags."""
+        if asked in self._given or not self._is_read:
+            self._read()
+        self._given.add(asked)
+        return self._values.get(asked, [])
+
+    def _read(self) -> None:
+        self._is_read = True
+        self._given.clear()
+        self._values.clear()
+        client = self._client()
+        if client is not None and not client.closed:
+            for key, value in client.metrics().items():
+                if not isnan(value):
+                    self._values.setdefault((key.group, key.name), []).append((key.tags, value))
+
+
+_INSTRUMENTS: Final[weakref.WeakKeyDictionary[MeterProvider, _Instruments]] = weakref.WeakKeyDictionary()
