@@ -131,14 +131,14 @@ def main() -> None:
     with running(commit_of(arguments.old)) as old, running(commit_of(arguments.new)) as new:
         stored = {}
         for broker in (old, new):
-            stored[broker] = new_topic(broker)
-            produce_megabytes(broker, MEGABYTES, stored[broker])
-            measured(broker, stored[broker])  # to warm up
+            stored[broker.pid] = new_topic(broker)
+            produce_megabytes(broker, MEGABYTES, stored[broker.pid])
+            measured(broker, stored[broker.pid])  # to warm up
         pairs: list[tuple[Figures, Figures]] = []
         for number in range(arguments.pairs):
             order = (old, new) if number % 2 == 0 else (new, old)
-            figures = {broker: measured(broker, stored[broker]) for broker in order}
-            pairs.append((figures[old], figures[new]))
+            figures = {broker.pid: measured(broker, stored[broker.pid]) for broker in order}
+            pairs.append((figures[old.pid], figures[new.pid]))
             if sys.stderr.isatty():
                 print(f"\r{number + 1} of {arguments.pairs} pairs", end="", file=sys.stderr)
         if sys.stderr.isatty():
