@@ -1,11 +1,24 @@
 """Groups of all kinds: list, page, reset with preview, deletion."""
 
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from ottla import Admin, Consumer, ShareConsumer, TopicPartition
+from ottla import (
+    AcknowledgeType,
+    Admin,
+    ConfigChange,
+    ConfigResource,
+    Consumer,
+    NewTopic,
+    Producer,
+    Record,
+    ResourceType,
+    ShareConsumer,
+    TopicPartition,
+)
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.streams.play import Play, subtopology
 from tests.console import Broker
@@ -128,6 +141,39 @@ def test_offsets_and_groups_are_deleted(browser: Browser, broker: Broker, admin:
     assert "consumer-groups" in browser.get("/group/delete", id="doomed")
     assert "was deleted" in browser.post("/group/delete?id=doomed")
     assert "doomed" not in admin.list_groups()
+
+
+def test_redelivered_and_archived_records_of_a_share_group(browser: Browser, broker: Broker, admin: Admin) -> None:
+    group = ConfigResource(ResourceType.GROUP, "graded")
+    edits = [
+        ConfigChange("errors.deadletterqueue.topic.name", "dlq.graded"),
+        ConfigChange("share.auto.offset.reset", "earliest"),
+    ]
+    admin.incremental_alter_configs({group: edits}).check()
+    admin.create_topics([NewTopic("graded", 1)]).check()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(6):
+            producer.produce("graded", str(number))
+    with ShareConsumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id="graded", share_acknowledgement_mode="explicit"
+    ) as consumer:
+        consumer.subscribe(["graded"])
+        records: list[Record] = []
+        deadline = time.monotonic() + 20
+        while len(records) < 6:
+            assert time.monotonic() < deadline
+            records += consumer.poll(timeout=0.2)
+        assert "dlq.graded is missing" in browser.get("/group", id="graded")
+        kinds = (AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE)
+        for record, kind in zip(records, (*kinds, AcknowledgeType.ACCEPT, AcknowledgeType.ACCEPT), strict=True):
+            consumer.acknowledge(record, kind)
+        consumer.commit()
+    admin.create_topics([NewTopic("dlq.graded", 1, config={"errors.deadletterqueue.group.enable": "true"})]).check()
+    while ">dlq.graded</a>: 0<" not in (text := browser.get("/group", id="graded")):
+        assert time.monotonic() < deadline
+    cells = re.findall(r'<td class="n">([^<]*)</td>', text)
+    ahead, redelivered, deliveries, archived = cells[-4:]
+    assert (ahead, redelivered, deliveries, archived) == ("4", "2", "1", "1")
 
 
 def test_a_share_group_is_shown_and_reset(browser: Browser, admin: Admin, share_consumer: ShareConsumer) -> None:

@@ -1,17 +1,20 @@
 """Clusters of a console: their clients, and the metadata of their topics, which is kept for some seconds."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 from anyio import CancelScope
 
 from ottla.client.admin.cluster import ClusterDescription
+from ottla.client.admin.share_groups import ShareGroupOffset
 from ottla.client.aio import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError, UnsupportedVersion
+from ottla.client.topics import TopicPartition
 from ottla.console.registry_values import RegistryValues
 from ottla.console.sampler import Sampler
 from ottla.console.settings import ClusterAccess
+from ottla.console.share_states import COORDINATOR, ShareState, key_of, state_request, states_of
 from ottla.environment import Clock
 from ottla.protocol.messages.metadata import MetadataResponse
 
@@ -20,6 +23,8 @@ TIMEOUT_S: Final = 10.0
 _FRESH_MS: Final = 5_000
 _KEPT_MS: Final = 15_000
 """Age up to which metadata is shown; from _FRESH_MS on it is fetched again after the response."""
+_MOST_STATES: Final = 100
+"""Share partitions whose states one page shows: each takes a look-up of its coordinator."""
 _CONFIGS: Final = {"client.id": "ottla-console", "default.api.timeout.ms": int(TIMEOUT_S * 1000)}
 
 
@@ -35,13 +40,39 @@ class TopicSummary(NamedTuple):
 
 
 class ConsoleAdmin(Admin):
-    """Admin client that also returns the metadata of all topics as one response."""
+    """Admin client that also returns the metadata of all topics as one response, and states of share groups."""
 
     async def all_metadata(self) -> MetadataResponse:
         """Return the metadata of all topics: leaders, replicas and ISR of each partition."""
         metadata = self._admin.metadata
         limit_ms = self._admin.limit_ms(TIMEOUT_S)
         return await self._run(metadata.retrying("list topics", lambda: metadata.fetch(None), limit_ms))
+
+    async def share_states(
+        self, group_id: str, offsets: Mapping[TopicPartition, ShareGroupOffset], topic_ids: Mapping[str, bytes]
+    ) -> dict[TopicPartition, ShareState]:
+        """Return the stored states of share partitions, without those that are not told to this client."""
+        asked = sorted(partition for partition in offsets if partition.topic in topic_ids)[:_MOST_STATES]
+        return await self._run(self._share_states(group_id, asked, offsets, topic_ids))
+
+    async def _share_states(
+        self,
+        group_id: str,
+        asked: Sequence[TopicPartition],
+        offsets: Mapping[TopicPartition, ShareGroupOffset],
+        topic_ids: Mapping[str, bytes],
+    ) -> dict[TopicPartition, ShareState]:
+        by_node: dict[int, list[TopicPartition]] = {}
+        states: dict[TopicPartition, ShareState] = {}
+        with suppress(KafkaError):
+            for partition in asked:
+                key = key_of(group_id, topic_ids[partition.topic], partition.partition)
+                by_node.setdefault(await self._admin.metadata.coordinator(COORDINATOR, key), []).append(partition)
+        for node, partitions in by_node.items():
+            with suppress(KafkaError):
+                request = state_request(group_id, partitions, offsets, topic_ids)
+                states |= states_of(await self._admin.on_node(node, request), topic_ids)
+        return states
 
 
 class Cluster:

@@ -4,13 +4,15 @@ from typing import Any, Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
+from ottla.client.admin.configs import ConfigResource, ResourceType
 from ottla.client.admin.groups import ListedGroup
 from ottla.client.errors import KafkaError
-from ottla.client.topics import LATEST, TopicPartition
+from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.group_positions import SHARE, group_lags
 from ottla.console.problem import Problem
 from ottla.console.sampler import INTERVAL_MS
+from ottla.console.share_states import ShareState
 from ottla.console.visit import Visit, page
 
 _PAGE: Final = 50
@@ -26,6 +28,14 @@ class OffsetRow(NamedTuple):
     lag: int | None
     metadata: str
     member: str
+    state: ShareState | None = None
+
+
+class DeadLetters(NamedTuple):
+    """Dead-letter topic of a share group, and its number of records; None if it does not exist."""
+
+    topic: str
+    records: int | None
 
 
 class GroupRow(NamedTuple):
@@ -76,10 +86,13 @@ async def offset_rows(visit: Visit, group: ListedGroup, owners: dict[TopicPartit
     if group.type == SHARE:
         starts = (await visit.admin.list_share_group_offsets([group_id], timeout=TIMEOUT_S))[group_id]
         ends = await visit.admin.list_offsets(dict.fromkeys(starts, LATEST), timeout=TIMEOUT_S)
+        topic_ids = {topic.name or "": topic.topic_id for topic in (await visit.cluster.metadata()).topics}
+        states = await visit.admin.share_states(group_id, starts, topic_ids)
         for partition, entry in sorted(starts.items()):
             end = ends.successes.get(partition)
             last = None if end is None else end.offset
-            rows.append(OffsetRow(partition, entry.start_offset, last, entry.lag, "", owners.get(partition, "")))
+            owner, state = owners.get(partition, ""), states.get(partition)
+            rows.append(OffsetRow(partition, entry.start_offset, last, entry.lag, "", owner, state))
         return rows
     committed = (await visit.admin.list_consumer_group_offsets([group_id], timeout=TIMEOUT_S))[group_id]
     partitions = sorted({*committed, *owners})
@@ -93,6 +106,29 @@ async def offset_rows(visit: Visit, group: ListedGroup, owners: dict[TopicPartit
         metadata = entry_of.metadata if entry_of is not None else ""
         rows.append(OffsetRow(partition, offset, last, lag, metadata, owners.get(partition, "")))
     return rows
+
+
+async def dead_letters(visit: Visit, group_id: str) -> DeadLetters | None:
+    """Return the dead-letter topic of a share group; None without one, and for a client that may not know it."""
+    resource = ConfigResource(ResourceType.GROUP, group_id)
+    try:
+        configs = (await visit.admin.describe_configs([resource], timeout=TIMEOUT_S)).successes.get(resource, {})
+    except KafkaError:
+        return None
+    entry = configs.get("errors.deadletterqueue.topic.name")
+    if entry is None or not entry.value:
+        return None
+    topics = {topic.name: topic for topic in (await visit.cluster.metadata()).topics}
+    if entry.value not in topics:
+        return DeadLetters(entry.value, None)
+    partitions = [TopicPartition(entry.value, row.partition_index) for row in topics[entry.value].partitions]
+    starts, ends = [
+        (await visit.admin.list_offsets(dict.fromkeys(partitions, place), timeout=TIMEOUT_S)).successes
+        for place in (EARLIEST, LATEST)
+    ]
+    return DeadLetters(
+        entry.value, sum(ends[partition].offset - starts[partition].offset for partition in ends if partition in starts)
+    )
 
 
 async def group(visit: Visit) -> Response:
@@ -129,6 +165,7 @@ async def group(visit: Visit) -> Response:
         rows=rows,
         lag=sum(lags) if lags else None,
         is_share=listed.type == SHARE,
+        dead_letters=await dead_letters(visit, group_id) if listed.type == SHARE else None,
         topics=sorted({row.partition.topic for row in rows}),
     )
 
