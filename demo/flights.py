@@ -426,6 +426,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "out", help="where results are written")
     parser.add_argument("--console", action="store_true", help="keep broker and console running until Ctrl-C")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: its processes end with it
     output: Path = arguments.output.resolve()
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
