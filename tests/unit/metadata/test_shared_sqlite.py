@@ -38,6 +38,7 @@ def test_a_watcher_that_is_far_behind_gets_the_whole_contents(
     broker, late = Broker(stores), Broker(stores)
     broker.change(put={"/deleted": b"1", "/kept": b"1"})
     replica = late.watch()
+    late.load()  # its thread watches from now on
     broker.change(delete=["/deleted"])
     last = changes(broker, count)
     late.store.refresh()  # type: ignore[attr-defined]
