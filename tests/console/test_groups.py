@@ -19,6 +19,13 @@ from ottla import (
     ShareConsumer,
     TopicPartition,
 )
+from ottla.console.share_states import ShareState, states_of
+from ottla.protocol.messages.read_share_group_state import (
+    PartitionResult,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.streams.play import Play, subtopology
 from tests.console import Broker
@@ -174,6 +181,17 @@ def test_redelivered_and_archived_records_of_a_share_group(browser: Browser, bro
     cells = re.findall(r'<td class="n">([^<]*)</td>', text)
     ahead, redelivered, deliveries, archived = cells[-4:]
     assert (ahead, redelivered, deliveries, archived) == ("4", "2", "1", "1")
+
+
+def test_stored_states_are_added_up_without_partitions_that_were_denied() -> None:
+    batches = [
+        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in ((0, 1, 2, 1), (2, 4, 0, 3), (5, 5, 4, 5), (6, 9, 0, 0), (10, 10, 0, 1))
+    ]
+    known, denied = PartitionResult(partition=0, state_batches=batches), PartitionResult(partition=1, error_code=31)
+    response = ReadShareGroupStateResponse(results=[ReadStateResult(topic_id=bytes(16), partitions=[known, denied])])
+    states = states_of(response, {"t": bytes(16)})
+    assert states == {TopicPartition("t", 0): ShareState(redelivered=4, deliveries=3, acknowledged=2, archived=1)}
 
 
 def test_a_share_group_is_shown_and_reset(browser: Browser, admin: Admin, share_consumer: ShareConsumer) -> None:

@@ -16,6 +16,8 @@ from ottla.console.sampler import Sampler
 from ottla.console.settings import ClusterAccess
 from ottla.console.share_states import COORDINATOR, ShareState, key_of, state_request, states_of
 from ottla.environment import Clock
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataResponse
 
 TIMEOUT_S: Final = 10.0
@@ -24,7 +26,7 @@ _FRESH_MS: Final = 5_000
 _KEPT_MS: Final = 15_000
 """Age up to which metadata is shown; from _FRESH_MS on it is fetched again after the response."""
 _MOST_STATES: Final = 100
-"""Share partitions whose states one page shows: each takes a look-up of its coordinator."""
+"""Share partitions whose states one page shows."""
 _CONFIGS: Final = {"client.id": "ottla-console", "default.api.timeout.ms": int(TIMEOUT_S * 1000)}
 
 
@@ -62,16 +64,19 @@ class ConsoleAdmin(Admin):
         offsets: Mapping[TopicPartition, ShareGroupOffset],
         topic_ids: Mapping[str, bytes],
     ) -> dict[TopicPartition, ShareState]:
+        keys = {key_of(group_id, topic_ids[place.topic], place.partition): place for place in asked}
         by_node: dict[int, list[TopicPartition]] = {}
         states: dict[TopicPartition, ShareState] = {}
         with suppress(KafkaError):
-            for partition in asked:
-                key = key_of(group_id, topic_ids[partition.topic], partition.partition)
-                by_node.setdefault(await self._admin.metadata.coordinator(COORDINATOR, key), []).append(partition)
+            request = FindCoordinatorRequest(key_type=COORDINATOR, coordinator_keys=list(keys))
+            answer = await self._admin.anywhere("share coordinators", request, TIMEOUT_S)
+            for row in answer.coordinators:
+                if row.error_code == NONE and row.key in keys:
+                    by_node.setdefault(row.node_id, []).append(keys[row.key])
         for node, partitions in by_node.items():
             with suppress(KafkaError):
-                request = state_request(group_id, partitions, offsets, topic_ids)
-                states |= states_of(await self._admin.on_node(node, request), topic_ids)
+                of_node = state_request(group_id, partitions, offsets, topic_ids)
+                states |= states_of(await self._admin.on_node(node, of_node), topic_ids)
         return states
 
 

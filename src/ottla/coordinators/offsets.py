@@ -151,14 +151,11 @@ def _records_of(
     longest = groups.settings.offset_metadata_max_bytes
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        stored = topic.partitions
-        too_long = [asked for asked in stored if len(asked.committed_metadata or "") > longest]
-        if too_long:
-            stored = [asked for asked in stored if asked not in too_long]
+        stored = [asked for asked in topic.partitions if len(asked.committed_metadata or "") <= longest]
         commits.add(topic.name, topic.topic_id, stored, now)
         answers = [
             _committed(asked.partition_index)
-            if asked not in too_long
+            if len(asked.committed_metadata or "") <= longest
             else OffsetCommitResponsePartition(
                 partition_index=asked.partition_index, error_code=errors.OFFSET_METADATA_TOO_LARGE
             )

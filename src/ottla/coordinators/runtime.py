@@ -26,6 +26,7 @@ One file, because the order of append, replay, timers, answers and messages is o
 """
 
 import heapq
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -66,13 +67,13 @@ class RecordBlock(Sequence[CoordinatorRecord]):
 
     __slots__ = ()
 
+    @abstractmethod
     def encoded(self) -> list[tuple[bytes, bytes | None]]:
         """Return keys and values as in the log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def replay(self, state: Any) -> None:
         """Apply the records to the state of the operation that made them."""
-        raise NotImplementedError
 
 
 class Timer(NamedTuple):
