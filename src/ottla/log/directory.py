@@ -9,6 +9,8 @@ replication-offset-checkpoint       per partition, the high watermark
 <topic>-<partition>/                segments and indexes
     partition.metadata              the topic's id (`partition_metadata.py`)
 <topic>-<partition>.<hex>-delete/   a deleted partition, removed after file.delete.delay.ms
+
+One file, because start, checkpoints, moves and failure of a directory all change its table of open partitions.
 """
 
 import json

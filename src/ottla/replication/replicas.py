@@ -1,4 +1,7 @@
-"""Partitions of this broker: opened when the metadata assigns them, discarded when it no longer does."""
+"""Partitions of this broker: opened when the metadata assigns them, discarded when it no longer does.
+
+One file, because opening, leading, following and discarding change the same table of partitions.
+"""
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping

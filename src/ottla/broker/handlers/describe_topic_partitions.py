@@ -54,7 +54,8 @@ def describe_topic_partitions(
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
     allowed = [name for name in names if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all)]
-    denied = [] if fetch_all else [name for name in names if name not in set(allowed)]
+    permitted = set(allowed)
+    denied = [] if fetch_all else [name for name in names if name not in permitted]
     most = broker.config.integer("max.request.partition.size.limit")
     left = max(1, min(most, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []

@@ -89,7 +89,8 @@ class _Range:
         """Assign partitions to a member."""
         self._given[member] += len(indexes)
         self._extra -= self._given[member] > self._each
-        self.left = [index for index in self.left if index not in set(indexes)]
+        taken = set(indexes)
+        self.left = [index for index in self.left if index not in taken]
         assignment[member] += [TopicPartition(self.topic, index) for index in indexes]
 
     def assign(self, assignment: Assignment, *, near: bool) -> None:

@@ -384,9 +384,10 @@ class ClassicMembership:
     async def _adopt(self, assigned: list[TopicPartition]) -> None:
         """Apply an assignment. A cooperative member revokes partitions that it lost, and rejoins so that others get them."""
         before = set(self._owned)
-        revoked = [partition for partition in self._owned if partition not in set(assigned)]
+        staying = set(assigned)
+        revoked = [partition for partition in self._owned if partition not in staying]
         if revoked:
-            kept = [partition for partition in self._owned if partition in set(assigned)]
+            kept = [partition for partition in self._owned if partition in staying]
             await self._notify_consumer(AssignmentChange.REVOKED, revoked, kept)
             self._owned = kept
             self._rejoin = True
