@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -88,7 +88,7 @@ def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[tuple[
     """Everything that is there: per partition (offset, number), in the order in which it was read."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
     parts = [TopicPartition(topic, index, 0) for index in range(partitions)]
-    ends = {part.partition: consumer.get_watermark_offsets(part, timeout=30)[1] for part in parts}
+    ends = {part.partition: _end(consumer, part) for part in parts}
     consumer.assign(parts)
     found: dict[int, list[tuple[int, int]]] = {index: [] for index in range(partitions)}
     deadline = time.monotonic() + _PATIENCE_S
@@ -103,3 +103,16 @@ def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[tuple[
             found[partition].append((offset, number_of(value)))
     consumer.close()
     return found
+
+
+def _end(consumer: Consumer, part: TopicPartition) -> int:
+    """The end of a partition, as soon as the broker that the client asks knows a leader of it."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(part, timeout=30)[1]
+        except KafkaException as error:
+            # After a restart a broker may name a leader while another still waits for that news.
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() > deadline:  # noqa: SLF001
+                raise
+        time.sleep(0.05)

@@ -104,12 +104,15 @@ class Metadata:
         milliseconds = min(base << min(max(failures, 1) - 1, 20), ceiling)
         return int(milliseconds * (80 + self._random.below(41)) // 100)
 
-    async def retrying(self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None) -> T:
+    async def retrying(
+        self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None, deadline: int | None = None
+    ) -> T:
         """Call `attempt` until it succeeds or raises an error that is not retriable. Raises RequestTimedOut after
-        `timeout_ms` (default.api.timeout.ms)."""
+        `timeout_ms` (default.api.timeout.ms), for a call that began earlier at its `deadline` (clock ms)."""
         limit: int = self.config["default.api.timeout.ms"] if timeout_ms is None else timeout_ms
         clock = self.scheduler.clock
-        deadline = clock.now_ms() + limit
+        if deadline is None:
+            deadline = clock.now_ms() + limit
         failures = 0
         last: KafkaError | None = None
         while True:
@@ -265,10 +268,13 @@ class Metadata:
         """Return the name of a topic id; None if no metadata has contained it."""
         return self._names.get(topic_id)
 
-    async def topic(self, name: str, *, create: bool = False, timeout_ms: int | None = None) -> TopicInfo:
+    async def topic(
+        self, name: str, *, create: bool = False, timeout_ms: int | None = None, deadline: int | None = None
+    ) -> TopicInfo:
         """Return a topic from the cache, or request it. `create` lets the broker create it (auto.create.topics.enable).
 
-        Raises UnknownTopic at once, unless `create`: then after `timeout_ms` (max.block.ms).
+        Raises UnknownTopic at once, unless `create`: then after `timeout_ms` (max.block.ms), for a call that began
+        earlier at its `deadline` (clock ms).
         """
         known = self.known(name)
         if known is not None:
@@ -277,7 +283,7 @@ class Metadata:
             return await self.retrying(f"metadata of topic {name}", lambda: self._one_topic(name), timeout_ms)
         limit = self.config["max.block.ms"] if timeout_ms is None else timeout_ms
         try:
-            return await self.retrying(f"topic {name}", lambda: self._one_topic(name, create=True), limit)
+            return await self.retrying(f"topic {name}", lambda: self._one_topic(name, create=True), limit, deadline)
         except RequestTimedOut as error:
             if error.code != UNKNOWN_TOPIC_OR_PARTITION:
                 raise

@@ -153,9 +153,8 @@ class ProducerCore:
         A denied topic fails the open transaction, as its record would be missing there.
         """
         if topic not in self.accumulator.topics:
-            limit = max(deadline - self._clock.now_ms(), 0)
             try:
-                info = await self.core.metadata.topic(topic, create=True, timeout_ms=limit)
+                info = await self.core.metadata.topic(topic, create=True, deadline=deadline)
             except NotAuthorized as error:
                 if self.transactions is not None:
                     self.transactions.failed(error)
