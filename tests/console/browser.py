@@ -50,7 +50,9 @@ class Browser:
         return unescape(response.text)
 
 
-def settings_for(*brokers: Broker, registry: SchemaRegistry | None = None, **options: Any) -> Settings:
+def settings_for(
+    *brokers: Broker, registry: SchemaRegistry | None = None, metrics: tuple[str, ...] = (), **options: Any
+) -> Settings:
     """Settings of a console with the clusters "test", "test2" and so on."""
     clusters = tuple(
         ClusterAccess(
@@ -58,6 +60,7 @@ def settings_for(*brokers: Broker, registry: SchemaRegistry | None = None, **opt
             broker.client,
             ("--bootstrap-server", broker.bootstrap_servers),
             registry,
+            metrics,
         )
         for number, broker in enumerate(brokers)
     )

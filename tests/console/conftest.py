@@ -49,8 +49,9 @@ def browse(broker: Broker) -> "Iterator[Browse]":
 
     with ExitStack() as stack:
 
-        def start(base: str = "/c/test", **options: Any) -> "Browser":
-            return stack.enter_context(browsing(console_application(settings_for(broker, **options)), base))
+        def start(base: str = "/c/test", broker_of_console: Broker = broker, **options: Any) -> "Browser":
+            settings = settings_for(broker_of_console, **options)
+            return stack.enter_context(browsing(console_application(settings), base))
 
         yield start
 

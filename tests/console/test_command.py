@@ -22,7 +22,10 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) ->
     path = tmp_path / "ottla" / "profiles.toml"
     table = f'"bootstrap.servers" = "{broker.bootstrap_servers}"\n'
     registry = f'"schema.registry.url" = "{tmp_path}"\n'
-    path.write_text(f"[staging]\n{table}{registry}[production]\n{table}[empty]\n", encoding="utf-8")
+    metrics = '"broker.metrics.urls" = "127.0.0.1:9404"\n'
+    path.write_text(
+        f"[staging]\n{table}{registry}[production]\n{table}[unmetered]\n{table}{metrics}[empty]\n", encoding="utf-8"
+    )
     path.chmod(0o600)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
@@ -90,6 +93,8 @@ def test_a_profile_with_a_registry_serves_other_commands_too() -> None:
         (["--listen", "8080"], 2, "HOST:PORT"),
         (["--base-path", "kafka"], 2, "begins with /"),
         (["--passwords", "/nonexistent"], 1, "--hash-password"),
+        (["--broker-metrics", "127.0.0.1:9404"], 2, "--broker-metrics requires"),
+        (["--cluster", "unmetered"], 1, "broker.metrics.urls begin with http://"),
         (["--spark-metrics", "127.0.0.1:9400"], 2, "begins with http://"),
         (["--proxy-header", "X-User"], 2, "need each other"),
         (["--proxy-header", "X-User", "--proxy-address", "proxy"], 2, "10.0.0.0/8"),

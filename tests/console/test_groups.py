@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from ottla import (
     ShareConsumer,
     TopicPartition,
 )
+from ottla.console.broker_metrics import in_flight
 from ottla.console.share_states import ShareState, states_of
 from ottla.protocol.messages.read_share_group_state import (
     PartitionResult,
@@ -29,7 +31,9 @@ from ottla.protocol.messages.read_share_group_state import (
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.streams.play import Play, subtopology
 from tests.console import Broker
-from tests.console.browser import Browser
+from tests.console.browser import Browse, Browser
+from tests.console.test_spark import publishing
+from tests.observability.conftest import serve
 
 pytestmark = pytest.mark.usefixtures("flights")
 
@@ -39,6 +43,11 @@ def commit(broker: Broker, group_id: str, offset: int, topic: str = "flights") -
         partitions = [TopicPartition(topic, index) for index in range(3)]
         consumer.assign(partitions)
         consumer.commit(dict.fromkeys(partitions, offset))
+
+
+def cells_of(text: str) -> list[str]:
+    """Return the numbers of the tables of a page."""
+    return re.findall(r'<td class="n">([^<]*)</td>', text)
 
 
 @pytest.fixture
@@ -178,9 +187,54 @@ def test_redelivered_and_archived_records_of_a_share_group(browser: Browser, bro
     admin.create_topics([NewTopic("dlq.graded", 1, config={"errors.deadletterqueue.group.enable": "true"})]).check()
     while ">dlq.graded</a>: 0<" not in (text := browser.get("/group", id="graded")):
         assert time.monotonic() < deadline
-    cells = re.findall(r'<td class="n">([^<]*)</td>', text)
-    ahead, redelivered, deliveries, archived = cells[-4:]
+    ahead, redelivered, deliveries, archived = cells_of(text)[-4:]
     assert (ahead, redelivered, deliveries, archived) == ("4", "2", "1", "1")
+
+
+def test_records_in_flight_are_read_from_the_metrics_of_brokers(tmp_path: Path, browse: Browse) -> None:
+    served = serve(tmp_path)
+    broker = Broker(served.process.bootstrap_servers)
+    url = f"{served.base}/metrics"
+    try:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            group = ConfigResource(ResourceType.GROUP, "holders")
+            admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", "earliest")]}).check()
+            admin.create_topics([NewTopic("held", 1)]).check()
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(7):
+                producer.produce("held", str(number))
+        with ShareConsumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="holders", share_acknowledgement_mode="explicit"
+        ) as consumer:
+            consumer.subscribe(["held"])
+            deadline = time.monotonic() + 20
+            while not (records := consumer.poll(timeout=0.2)):
+                assert time.monotonic() < deadline
+            assert len(records) == 7
+            console = browse(broker_of_console=broker, metrics=(url,))
+            assert cells_of(console.get("/group", id="holders"))[-1] == "7"
+            for record in records[:5]:
+                consumer.acknowledge(record, AcknowledgeType.ACCEPT)
+            consumer.commit()
+            assert cells_of(console.get("/group", id="holders"))[-1] == "2"
+            half = browse(broker_of_console=broker, metrics=(url, "http://127.0.0.1:1/metrics"))
+            text = half.get("/group", id="holders")
+            assert "http://127.0.0.1:1/metrics does not answer" in text
+            assert cells_of(text)[-1] == "2"
+            assert "In flight" not in browse(broker_of_console=broker).get("/group", id="holders")
+    finally:
+        served.process.stop()
+
+
+def test_what_no_broker_has_told_is_not_shown_as_zero() -> None:
+    text = """kafka_server_sharepartitionmetrics_inflightmessagecount{group="g",topic="t",partition="0"} 4.0
+kafka_server_sharepartitionmetrics_inflightmessagecount{group="other",topic="t",partition="0"} 9.0
+kafka_server_sharepartitionmetrics_inflightbatchcount{group="g",topic="t",partition="0"} 1.0
+"""
+    with publishing(text) as url:
+        counts, errors = in_flight([url, "http://127.0.0.1:1/metrics"], "g")
+    assert counts == {TopicPartition("t", 0): 4}
+    assert [error.split(" ")[0] for error in errors] == ["http://127.0.0.1:1/metrics"]
 
 
 def test_stored_states_are_added_up_without_partitions_that_were_denied() -> None:

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from ottla import TopicPartition
+from ottla.console.prometheus_text import samples
 from ottla.console.spark_metrics import queries_of
 from tests.console.browser import Browse
 
@@ -55,7 +56,7 @@ def publishing(text: str) -> Iterator[str]:
 
 
 def test_metrics_are_read_by_query() -> None:
-    delays, other = queries_of("x", TEXT)
+    delays, other = queries_of("x", samples(TEXT.splitlines(), "ottla_spark_"))
     assert (delays.name, delays.is_running, delays.batches, delays.rows_in, delays.rows_out) == (
         "delays",
         True,

@@ -113,6 +113,6 @@ def _end(consumer: Consumer, part: TopicPartition) -> int:
             return consumer.get_watermark_offsets(part, timeout=30)[1]
         except KafkaException as error:
             # After a restart a broker may name a leader while another still waits for that news.
-            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() > deadline:  # noqa: SLF001
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)

@@ -27,8 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP_SERVERS"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
-REGISTRY_PREFIX: Final = "schema.registry."
-"""Properties of a profile that name its schema registry begin with it."""
+NO_CLIENT_CONFIGS: Final = ("schema.registry.", "broker.metrics.")
+"""Beginnings of the properties of a profile that name its schema registry and the metrics of its brokers."""
 _PROFILE: Final = "ottla.cli.profile"
 """Key of the profile in the meta dictionary of click's contexts, which sub-commands share."""
 
@@ -160,15 +160,15 @@ def profile_properties() -> Mapping[str, str]:
     profile = _profile()
     if profile is None:
         return {}
-    return {name: value for name, value in profile.properties.items() if not name.startswith(REGISTRY_PREFIX)}
+    return {name: value for name, value in profile.properties.items() if not name.startswith(NO_CLIENT_CONFIGS)}
 
 
-def profile_registry() -> Mapping[str, str]:
-    """Return the properties of the selected profile that name its schema registry: they are no client configs."""
+def profile_services() -> Mapping[str, str]:
+    """Return the properties of the selected profile that are no client configs: its registry, the metrics of its brokers."""
     profile = _profile()
     if profile is None:
         return {}
-    return {name: value for name, value in profile.properties.items() if name.startswith(REGISTRY_PREFIX)}
+    return {name: value for name, value in profile.properties.items() if name.startswith(NO_CLIENT_CONFIGS)}
 
 
 def option_configs(options: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ottla.cli.cluster_access import (
     client_configs,
     complete_profiles,
     profile_properties,
-    profile_registry,
+    profile_services,
     read_properties,
 )
 from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path, read_profile
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _BACKLOG: Final = 128
 _REGISTRY_TIMEOUT_MS: Final = 2_000
+_HTTP: Final = ("http://", "https://")
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -78,6 +79,13 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
     help="Schema Registry, or a directory of schemas; a profile may have its own schema.registry.url.",
 )
 @click.option(
+    "--broker-metrics",
+    metavar="URL",
+    multiple=True,
+    help="Metrics of a broker, as in http://127.0.0.1:9404/metrics, for the records in flight of share groups; may be "
+    "repeated. A profile may have its own broker.metrics.urls.",
+)
+@click.option(
     "--spark-metrics",
     metavar="URL",
     multiple=True,
@@ -103,7 +111,7 @@ def console(bootstrap_server: str | None, command_config: str | None, **options:
     if options["tls_key"] and not options["tls_certificate"]:
         raise click.UsageError("--tls-key needs --tls-certificate")
     settings = _settings(
-        _clusters(bootstrap_server, command_config, options["clusters"], options["schema_registry"]),
+        _clusters(bootstrap_server, command_config, options),
         host,
         port,
         options,
@@ -148,10 +156,10 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _clusters(
-    bootstrap_server: str | None, command_config: str | None, profiles: tuple[str, ...], registry: str | None
+    bootstrap_server: str | None, command_config: str | None, options: Mapping[str, Any]
 ) -> "tuple[ClusterAccess, ...]":
     """Return the clusters of the options. Raises CommandFailed, UsageError."""
-
+    registry, metrics, profiles = options["schema_registry"], options["broker_metrics"], options["clusters"]
     if profiles:
         if bootstrap_server or profile_properties():
             raise click.UsageError("--cluster cannot be combined with --bootstrap-server and --profile")
@@ -169,37 +177,44 @@ def _clusters(
                 raise CommandFailed(f"profile {profile.name} needs bootstrap.servers, and a name without /")
         more = ("--command-config", command_config) if command_config else ()
         return tuple(
-            _access(profile.name, {**file, **profile.properties}, ("--profile", profile.name, *more), registry)
+            _access(profile.name, {**file, **profile.properties}, ("--profile", profile.name, *more), registry, metrics)
             for profile in read
         )
     context = click.get_current_context()
-    configs = {**profile_registry(), **client_configs(bootstrap_server, command_config)}
+    configs = {**profile_services(), **client_configs(bootstrap_server, command_config)}
     configs.pop("client.id", None)
     name = context.meta["ottla.cli.profile"].name if "ottla.cli.profile" in context.meta else "cluster"
     words = ["--profile", name] if name != "cluster" else ["--bootstrap-server", str(configs["bootstrap.servers"])]
     if command_config:
         words += ["--command-config", command_config]
-    return (_access(name, configs, tuple(words), registry),)
+    return (_access(name, configs, tuple(words), registry, metrics),)
 
 
 def _access(
-    name: str, properties: Mapping[str, Any], options: tuple[str, ...], registry: str | None
+    name: str,
+    properties: Mapping[str, Any],
+    options: tuple[str, ...],
+    registry: str | None,
+    metrics: tuple[str, ...],
 ) -> "ClusterAccess":
-    """Return the access to a cluster; the registry of its properties comes before that of --schema-registry."""
+    """Return the access to a cluster; registry and metrics of its properties come before those of the options. Raises
+    CommandFailed."""
     from ottla.console.settings import ClusterAccess
     from ottla.schemas.registry import SchemaRegistry
 
     configs = dict(properties)
     location = configs.pop("schema.registry.url", None) or registry
     user_info = configs.pop("schema.registry.basic.auth.user.info", None)
-    if location is None:
-        return ClusterAccess(name, configs, options)
-    return ClusterAccess(
-        name,
-        configs,
-        options,
-        SchemaRegistry(location=location, user_info=user_info, timeout_ms=_REGISTRY_TIMEOUT_MS, retries=0),
-    )
+    own_metrics = [url.strip() for url in configs.pop("broker.metrics.urls", "").split(",")]
+    if own_metrics != [""]:
+        metrics = tuple(own_metrics)
+    for url in own_metrics if own_metrics != [""] else ():
+        if not url.startswith(_HTTP):
+            raise CommandFailed(f"profile {name}: broker.metrics.urls begin with http:// or https://, not {url!r}")
+    schemas: SchemaRegistry | None = None
+    if location is not None:
+        schemas = SchemaRegistry(location=location, user_info=user_info, timeout_ms=_REGISTRY_TIMEOUT_MS, retries=0)
+    return ClusterAccess(name, configs, options, schemas, metrics)
 
 
 def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, options: Mapping[str, Any]) -> "Settings":
@@ -211,11 +226,13 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
     base_path = options["base_path"].rstrip("/")
     if base_path and not base_path.startswith("/"):
         raise click.UsageError("--base-path begins with /")
-    for url in options["spark_metrics"]:
-        if not url.startswith(("http://", "https://")):
-            raise click.UsageError(
-                f"--spark-metrics requires an address that begins with http:// or https://, not {url!r}"
-            )
+    for option in ("broker_metrics", "spark_metrics"):
+        for url in options[option]:
+            if not url.startswith(_HTTP):
+                name = option.replace("_", "-")
+                raise click.UsageError(
+                    f"--{name} requires an address that begins with http:// or https://, not {url!r}"
+                )
     random, clock = SystemRandom(), SystemClock()
     is_local = host in _LOOPBACK
     try:

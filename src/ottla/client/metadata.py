@@ -105,7 +105,11 @@ class Metadata:
         return int(milliseconds * (80 + self._random.below(41)) // 100)
 
     async def retrying(
-        self, about: str, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None = None, deadline: int | None = None
+        self,
+        about: str,
+        attempt: Callable[[], Awaitable[T]],
+        timeout_ms: int | None = None,
+        deadline: int | None = None,
     ) -> T:
         """Call `attempt` until it succeeds or raises an error that is not retriable. Raises RequestTimedOut after
         `timeout_ms` (default.api.timeout.ms), for a call that began earlier at its `deadline` (clock ms)."""

@@ -30,12 +30,14 @@ class ClusterAccess:
     configs  client configs by Kafka's names
     options  options of the command line that select the same cluster
     registry schema registry, None without
+    metrics  addresses of the brokers' metrics, empty without
     """
 
     name: str
     configs: Mapping[str, Any]
     options: tuple[str, ...]
     registry: SchemaRegistry | None = None
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Kafka has no admin request for them: ReadShareGroupState is meant for the leaders of partitions, and needs ClusterAction on the
 cluster where there is an authorizer. Read with the leader epoch that is stored, it changes nothing. Records that a member has
-acquired are stored as available: only the leader of their partition knows that they are in flight.
+acquired are stored as available: only the leader of their partition knows that they are in flight (`broker_metrics`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,23 +1,13 @@
 """Metrics of Spark's streaming queries, read from the /metrics that `ottla.spark.monitoring` serves."""
 
-import http.client
-import re
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla.client.topics import TopicPartition
+from ottla.console.prometheus_text import Sample, scrape_all
 
 _PREFIX: Final = "ottla_spark_"
-_MOST_BYTES: Final = 8 << 20
-_TIMEOUT_S: Final = 2.0
-_THREADS: Final = 8
-_SAMPLE: Final = re.compile(r'ottla_spark_(\w+)\{((?:\w+="(?:\\.|[^"\\])*",?)*)\} (\S+)')
-_LABEL: Final = re.compile(r'(\w+)="((?:\\.|[^"\\])*)"')
-_ESCAPES: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
 @dataclass
@@ -62,41 +52,18 @@ class Scrape(NamedTuple):
 
 
 def scrape(addresses: Iterable[str]) -> Scrape:
-    """Read the metrics of applications, in threads. It blocks for some seconds at most."""
-    queries: list[SparkQuery] = []
-    errors: list[str] = []
-
-    def read(address: str) -> list[SparkQuery] | str:
-        try:
-            return queries_of(address, _fetch(address))
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            return f"{address} does not answer: {reason}. The application may have ended."
-
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for answer in threads.map(read, addresses):
-            if isinstance(answer, str):
-                errors.append(answer)
-            else:
-                queries += answer
-    return Scrape(queries, errors)
+    """Read the metrics of applications. It blocks for some seconds at most."""
+    queries, errors = scrape_all(addresses, _PREFIX, queries_of, "The application may have ended.")
+    return Scrape([query for of_application in queries for query in of_application], errors)
 
 
-def _fetch(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as response:
-        body: bytes = response.read(_MOST_BYTES + 1)
-    if len(body) > _MOST_BYTES:
-        raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
-    return body.decode("utf-8", "replace")
-
-
-def queries_of(source: str, text: str) -> list[SparkQuery]:
-    """Return the queries of a text in the Prometheus format, in its order. Raises ValueError."""
+def queries_of(source: str, samples: Iterable[Sample]) -> list[SparkQuery]:
+    """Return the queries of an application's samples, in their order. Raises ValueError."""
     queries: dict[str, SparkQuery] = {}
-    for metric, labels, value in _samples(text):
+    for metric, labels, value in samples:
         name = labels.get("query", "")
         query = queries.setdefault(name, SparkQuery(source, name))
-        match metric:
+        match metric.removeprefix(_PREFIX):
             case "query_running":
                 query.is_running = value == 1
             case "batches_total":
@@ -115,16 +82,3 @@ def queries_of(source: str, text: str) -> list[SparkQuery]:
             case _:  # metrics of a later version, and times of creation
                 pass
     return list(queries.values())
-
-
-def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    for line in text.splitlines():
-        if line.startswith(_PREFIX):
-            sample = _SAMPLE.fullmatch(line.strip())
-            if sample is not None:
-                labels = {name: _unescaped(value) for name, value in _LABEL.findall(sample[2])}
-                yield sample[1], labels, float(sample[3])
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\.", lambda match: _ESCAPES.get(match[0], match[0]), text)

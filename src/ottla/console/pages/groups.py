@@ -2,12 +2,14 @@
 
 from typing import Any, Final, NamedTuple
 
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from ottla.client.admin.configs import ConfigResource, ResourceType
 from ottla.client.admin.groups import ListedGroup
 from ottla.client.errors import KafkaError
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
+from ottla.console.broker_metrics import in_flight
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.group_positions import SHARE, group_lags
 from ottla.console.problem import Problem
@@ -29,6 +31,7 @@ class OffsetRow(NamedTuple):
     metadata: str
     member: str
     state: ShareState | None = None
+    in_flight: int | None = None
 
 
 class DeadLetters(NamedTuple):
@@ -152,6 +155,11 @@ async def group(visit: Visit) -> Response:
     if listed.type not in (SHARE, STREAMS):
         owners = {partition: member.member_id for member in members for partition in member.assignment}
     rows = await offset_rows(visit, listed, owners)
+    metrics = visit.cluster.access.metrics if listed.type == SHARE else ()
+    if metrics:
+        counts, errors = await run_in_threadpool(in_flight, metrics, group_id)
+        rows = [row._replace(in_flight=counts.get(row.partition, None if errors else 0)) for row in rows]
+        error = " ".join(filter(None, [error, *errors]))
     lags = [row.lag for row in rows if row.lag is not None]
     return visit.render(
         "group.html",
@@ -165,6 +173,7 @@ async def group(visit: Visit) -> Response:
         rows=rows,
         lag=sum(lags) if lags else None,
         is_share=listed.type == SHARE,
+        has_metrics=bool(metrics),
         dead_letters=await dead_letters(visit, group_id) if listed.type == SHARE else None,
         topics=sorted({row.partition.topic for row in rows}),
     )
