@@ -1,6 +1,8 @@
 """Metrics of clients, collected by OpenTelemetry's SDK."""
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from math import isnan
 
 import pytest
@@ -8,6 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
 
 from ottla import Consumer, Producer, ShareConsumer, TopicPartition
+from ottla.client import aio, opentelemetry
 from ottla.client.metrics import MetricValues
 from ottla.client.opentelemetry import instrument_name, observe
 
@@ -90,6 +93,53 @@ def test_the_metrics_of_a_consumer_are_collected(bootstrap_servers: str, collect
         assert keys(consumer.metrics()) == collected.keys()
         lag = frozenset({("client_id", "seen"), ("topic", "read"), ("partition", "0")})
         assert collected["org.apache.kafka.consumer.fetch.manager.records.lag", lag] == 3
+
+
+def test_the_metrics_of_asyncio_clients_are_read_on_their_event_loop(
+    bootstrap_servers: str, collection: Collection
+) -> None:
+    sent = "org.apache.kafka.producer.record.send.total", frozenset({("client_id", "awaited")})
+
+    async def observed() -> None:
+        async with (
+            aio.Producer(bootstrap_servers=bootstrap_servers, client_id="awaited") as producer,
+            aio.Consumer(bootstrap_servers=bootstrap_servers, client_id="reader") as consumer,
+            aio.ShareConsumer(bootstrap_servers=bootstrap_servers, group_id="a", client_id="sharer") as sharer,
+        ):
+            for client in (producer, consumer, sharer):
+                observe(client, collection.provider)
+            await producer.produce("observed", "one")
+            await producer.flush(30)
+            elsewhere = await asyncio.to_thread(collection.collect)
+            assert elsewhere[sent] == 1
+            assert elsewhere.keys() == {
+                *keys(producer.metrics()), *keys(consumer.metrics()), *keys(sharer.metrics())
+            }  # fmt: skip
+            assert collection.collect().keys() == elsewhere.keys()
+        assert producer.closed
+        assert await asyncio.to_thread(collection.collect) == {}
+
+    asyncio.run(observed())
+
+
+def test_an_event_loop_that_is_busy_or_closed_has_no_metrics(
+    bootstrap_servers: str, collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opentelemetry, "_PATIENCE_S", 0.05)
+    kept: list[aio.Producer] = []
+
+    async def observed() -> None:
+        async with aio.Producer(bootstrap_servers=bootstrap_servers) as producer:
+            observe(producer, collection.provider)
+            with ThreadPoolExecutor(1) as thread:
+                assert thread.submit(collection.collect).result() == {}  # holds the event loop meanwhile
+            assert collection.collect() != {}
+        kept.append(producer)
+
+    asyncio.run(observed())
+    with pytest.raises(RuntimeError):
+        kept[0].call_from_thread(kept[0].metrics, 1.0)
+    assert collection.collect() == {}
 
 
 def test_the_metrics_of_several_clients_have_their_client_ids(bootstrap_servers: str, collection: Collection) -> None:

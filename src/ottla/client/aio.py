@@ -163,7 +163,6 @@ class Producer(Asynchronous):
     ) -> None:
         super().__init__(config, options)
         self._serializers = serializers_of(key_serializer, value_serializer)
-        self._loop = asyncio.get_running_loop()
         self._to_serialize: list[tuple[asyncio.Future[tuple[Any, Any]], Callable[[], tuple[Any, Any]]]] = []
         self._serializing: asyncio.Task[None] | None = None
         self._woken = False

@@ -1,7 +1,7 @@
 """Shared base of the asyncio clients: runs the core on the caller's event loop."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,13 +24,42 @@ class Asynchronous:
 
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
         self.config = ClientConfig({**(config or {}), **dotted(options)})
-        self._core = Core(self.config, process_environment(asyncio.get_running_loop()))
+        self._loop = asyncio.get_running_loop()
+        self._core = Core(self.config, process_environment(self._loop))
         self._released = False  # True in a forked process, where there is nothing to close
         register(self)
 
     async def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
         """Run a coroutine of the core and wait for it."""
         return await wait(self._core.scheduler, coroutine)
+
+    def call_from_thread(self, function: Callable[[], T], timeout_s: float) -> T:
+        """Call a function on the client's event loop, from any thread, and wait for it.
+
+        Raises RuntimeError if the loop is closed, TimeoutError if it is busy for longer than `timeout_s`.
+        """
+        if _running_loop() is self._loop:
+            return function()
+
+        async def called() -> T:
+            return function()
+
+        coroutine = called()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._released or self._core.network.closed
 
     async def close(self) -> None:
         """Close the client."""
@@ -44,3 +73,11 @@ class Asynchronous:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs on this thread, None without one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

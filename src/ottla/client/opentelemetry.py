@@ -17,25 +17,36 @@ from typing import Final, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
 
-from ottla.client.blocking import Consumer, Producer, ShareConsumer
-from ottla.client.metrics import Tags
+from ottla.client import aio, blocking
+from ottla.client.awaiting import Asynchronous
+from ottla.client.metrics import MetricValues, Tags
 from ottla.version import VERSION
 
+Client: TypeAlias = (
+    blocking.Producer | blocking.Consumer | blocking.ShareConsumer | aio.Producer | aio.Consumer | aio.ShareConsumer
+)
 _Name: TypeAlias = tuple[str, str]
 """Group and name of a metric."""
 _PREFIX: Final = "org.apache.kafka."
+_OF_TOPICS: Final = tuple(
+    ("producer-topic-metrics", f"{name}-{kind}") for name in ("record-send", "byte") for kind in ("total", "rate")
+)
+_OF_PARTITIONS: Final = (("consumer-fetch-manager-metrics", "records-lag"),)
 _LATER: Final[Mapping[type, tuple[_Name, ...]]] = {
-    Producer: tuple(
-        ("producer-topic-metrics", f"{name}-{kind}") for name in ("record-send", "byte") for kind in ("total", "rate")
-    ),
-    Consumer: (("consumer-fetch-manager-metrics", "records-lag"),),
-    ShareConsumer: (),
+    blocking.Producer: _OF_TOPICS,
+    aio.Producer: _OF_TOPICS,
+    blocking.Consumer: _OF_PARTITIONS,
+    aio.Consumer: _OF_PARTITIONS,
 }
 """Names of metrics that a new client does not have yet."""
+_PATIENCE_S: Final = 1.0
+"""Longest wait for the event loop of an asyncio client."""
 
 
-def observe(client: Producer | Consumer | ShareConsumer, meter_provider: MeterProvider | None = None) -> None:
+def observe(client: Client, meter_provider: MeterProvider | None = None) -> None:
     """Have the metrics of a client read at each collection of a meter provider, until the client is closed.
+
+    Those of an asyncio client are read on its event loop; while that is busy for a second, a collection has none of them.
 
     meter_provider  that of the application by default, see `opentelemetry.metrics.set_meter_provider`
     """
@@ -59,9 +70,9 @@ class _Instruments:
         self._readings: list[_Reading] = []
         self._names: set[_Name] = set()
 
-    def add(self, client: Producer | Consumer | ShareConsumer) -> None:
+    def add(self, client: Client) -> None:
         self._readings = [*(reading for reading in self._readings if reading.is_open), _Reading(client)]
-        names = {(key.group, key.name) for key in client.metrics()} | {*_LATER[type(client)]}
+        names = {(key.group, key.name) for key in _metrics(client)} | {*_LATER.get(type(client), ())}
         for group, name in sorted(names - self._names):
             self._names.add((group, name))
             is_total = name.endswith("-total")
@@ -80,7 +91,7 @@ class _Instruments:
 class _Reading:
     """Values of a client at one collection, which asks for each name: they are read again when one is asked for twice."""
 
-    def __init__(self, client: Producer | Consumer | ShareConsumer) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
         self._values: dict[_Name, list[tuple[Tags, float]]] = {}
         self._given: set[_Name] = set()
@@ -105,9 +116,19 @@ class _Reading:
         self._values.clear()
         client = self._client()
         if client is not None and not client.closed:
-            for key, value in client.metrics().items():
+            for key, value in _metrics(client).items():
                 if not isnan(value):
                     self._values.setdefault((key.group, key.name), []).append((key.tags, value))
+
+
+def _metrics(client: Client) -> MetricValues:
+    """Return the metrics of a client, from any thread; none if its event loop does not answer."""
+    if not isinstance(client, Asynchronous):
+        return client.metrics()
+    try:
+        return client.call_from_thread(client.metrics, _PATIENCE_S)
+    except (RuntimeError, TimeoutError):
+        return MetricValues()
 
 
 _INSTRUMENTS: Final[weakref.WeakKeyDictionary[MeterProvider, _Instruments]] = weakref.WeakKeyDictionary()

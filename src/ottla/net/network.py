@@ -212,6 +212,11 @@ class Network:
         self._failed_attempts.pop(address, None)
         self._not_before.pop(address, None)
 
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._closed
+
     def close(self) -> None:
         """Close every connection."""
         self._closed = True
