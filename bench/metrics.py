@@ -1,6 +1,7 @@
 """Cost of metrics: CPU of a broker with --metrics beside one without, and the longest wait while many partitions are read.
 
     python bench/metrics.py [--rounds 400] [--partitions 10000]
+    python bench/metrics.py --instructions   # needs valgrind and callgrind_control
 
 Equal processes differ by some percent, and a fetch of 1 MB may cost twice in one what it costs in another. So the cost of
 requests is measured in one broker, on one connection, where measurement is switched off and on by signals after each short
@@ -8,6 +9,10 @@ round. Figures are CPU time of the broker's process for each request, the median
 those of neighbouring rounds, given with its quartiles. As it is smaller than their spread, the calls that count one response
 are timed alone, too: the best of five repetitions. Produce requests have one record of 100 bytes, or 1 MB of records;
 fetches return 1 MB. What does not depend on requests is measured in brokers without load.
+
+`--instructions` counts instead the instructions of the broker's process (without the kernel's) by callgrind, which repeats
+within some thousandths: with and without measurement, in one broker. As it runs some fifty times slower there, the timer that
+has the times of a request measured is made fifty times slower too.
 
 While a broker with many partitions is scraped, a second process asks for ApiVersions without a pause.
 """
@@ -54,11 +59,14 @@ from ottla.records.batch import build
 from ottla.records.record import Record
 
 TOPIC = "t"
+_SLOWER = 50
+"""How much slower callgrind is."""
 
 
 _SWITCHED = """
-import signal, sys
-from ottla.broker.metrics import collection
+import os, signal, sys
+from ottla.broker.metrics import collection, loop_load
+loop_load._BEAT_MS *= int(os.environ.get("BEATS", "1"))
 from ottla.cli.main import main
 class Switched(collection.BrokerMetrics):
     def __init__(self, server, *arguments):
@@ -78,8 +86,9 @@ main()
 
 
 @contextmanager
-def served(*, metrics: int | None, is_switched: bool = False) -> Iterator[Running]:
-    """Ottla, with metrics on a port; SIGUSR1 switches the measurement of requests off, SIGUSR2 on."""
+def served(*, metrics: int | None, is_switched: bool = False, counts: Path | None = None) -> Iterator[Running]:
+    """Ottla, with metrics on a port; SIGUSR1 switches the measurement of requests off, SIGUSR2 on. Under callgrind if its
+    counts have a file."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         port, begun = free_port(), time.perf_counter()
         command = serve_command(port, Path(directory))
@@ -87,7 +96,11 @@ def served(*, metrics: int | None, is_switched: bool = False) -> Iterator[Runnin
             command[1:3] = ["-c", _SWITCHED]
         if metrics is not None:
             command += ["--metrics", f"127.0.0.1:{metrics}"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        environment = dict(os.environ)
+        if counts is not None:
+            command = ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={counts}", *command]
+            environment["BEATS"] = str(_SLOWER)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
         try:
             started_ms = wait_for_answer(port, process.pid, begun)
             yield Running("without" if metrics is None else "with", f"127.0.0.1:{port}", process.pid, started_ms)
@@ -166,6 +179,69 @@ def costs(rounds: int) -> dict[str, object]:
     return result
 
 
+def instructions() -> dict[str, object]:
+    """Instructions of the broker for a request, with and without measurement, by callgrind."""
+    result: dict[str, object] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        served(metrics=free_port(), is_switched=True, counts=Path(directory) / "counts") as broker,
+    ):
+        wire = Wire(broker)
+        create(wire, {TOPIC: 1})
+        dumps = 0
+        for name, request, version, count, _ in SCENARIOS:
+            share = user_share(request, version, count)
+            built = request()
+            for _ in range(1200):  # the first 1000 requests are all measured
+                wire.ask(built, version)
+            figures: dict[bool, list[float]] = {False: [], True: []}
+            for number in range(6):
+                measured = number % 2 == 1
+                os.kill(broker.pid, signal.SIGUSR2 if measured else signal.SIGUSR1)
+                for _ in range(3):
+                    wire.ask(built, version)
+                callgrind("--zero", broker.pid)
+                requests = 20 * count
+                for _ in range(requests):
+                    wire.ask(built, version)
+                callgrind("--dump", broker.pid)
+                dumps += 1
+                text = (Path(directory) / f"counts.{dumps}").read_text()
+                figures[measured].append(int(text.rsplit("totals: ", 1)[1].split()[0]) / requests)
+            plain, with_metrics = statistics.median(figures[False]), statistics.median(figures[True])
+            more = (with_metrics / plain - 1) * 100
+            print(
+                f"{name}: {plain:,.0f} instructions, with metrics {with_metrics - plain:+,.0f} ({more:+.2f} %); "
+                f"{share:.0%} of the CPU is outside the kernel, so {more * share:+.2f} % of the CPU",
+                flush=True,
+            )
+            result[name] = {"without": figures[False], "with": figures[True], "share outside the kernel": share}
+    return result
+
+
+def user_share(request: Callable[[], Request], version: int, count: int) -> float:
+    """Share of the broker's CPU for a request that is spent outside the kernel."""
+    with served(metrics=free_port()) as broker:
+        wire = Wire(broker)
+        create(wire, {TOPIC: 1})
+        for _ in range(3):  # there is something to fetch
+            wire.ask(produce(1000, 1000), 9)
+        built = request()
+        spent = []
+        for number in (5, 100):
+            for _ in range(number * count):
+                wire.ask(built, version)
+            fields = Path(f"/proc/{broker.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            spent.append((int(fields[11]), int(fields[12])))
+        user, kernel = (after - before for before, after in zip(*spent, strict=True))
+        return float(user / (user + kernel))
+
+
+def callgrind(order: str, pid: int) -> None:
+    """Have the counts of a process set to zero, or written."""
+    subprocess.run(["callgrind_control", order, str(pid)], check=True, capture_output=True)
+
+
 def counting() -> dict[str, float]:
     """Microseconds of the calls that count a response of one partition, in this process."""
     meter, peer = RequestMeter(), Peer()
@@ -230,7 +306,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--instructions", action="store_true")
     options = parser.parse_args()
+    if options.instructions:
+        record({"instructions": instructions()})
+        return
     record(
         {
             "counting": counting(),

@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the conformance tests of authorization against an Apache Kafka with the configs of authorized.py",
     )
     parser.addoption(
+        "--schema-registry",
+        metavar="URL",
+        help="run the tests of schemas against this registry, which serves Confluent's REST API and has no such subjects",
+    )
+    parser.addoption(
         "--kafka-version", default="4.4.0", help="which Apache Kafka --broker is: versions that it lacks are left out"
     )
     parser.addoption(

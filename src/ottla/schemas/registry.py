@@ -45,6 +45,10 @@ class RegistryError(RuntimeError):
     """The registry did not answer, or answered with an error."""
 
 
+class RegistryRefusal(RegistryError):
+    """The registry refused a request, such as a malformed schema."""
+
+
 class Reference(NamedTuple):
     """Reference of a schema to another one, by its `name` in the referring schema."""
 
@@ -242,7 +246,7 @@ class _Http:
                     if error.code == 404:
                         raise SchemaNotFound(reason) from None
                     if error.code not in _WORTH_RETRYING:
-                        raise RegistryError(reason) from None
+                        raise RegistryRefusal(reason) from None
                 except (OSError, ValueError) as failed:
                     reason = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
         raise RegistryError(f"no schema registry answers: {reason}")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ottla.broker.metrics.traffic import Traffic
 from ottla.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.protocol.api import FETCH, PRODUCE
-from ottla.protocol.errors import NONE
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.traffic import TopicTraffic
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.protocol.context import Peer
 
 _ALL_BELOW: Final = 1000
+_NO_ERROR: Final = 0  # a constant of this module costs compiled code no look-up
 _NS_A_MS: Final = 1_000_000
 _NS_A_SECOND: Final = 1e9
 
@@ -82,46 +82,48 @@ class ApiVersionMeter:
 
     def _produced(self, response: Any) -> None:
         for topic in response.responses:
-            traffic = self._topic_traffic(topic.name, topic.topic_id)
+            traffic = self._topic_traffic(topic)
             for row in topic.partition_responses:
                 traffic.produces += 1
                 code: int = row.error_code
-                self._add_error(code)
-                if code != NONE:
+                if code == _NO_ERROR:
+                    self._successes += 1
+                else:
+                    self._errors[code] += 1
                     traffic.failed_produces += 1
 
     def _fetched(self, response: Any, peer: "Peer") -> None:
-        self._add_error(response.error_code)
+        code: int = response.error_code
+        if code == _NO_ERROR:
+            self._successes += 1
+        else:
+            self._errors[code] += 1
         for topic in response.responses:
-            traffic = self._topic_traffic(topic.topic, topic.topic_id)
+            traffic = self._topic_traffic(topic)
             size: int = 0
             for row in topic.partitions:
                 traffic.fetches += 1
-                code: int = row.error_code
-                self._add_error(code)
-                if code != NONE:
-                    traffic.failed_fetches += 1
-                else:
+                code = row.error_code
+                if code == _NO_ERROR:
+                    self._successes += 1
                     records = row.records
                     if records is not None:
                         size += len(records)
+                else:
+                    self._errors[code] += 1
+                    traffic.failed_fetches += 1
             if size:
                 if peer.is_follower:
                     traffic.replication_bytes_out += size
                 else:
                     traffic.bytes_out += size
 
-    def _add_error(self, code: int) -> None:
-        if code == NONE:
-            self._successes += 1
-        else:
-            self._errors[code] += 1
-
-    def _topic_traffic(self, name: str, topic_id: bytes) -> "TopicTraffic":
-        """Return the counters of a topic: those of the last one without a look-up."""
+    def _topic_traffic(self, topic: Any) -> "TopicTraffic":
+        """Return the counters of a response's topic: those of the last one without a look-up."""
+        name: str = topic.topic if self._is_fetch else topic.name
         traffic = self._of_topic
         if traffic is None or not name or name != self._topic:
-            traffic = self._of_topic = self._traffic.of(name or topic_id)
+            traffic = self._of_topic = self._traffic.of(name or topic.topic_id)
             self._topic = name
         return traffic
 

@@ -19,6 +19,7 @@ from ottla.schemas.registry import (
     Reference,
     Registered,
     RegistryError,
+    RegistryRefusal,
     Schema,
     SchemaNotFound,
     SchemaRegistry,
@@ -65,13 +66,22 @@ async def _answer(call: Callable[[], T]) -> T:
     try:
         return await run_in_threadpool(call)
     except SchemaNotFound as error:
-        raise Problem(f"The registry has no such schema: {error}.", 404) from None
+        raise Problem(f"The registry has no such schema: {_reason(error)}.", 404) from None
+    except RegistryRefusal as error:
+        raise Problem(f"The registry refused the request: {_reason(error)}.", 422) from None
     except RegistryError as error:
-        raise Problem(f"The registry refused the request or does not answer: {error}.", 502) from None
+        raise Problem(f"The registry does not answer: {_reason(error)}.", 502) from None
     except UnsupportedSchema as error:
-        raise Problem(f"{error}.") from None
+        raise Problem(f"{_reason(error)}.") from None
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise Problem(f"The registry's answer is malformed, or its directory cannot be read: {error}.", 502) from None
+        raise Problem(
+            f"The registry's answer is malformed, or its directory cannot be read: {_reason(error)}.", 502
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Return the text of an error without the period that some registries end it with."""
+    return str(error).rstrip(".")
 
 
 def _changeable(visit: Visit) -> SchemaRegistry:
@@ -193,7 +203,8 @@ async def ask_register(visit: Visit) -> Response:
     registry = _changeable(visit)
     subject, new = await _form_schema(visit)
     level = await _answer(lambda: registry.compatibility(subject))
-    reasons = await _answer(lambda: registry.incompatibilities(subject, new))
+    # Some registries say of NONE, too, what is incompatible, and accept it.
+    reasons = [] if level == "NONE" else await _answer(lambda: registry.incompatibilities(subject, new))
     verdict = (
         f"By its compatibility {level} the registry will refuse it:"
         if reasons
