@@ -48,7 +48,10 @@ class CleanStops:
                 if known is None or index >= len(known.partitions):
                     continue
                 old, new = known.partitions[index], topic.partitions[index]
-                for node in {old.leader, *old.isr} - {new.leader, *new.isr}:
+                # The last member of the ISR of a partition without a leader holds nothing: an unclean election takes nothing
+                # from it.
+                holders = {old.leader, *old.isr} if len(old.isr) > 1 else {old.leader}
+                for node in holders - {new.leader, *new.isr}:
                     self._last_moves[node] = delta.image.revision
                 if old.leader != new.leader:
                     self._last_moves[old.leader] = delta.image.revision
