@@ -215,6 +215,20 @@ def test_five_requests_are_on_their_way_at_most() -> None:
     assert bench.log.values[1:] == numbers(9)
 
 
+def test_batches_that_fail_together_are_one_failure() -> None:
+    """After the loss of a connection with five requests the producer waited for a second, as after five failures."""
+    bench = Bench()
+    bench.broker.latency_ms = 10
+    bench.produce(b"first")
+    bench.flush()
+    bench.log.fate = [GONE]  # the first of five requests: the connection is lost with all of them
+    before = bench.world.now
+    bench.produce(*numbers(5))
+    bench.flush()
+    assert bench.log.values[1:] == numbers(5)
+    assert bench.world.now - before < 300
+
+
 def test_linger_fills_batches() -> None:
     bench = Bench(linger_ms=20, batch_size=16_384)
     bench.produce(*numbers(50))

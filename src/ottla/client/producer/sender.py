@@ -431,8 +431,10 @@ class Sender:
         self.sensors.retries.record(batch.count, self._clock.now_ms())
         self._queues[partition].again(batch)
         self._waiting[partition] = None
-        failures = self._failures[partition] = self._failures.get(partition, 0) + 1
         now = self._clock.now_ms()
+        if self._not_before.get(partition, 0) > now:
+            return  # several batches fail when a connection is lost: that is one failure
+        failures = self._failures[partition] = self._failures.get(partition, 0) + 1
         self._not_before[partition] = now + self._core.metadata.backoff_ms(failures)
         self._alarm.set(self._not_before[partition])
 
