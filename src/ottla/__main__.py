@@ -1,5 +1,5 @@
 """Entry point of `python -m ottla`, the command `ottla`."""
 
-from ottla.cli.main import main
+from ottla.cli.entry import run
 
-main()
+run()

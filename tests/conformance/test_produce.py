@@ -27,7 +27,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build, records_of
-from ottla.records.compression import CODEC_NAMES
+from ottla.records.codec_names import CODEC_NAMES
 from ottla.records.record import Record
 
 from .conftest import Closed, Topic, TopicFactory, Wire, versions

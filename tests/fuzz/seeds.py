@@ -8,7 +8,7 @@ from ottla.log.producers import ProducerStates
 from ottla.protocol import codec
 from ottla.protocol.api import APIS
 from ottla.protocol.messages.header import RequestHeader
-from ottla.records import compression, control, legacy
+from ottla.records import codec_names, compression, control, legacy
 from ottla.records.batch import build, scan
 from ottla.records.record import Record
 from tests.fuzz.targets import NOW
@@ -45,7 +45,7 @@ def message_sets() -> tuple[bytes, ...]:
 @cache
 def packed() -> tuple[bytes, ...]:
     text = b"abcdefgh" * 300
-    bomb = compression.compress(compression.ZSTD, bytes(2 << 20))
+    bomb = compression.compress(codec_names.ZSTD, bytes(2 << 20))
     return (bomb, *(compression.compress(kind, text) for kind in range(1, 5)))
 
 

@@ -24,7 +24,7 @@ from ottla.protocol.connection import open_envelope
 from ottla.protocol.frames import FrameReader
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import PeerError
-from ottla.records import compression, control, legacy
+from ottla.records import codec_names, compression, control, legacy
 from ottla.records.batch import build, crc_ok, records_of, scan
 from ottla.records.columns import ColumnReader
 from ottla.records.errors import CorruptRecords
@@ -38,8 +38,8 @@ LIMIT: Final = 1 << 20
 _MESSAGES: Final = declared_messages()
 _RULES: Final = (
     ProduceRules(before_max_ms=2**63 - 1, after_max_ms=2**62),
-    ProduceRules(compacted=True, codec=compression.GZIP),
-    ProduceRules(log_append_time=True, codec=compression.NONE),
+    ProduceRules(compacted=True, codec=codec_names.GZIP),
+    ProduceRules(log_append_time=True, codec=codec_names.NONE),
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.records.batch import DECOMPRESS_LIMIT
-from ottla.records.compression import ZSTD
+from ottla.records.codec_names import ZSTD
 from ottla.records.errors import CorruptRecords
 from ottla.records.legacy import decompress_message
 from ottla.records.record import Record

@@ -11,7 +11,7 @@ from ottla.cli import record_json
 from ottla.cli.dumped_messages import OldMessage, is_old, old_messages
 from ottla.cli.remote_log_metadata import remote_log_metadata
 from ottla.records.batch import DELETE_HORIZON, BatchHeader, crc_ok, read_records, scan
-from ottla.records.compression import CODEC_NAMES
+from ottla.records.codec_names import CODEC_NAMES
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import NOWHERE, Record

@@ -3,6 +3,7 @@
 A failure is one line on standard error and exit code 1 (2 for wrong usage), without a traceback.
 """
 
+import gc
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -89,3 +90,4 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def main() -> None:
     """Kafka you can pip install."""
+    gc.enable()  # `entry` disables it while commands are loaded

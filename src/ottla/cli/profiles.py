@@ -9,7 +9,6 @@ Names may be quoted or written as TOML's dotted keys: `bootstrap.servers = "..."
 
 import os
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -65,6 +64,8 @@ def permission_warning(path: Path) -> str | None:
 
 def _tables(path: Path) -> dict[str, dict[str, Any]]:
     """Return the tables of the file by name. Raises InvalidProfile."""
+    import tomllib  # takes some ms, and most commands read no profile
+
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

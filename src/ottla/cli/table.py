@@ -4,7 +4,6 @@ A column is as wide as its widest cell, its title and its minimum width; the las
 trailing blanks. On a terminal titles are bold.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -77,4 +76,6 @@ def echo_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], *, as_js
 
 def echo_json(value: Any) -> None:
     """Print a JSON document."""
+    import json  # tables need none
+
     click.echo(json.dumps(value, indent=2))

@@ -9,7 +9,7 @@ from ottla.client.config import ClientConfig, dotted
 from ottla.client.core import Core
 from ottla.client.forking import register
 from ottla.client.loop import wait
-from ottla.environment.process import process_environment
+from ottla.environment.client_process import client_process_environment
 from ottla.net.scheduler import Promise
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class Asynchronous:
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
         self.config = ClientConfig({**(config or {}), **dotted(options)})
         self._loop = asyncio.get_running_loop()
-        self._core = Core(self.config, process_environment(self._loop))
+        self._core = Core(self.config, client_process_environment(self._loop))
         self._released = False  # True in a forked process, where there is nothing to close
         register(self)
 
@@ -47,7 +47,7 @@ class Asynchronous:
         coroutine = called()
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
+        except BaseException:
             coroutine.close()
             raise
         try:

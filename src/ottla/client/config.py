@@ -22,7 +22,7 @@ from ottla.client.security_configs import (
 )
 from ottla.environment.system import environment_variables
 from ottla.properties import BadReference, resolve_references
-from ottla.records.compression import CODEC_NAMES
+from ottla.records.codec_names import CODEC_NAMES
 from ottla.spelling import nearest
 
 DEFAULT_PORT: Final = 9092

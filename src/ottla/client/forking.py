@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ottla.client.errors import IllegalState
 
-_ATTRIBUTES: Final = ("_admin", "_append", "_consumer", "_core", "_producer", "_reports", "_share", "_thread")
+_ATTRIBUTES: Final = ("_admin", "_append", "_consumer", "_core", "_loop", "_producer", "_reports", "_share", "_thread")
 """Attributes by which the clients of `blocking.py`, `aio.py` and `waiting.py` reach their core or its thread."""
 
 _clients: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()

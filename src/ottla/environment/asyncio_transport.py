@@ -173,7 +173,8 @@ class AsyncioTransport:
         receiver.lost(reason)
 
     async def _resolve(self, address: Address) -> Sequence[Any]:
-        host, port = address
+        name, port = address
+        host = name.encode() if name.isascii() else name  # Python loads its IDNA codec for any text
         with contextlib.suppress(socket.gaierror):  # fails for a host name; an IP address needs no resolver
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.environment.process import process_environment
+from ottla.environment.client_process import client_process_environment
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
-        self.environment = process_environment(self.loop)
+        self.environment = client_process_environment(self.loop)
         self._users = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

@@ -25,13 +25,8 @@ from typing import Any, Final, NamedTuple
 
 import cramjam
 
+from ottla.records.codec_names import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.records.errors import BeyondLimit, CorruptRecords
-
-NONE: Final = 0
-GZIP: Final = 1
-SNAPPY: Final = 2
-LZ4: Final = 3
-ZSTD: Final = 4
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -487,10 +482,10 @@ def _up_to_a_piece(read: Callable[[memoryview, int], Iterator[bytes]]) -> Callab
 
 # Indexed by codec id. Below the functions, because it refers to them.
 CODECS: Final = (
-    Codec(NONE, "none", _copy, _copy_parts, _copy_up_to, _slices),
+    Codec(NONE, CODEC_NAMES[NONE], _copy, _copy_parts, _copy_up_to, _slices),
     Codec(
         GZIP,
-        "gzip",
+        CODEC_NAMES[GZIP],
         _compress_gzip,
         _compress_gzip_parts,
         _decompress_gzip,
@@ -498,10 +493,10 @@ CODECS: Final = (
         levels=range(1, 10),
         default_level=-1,
     ),
-    Codec(SNAPPY, "snappy", _compress_snappy, _compress_snappy_parts, _decompress_snappy, _snappy_blocks),
+    Codec(SNAPPY, CODEC_NAMES[SNAPPY], _compress_snappy, _compress_snappy_parts, _decompress_snappy, _snappy_blocks),
     Codec(
         LZ4,
-        "lz4",
+        CODEC_NAMES[LZ4],
         _compress_lz4,
         _compress_lz4_parts,
         _decompress_lz4,
@@ -511,7 +506,7 @@ CODECS: Final = (
     ),
     Codec(
         ZSTD,
-        "zstd",
+        CODEC_NAMES[ZSTD],
         _compress_zstd,
         _compress_zstd_parts,
         _decompress_zstd,
@@ -522,5 +517,4 @@ CODECS: Final = (
         first_fetch=10,
     ),
 )
-CODEC_NAMES: Final = tuple(row.name for row in CODECS)
 CODEC_IDS: Final = {row.name: row.id for row in CODECS}

@@ -31,7 +31,7 @@ from ottla.protocol.errors import (
     UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_COMPRESSION_TYPE,
 )
-from ottla.records import compression
+from ottla.records import codec_names, compression
 from ottla.records.batch import DECOMPRESS_AT_ONCE, DECOMPRESS_LIMIT, BatchHeader, build, records_in_parts, scan
 from ottla.records.errors import BeyondLimit, CorruptRecords
 from ottla.records.record import Record
@@ -170,7 +170,7 @@ def rebuild(data: bytes, start: int, end: int, max_message_bytes: int, limit: in
             codec = entries[0].codec
             entries = yield from _inner(entries[0], limit)
         else:
-            codec = compression.NONE
+            codec = codec_names.NONE
     except _RejectedMessage as refused:
         return Rebuilt(b"", refused.code)
     except CorruptRecords:
@@ -233,7 +233,7 @@ def _inner(wrapper: LegacyMessage, limit: int) -> Generator[None, None, list[Leg
     if wrapper.codec >= len(compression.CODECS):
         raise _RejectedMessage(UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {wrapper.codec}")
     if wrapper.codec in _NEWER_THAN_PRODUCE_2:
-        name = compression.CODEC_NAMES[wrapper.codec]
+        name = codec_names.CODEC_NAMES[wrapper.codec]
         raise _RejectedMessage(INVALID_RECORD, f"Invalid wrapper compression type {name} for magic {wrapper.magic}")
     if wrapper.value is None:
         raise _RejectedMessage(
@@ -267,7 +267,7 @@ def decompress_message(codec: int, magic: int, data: bytes, limit: int) -> bytes
 
 def _decompressed(codec: int, magic: int, data: bytes, limit: int) -> Generator[None, None, bytes]:
     """Decompress as `decompress_message` does, in steps."""
-    if codec == compression.LZ4 and magic == 0:
+    if codec == codec_names.LZ4 and magic == 0:
         data = with_lz4_checksum(data, wrong=False)
     at_once = min(limit, DECOMPRESS_AT_ONCE)
     try:
@@ -391,7 +391,7 @@ class _MessageSet:
         if not self._inner:
             return
         value = compression.compress(header.compression, b"".join(self._inner))
-        if header.compression == compression.LZ4 and self._magic == 0:
+        if header.compression == codec_names.LZ4 and self._magic == 0:
             value = with_lz4_checksum(value, wrong=True)
         wrapper = Record(self._last, self._newest, None, value)
         self.out += _encoded(wrapper, self._magic, header.timestamp_type, self._last, header.compression)

@@ -42,7 +42,7 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.protocol.schema import Request
 from ottla.records.batch import build
-from ottla.records.compression import GZIP
+from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
 
 BATCH = build([Record(0, 1, None, b"mine")])

@@ -31,7 +31,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
-from ottla.records.compression import GZIP
+from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
 from ottla.testing import EmbeddedBroker

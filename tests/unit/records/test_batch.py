@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from ottla.records.batch import BatchHeader, build, crc_ok, read_header, records_of, scan, seal
-from ottla.records.compression import CODEC_NAMES
+from ottla.records.codec_names import CODEC_NAMES
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
 from ottla.records.varints import CUT, TOO_LONG, read_varint, read_varlong, varint_size, write_varint

@@ -11,14 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.metadata.config_table import TOPIC
+from ottla.records.codec_names import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.records.compression import (
-    CODEC_NAMES,
     CODECS,
-    GZIP,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZSTD,
     compress,
     compress_in_steps,
     decompress,

@@ -48,7 +48,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.schema import ZERO_UUID
-from ottla.records.compression import CODEC_NAMES
+from ottla.records.codec_names import CODEC_NAMES
 
 _PURPOSE: Final = "produce"
 _NEWEST_WITHOUT_IDS: Final = 12

@@ -1,0 +1,27 @@
+"""Environment of a client in a process with an asyncio event loop: without files and listening sockets, so that a command loads
+neither."""
+
+import asyncio
+from typing import NamedTuple
+
+from ottla.environment import Clock, Random, Timers, Transport, Workers
+from ottla.environment.asyncio_transport import AsyncioTimers, AsyncioTransport
+from ottla.environment.system import SystemClock, SystemRandom
+from ottla.environment.workers import ThreadWorkers
+
+
+class ClientProcessEnvironment(NamedTuple):
+    """Clock, random numbers, timers, transport and threads of a client."""
+
+    clock: Clock
+    random: Random
+    timers: Timers
+    transport: Transport
+    workers: Workers
+
+
+def client_process_environment(loop: asyncio.AbstractEventLoop) -> ClientProcessEnvironment:
+    """Create the environment of the clients of this process on `loop`."""
+    return ClientProcessEnvironment(
+        SystemClock(), SystemRandom(), AsyncioTimers(loop), AsyncioTransport(loop), ThreadWorkers(loop)
+    )
