@@ -366,14 +366,15 @@ class Simulation:
         self.violations += checks.nothing_lost(acknowledged, [*reads, *history.blocked], uncommitted | repeated)
         self.violations += checks.transactions_end(history.open_transactions, hanging)
         # Producers with acks=1 are not idempotent.
+        # A group begins again without its committed offsets, and where they lie beyond the end of what was lost.
+        begun_again = hanging | {partition.cluster for partition in lossy if partition.topic == PLAIN}
         self.violations += checks.nothing_duplicated(
             [
                 read
                 for read in reads
                 if read.partition not in lossy
                 and read.partition.topic != HASTY
-                # A group without its committed offsets begins again.
-                and (read.partition.topic != DERIVED or read.partition.cluster not in hanging)
+                and (read.partition.topic != DERIVED or read.partition.cluster not in begun_again)
             ]
         )
         self.violations += checks.nothing_invented(reads, history.sent)

@@ -377,6 +377,8 @@ class Fetching:
             self._aside_failed = False
             self._forget_session()
             self._back_off(now_ms)
+        else:
+            self._name_again(request)
 
     def answered(self, request: FetchRequest, response: Any, now_ms: int) -> list[Effect]:
         """Handle the response to `request`, and return the effects to carry out, in order.
@@ -401,7 +403,20 @@ class Fetching:
             self._continue_session(response.session_id)
         else:  # void by now, but its bytes were sent
             self._count_all(response, now_ms)
+            self._name_again(request)
         return effects
+
+    def _name_again(self, request: FetchRequest) -> None:
+        """Name the partitions of a void request again: if it reached the leader after a later request of the session, the
+        leader takes its older positions for those of this follower, and a session does not repeat a position.
+        """
+        for topic in request.topics:
+            for row in topic.partitions:
+                partition = self._partitions.get((topic.topic_id, row.partition))
+                if partition is not None and partition._named is not None:
+                    partition._named = REFUSED
+                    if partition._phase == READY:
+                        self._news[partition] = None
 
     def _judge_all(
         self, response: Any, aside: dict[Key, Asked | None] | None, now_ms: int, effects: list[Effect]

@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 
 REFUSED: Final = Asked(-1, Position(-1, -1, -1))
-"""Values of a partition for which the leader returned an error: it is named again, as its position was not recorded."""
+"""Values of a partition whose position the leader did not record, or may have replaced by an older one: it is named again."""
 
 
 class FollowedPartition:

@@ -623,6 +623,33 @@ def test_a_request_outside_of_the_session_does_not_delay_it_for_long() -> None:
     assert world.answer(aside, row(1, records=b"batch"), session=0) == []
 
 
+@pytest.mark.parametrize("ends", ["answered", "failed"])
+def test_a_position_is_repeated_after_a_late_request_with_an_older_one(ends: str) -> None:
+    """The leader took the older position for the last one; a partition without new records stayed out of the ISR."""
+    world = World(0)
+    waiting = world.send()
+    world.follow(1)
+    late = world.machine.request_aside(world.now)
+    assert late is not None
+    world.answer(waiting)
+    world.sleeps()
+    (appended,) = world.answer(world.send(), row(1, records=b"batch"))
+    world.resume(appended, 11)
+    newer = world.send()
+    assert named(newer) == [(1, 5, 11, 4, 0)]
+    world.answer(newer)
+    waiting = world.send()
+    assert named(waiting) == []
+    if ends == "answered":
+        assert world.answer(late, row(1, records=b"batch"), session=0) == []
+    else:
+        world.machine.failed(late, world.now)
+    world.answer(waiting)
+    assert named(world.send()) == [(1, 5, 11, 4, 0)]
+    world.answer(world.machine._sent)  # type: ignore[arg-type]
+    assert named(world.send()) == []
+
+
 def test_a_failure_outside_of_the_session_waits_for_the_session() -> None:
     world = World(0)
     waiting = world.send()
