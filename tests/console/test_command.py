@@ -21,7 +21,7 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker) ->
     (tmp_path / "ottla").mkdir()
     path = tmp_path / "ottla" / "profiles.toml"
     table = f'"bootstrap.servers" = "{broker.bootstrap_servers}"\n'
-    registry = f'"schema.registry.url" = "{tmp_path}"\n'
+    registry = f'"schema.registry.url" = "{tmp_path}"\n"broker.metrics.urls" = "http://127.0.0.1:1/metrics"\n'
     metrics = '"broker.metrics.urls" = "127.0.0.1:9404"\n'
     path.write_text(
         f"[staging]\n{table}{registry}[production]\n{table}[unmetered]\n{table}{metrics}[empty]\n", encoding="utf-8"
@@ -78,7 +78,7 @@ def test_a_console_behind_a_proxy_believes_its_header_on_real_connections(broker
 
 
 @pytest.mark.usefixtures("profiles")
-def test_a_profile_with_a_registry_serves_other_commands_too() -> None:
+def test_a_profile_with_a_registry_and_metrics_serves_other_commands_too() -> None:
     result = CliRunner().invoke(main, ["topics", "--profile", "staging", "--list"])
     assert result.exit_code == 0, result.output
 

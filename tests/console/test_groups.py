@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,31 @@ def share_consumer(broker: Broker, admin: Admin) -> Iterator[ShareConsumer]:
             assert time.monotonic() < deadline
             consumer.poll(timeout=0.2)
         yield consumer
+
+
+@contextmanager
+def delivered(
+    broker: Broker, group_id: str, topic: str, count: int, *changes: ConfigChange
+) -> "Iterator[tuple[ShareConsumer, list[Record]]]":
+    """A share group with a member that has `count` records of a new topic, not acknowledged yet."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        group = ConfigResource(ResourceType.GROUP, group_id)
+        earliest = ConfigChange("share.auto.offset.reset", "earliest")
+        admin.incremental_alter_configs({group: [earliest, *changes]}).check()
+        admin.create_topics([NewTopic(topic, 1)]).check()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.produce(topic, str(number))
+    with ShareConsumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id=group_id, share_acknowledgement_mode="explicit"
+    ) as consumer:
+        consumer.subscribe([topic])
+        records: list[Record] = []
+        deadline = time.monotonic() + 20
+        while len(records) < count:
+            assert time.monotonic() < deadline
+            records += consumer.poll(timeout=0.2)
+        yield consumer, records
 
 
 def test_groups_are_listed_with_their_lag(browser: Browser, broker: Broker) -> None:
@@ -160,30 +186,14 @@ def test_offsets_and_groups_are_deleted(browser: Browser, broker: Broker, admin:
 
 
 def test_redelivered_and_archived_records_of_a_share_group(browser: Browser, broker: Broker, admin: Admin) -> None:
-    group = ConfigResource(ResourceType.GROUP, "graded")
-    edits = [
-        ConfigChange("errors.deadletterqueue.topic.name", "dlq.graded"),
-        ConfigChange("share.auto.offset.reset", "earliest"),
-    ]
-    admin.incremental_alter_configs({group: edits}).check()
-    admin.create_topics([NewTopic("graded", 1)]).check()
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(6):
-            producer.produce("graded", str(number))
-    with ShareConsumer(
-        bootstrap_servers=broker.bootstrap_servers, group_id="graded", share_acknowledgement_mode="explicit"
-    ) as consumer:
-        consumer.subscribe(["graded"])
-        records: list[Record] = []
-        deadline = time.monotonic() + 20
-        while len(records) < 6:
-            assert time.monotonic() < deadline
-            records += consumer.poll(timeout=0.2)
+    letters = ConfigChange("errors.deadletterqueue.topic.name", "dlq.graded")
+    with delivered(broker, "graded", "graded", 6, letters) as (consumer, records):
         assert "dlq.graded is missing" in browser.get("/group", id="graded")
         kinds = (AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE)
         for record, kind in zip(records, (*kinds, AcknowledgeType.ACCEPT, AcknowledgeType.ACCEPT), strict=True):
             consumer.acknowledge(record, kind)
         consumer.commit()
+    deadline = time.monotonic() + 20
     admin.create_topics([NewTopic("dlq.graded", 1, config={"errors.deadletterqueue.group.enable": "true"})]).check()
     while ">dlq.graded</a>: 0<" not in (text := browser.get("/group", id="graded")):
         assert time.monotonic() < deadline
@@ -196,21 +206,7 @@ def test_records_in_flight_are_read_from_the_metrics_of_brokers(tmp_path: Path, 
     broker = Broker(served.process.bootstrap_servers)
     url = f"{served.base}/metrics"
     try:
-        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            group = ConfigResource(ResourceType.GROUP, "holders")
-            admin.incremental_alter_configs({group: [ConfigChange("share.auto.offset.reset", "earliest")]}).check()
-            admin.create_topics([NewTopic("held", 1)]).check()
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for number in range(7):
-                producer.produce("held", str(number))
-        with ShareConsumer(
-            bootstrap_servers=broker.bootstrap_servers, group_id="holders", share_acknowledgement_mode="explicit"
-        ) as consumer:
-            consumer.subscribe(["held"])
-            deadline = time.monotonic() + 20
-            while not (records := consumer.poll(timeout=0.2)):
-                assert time.monotonic() < deadline
-            assert len(records) == 7
+        with delivered(broker, "holders", "held", 7) as (consumer, records):
             console = browse(broker_of_console=broker, metrics=(url,))
             assert cells_of(console.get("/group", id="holders"))[-1] == "7"
             for record in records[:5]:

@@ -8,8 +8,9 @@ from threading import Thread
 import pytest
 
 from ottla import TopicPartition
+from ottla.console import prometheus_text
 from ottla.console.prometheus_text import samples
-from ottla.console.spark_metrics import queries_of
+from ottla.console.spark_metrics import queries_of, scrape
 from tests.console.browser import Browse
 
 TEXT = r"""# HELP ottla_spark_batches_total Batches completed by a query.
@@ -68,6 +69,14 @@ def test_metrics_are_read_by_query() -> None:
     assert delays.topic_lags == {"elsewhere": 1000, "flights": 12}
     assert delays.lag == 1012
     assert (other.name, other.is_running, other.lag) == ('a "b" \\ c', False, None)
+
+
+def test_an_address_that_sends_for_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_text, "_LONGEST_S", 0)
+    with publishing(TEXT) as url:
+        result = scrape([url])
+    assert result.queries == []
+    assert "sends for more than 0 s" in result.errors[0]
 
 
 def test_queries_are_listed_with_their_lag(browse: Browse, flights: None) -> None:

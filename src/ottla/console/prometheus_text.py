@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,9 @@ T = TypeVar("T")
 
 _MOST_BYTES: Final = 64 << 20
 _TIMEOUT_S: Final = 2.0
+"""Longest wait for the next bytes of a response."""
+_LONGEST_S: Final = 10.0
+"""Longest time for a whole response."""
 _THREADS: Final = 8
 _SAMPLE: Final = re.compile(r'(\w+)\{((?:\w+="(?:\\.|[^"\\])*",?)*)\} (\S+)')
 _LABEL: Final = re.compile(r'(\w+)="((?:\\.|[^"\\])*)"')
@@ -43,7 +47,10 @@ def scrape_all(
     addresses: Iterable[str], prefix: str, parse: Callable[[str, Iterator[Sample]], T], advice: str
 ) -> tuple[list[T], list[str]]:
     """Read addresses in threads, and parse the samples whose names begin with a prefix. It blocks for some seconds at
-    most. Return the results of the addresses that answered, and an error with the advice for each of the others."""
+    most: an address that sends for longer counts as one that does not answer.
+
+    Returns the results of the addresses that answered, and an error with the advice for each of the others.
+    """
 
     def read(address: str) -> T | str:
         try:
@@ -65,10 +72,12 @@ def scrape_all(
 
 def _lines(address: str) -> Iterator[str]:
     """Request an address, and return the lines of the response. Raises OSError, HTTPException, ValueError."""
-    left = _MOST_BYTES
+    left, deadline = _MOST_BYTES, time.monotonic() + _LONGEST_S
     with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as response:
         while line := response.readline(left + 1):
             left -= len(line)
             if left < 0:
                 raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it sends for more than {_LONGEST_S:.0f} s")
             yield line.decode("utf-8", "replace")
