@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from brokers import Running, kafka, kafka_is_there, ottla, record
+from brokers import READING, Running, kafka, kafka_is_there, ottla, record
 
 ROUNDS = 5
 WARM_WITHIN = 0.10
@@ -58,7 +58,7 @@ def produce_megabytes(broker: Running, megabytes: int, topic: str | None = None)
 
 def consume_megabytes(broker: Running, topic: str, megabytes: int) -> float:
     """MB/s of 1 KB values, from the beginning of a topic that holds them."""
-    consumer = Consumer({**broker.client, "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer({**broker.client, **READING, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     wanted, read = megabytes * 1000, 0
     begun = None

@@ -35,7 +35,7 @@ from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import Producer as RdProducer
 from confluent_kafka import TopicPartition as RdPartition
 
-from brokers import Running, ottla, record
+from brokers import READING, Running, ottla, record
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 SIZES: Final = (100, 1000)
@@ -146,7 +146,9 @@ def consume_ottla(servers: str, topic: str, count: int, size: int) -> float:
 
 def consume_confluent(servers: str, topic: str, count: int, size: int) -> float:
     del size
-    consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "bench", "auto.offset.reset": "earliest"})
+    consumer = RdConsumer(
+        {**READING, "bootstrap.servers": servers, "group.id": "bench", "auto.offset.reset": "earliest"}
+    )
     consumer.assign([RdPartition(topic, 0, 0)])
     while consumer.poll(1) is None:
         pass
@@ -209,7 +211,9 @@ def frame_ottla(servers: str, topic: str, count: int, size: int) -> float:
 
 def frame_confluent(servers: str, topic: str, count: int, size: int) -> float:
     del size
-    consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "bench", "auto.offset.reset": "earliest"})
+    consumer = RdConsumer(
+        {**READING, "bootstrap.servers": servers, "group.id": "bench", "auto.offset.reset": "earliest"}
+    )
     consumer.assign([RdPartition(topic, 0, 0)])
     begun = time.perf_counter()
     rows: list[tuple[Any, ...]] = []

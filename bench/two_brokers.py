@@ -18,7 +18,7 @@ import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from brokers import free_port, record, surroundings
+from brokers import READING, free_port, record, surroundings
 from ottla import Admin, NewTopic
 
 PARTITIONS = 4
@@ -79,7 +79,7 @@ def consume(servers: str, megabytes: int) -> dict[str, float]:
             "bootstrap.servers": servers,
             "group.id": "bench",
             "fetch.message.max.bytes": 4_194_304,
-            "queued.max.messages.kbytes": 500_000,
+            **READING,
         }
     )
     consumer.assign([TopicPartition("bench", index, 0) for index in range(PARTITIONS)])
