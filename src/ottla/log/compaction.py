@@ -48,7 +48,7 @@ from ottla.records.batch import (
 from ottla.records.compression import compress_in_steps
 from ottla.records.control import ABORT, COMMIT, read_marker
 from ottla.records.errors import BeyondLimit, CorruptRecords
-from ottla.records.keys import Kept, NewestOffsets, Selection, append_rebased, note_keys
+from ottla.records.keys import SHARDS, Kept, NewestOffsets, Selection, append_rebased, note_keys
 from ottla.records.record import Record
 
 _STEP_BYTES: Final = 256 << 10
@@ -99,7 +99,9 @@ class Pass:
         self._last_batches = last_batches
         self._aborted = aborted
         self._now_ms = now_ms
-        self._newest = NewestOffsets()
+        self._newest = NewestOffsets(first_dirty)
+        self._unscanned: set[int] = set()
+        """Base offsets of batches after `first_dirty` whose keys the map does not have, apart from empty ones."""
         self.end = first_dirty
         self.replaced: list[tuple[list[Segment], Segment]] = []
 
@@ -108,6 +110,9 @@ class Pass:
         OSError; `abandon` then removes the files written so far.
         """
         yield from self._map_keys()
+        for number in range(SHARDS):
+            self._newest.mark(number)
+            yield
         transactions = _AbortedTransactions(self._aborted)
         for group in self._groups():
             fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)
@@ -127,7 +132,8 @@ class Pass:
 
     def _map_keys(self) -> Iterator[None]:
         newest = self._newest
-        transactions = _AbortedTransactions(self._aborted)
+        # a transaction that ended before would count as open here, where its marker is not read
+        transactions = _AbortedTransactions([each for each in self._aborted if each.last_offset >= self._first_dirty])
         done = 0
         for segment in self.segments:
             if segment.next_offset <= self._first_dirty:
@@ -135,14 +141,16 @@ class Pass:
             for header, data in _batches(segment, self._first_dirty):
                 if header.is_control:
                     transactions.end(header, _records(segment, header, data))
-                elif not transactions.is_aborted(header) and header.count:
+                elif transactions.is_aborted(header):
+                    self._unscanned.add(header.base_offset)
+                elif header.count:
                     try:
                         for part in sections(data, header, self._rules.largest_record):
-                            note_keys(*part, header, newest, self._first_dirty)
+                            note_keys(*part, header, newest)
                             if part[0] is not data:  # a compressed batch, which may have many parts
                                 yield
                     except BeyondLimit:
-                        pass  # older records of the same keys stay
+                        self._unscanned.add(header.base_offset)  # older records of the same keys stay
                     except CorruptRecords as cause:
                         raise _damage(segment, header, cause) from None
                 self.end = header.next_offset
@@ -197,6 +205,8 @@ class Pass:
         if aborted or not header.count:
             keeps_place = self._carries_sequence(header)
             return None if not keeps_place else data if not header.count else _emptied(header)
+        if header.base_offset in self._unscanned:
+            return data
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
         over = horizon is not None and self._now_ms >= horizon
         selection = Selection(header, self._newest, self.end, self._rules.largest_record, without_tombstones=over)

@@ -14,23 +14,43 @@ from ottla.records.errors import CorruptRecords
 from ottla.records.varints import read_varint, read_varlong, varint_size, write_varint
 
 _NO_KEY: Final = -1
-_SHARDS: Final = 64
+SHARDS: Final = 64
+"""Number of dictionaries that the map of the newest offsets consists of."""
+_BLOCK_BITS: Final = 9
+_NO_BITS: Final = bytes(1 << (_BLOCK_BITS - 3))
 
 
 @final
 class NewestOffsets:
-    """Map of key -> offset of its newest record. Consists of many small dictionaries: resizing one of a million keys would
-    block for a third of a second."""
+    """Offset of the newest record of each key, among the records from offset `begin` on (inclusive).
 
-    def __init__(self) -> None:
-        self.shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
+    The scan of a log fills a map of key -> offset. Then `mark` stores the same offsets as bits in the order of the log, since
+    the copy goes in that order: a look-up in a map of a million keys misses the processor's cache, several times a record.
+    The map remains for records before `begin`, which are superseded if it has their key.
+
+    The map consists of many small dictionaries: resizing one of a million keys would block for a third of a second.
+    """
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        self.shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
+        self.blocks: dict[int, bytearray] = {}
+        """Bits of the newest offsets, by offset >> _BLOCK_BITS; only blocks with such an offset, as offsets may be sparse."""
 
     def __len__(self) -> int:
         return sum(len(shard) for shard in self.shards)
 
-    def get(self, key: bytes) -> int:
-        """Return the offset of the newest record of a key, -1 for an unknown key."""
-        return self.shards[hash(key) & (_SHARDS - 1)].get(key, -1)
+    def mark(self, number: int) -> None:
+        """Set the bits of the offsets in one shard, after the scan."""
+        blocks = self.blocks
+        at: i64
+        for offset in self.shards[number].values():
+            at = offset
+            block = blocks.get(at >> _BLOCK_BITS)
+            if block is None:
+                block = blocks[at >> _BLOCK_BITS] = bytearray(1 << (_BLOCK_BITS - 3))
+            at &= (1 << _BLOCK_BITS) - 1
+            block[at >> 3] |= 1 << (at & 7)
 
 
 @final
@@ -78,14 +98,13 @@ def _outline(data: bytes, start: i64, end: i64) -> tuple[i64, i64, i64, i64, i64
     return stop, timestamp, delta, key_start, key_end, value
 
 
-def note_keys(
-    section: bytes, begin: i64, end: i64, count: i64, header: BatchHeader, newest: NewestOffsets, from_offset: i64
-) -> None:
+def note_keys(section: bytes, begin: i64, end: i64, count: i64, header: BatchHeader, newest: NewestOffsets) -> None:
     """Store the newest offset of each key among the `count` records in a part of a batch (see `sections`).
 
-    Records below `from_offset` were stored before, and are skipped. Raises CorruptRecords.
+    Records before `newest.begin` are skipped. Raises CorruptRecords.
     """
     shards = newest.shards
+    from_offset: i64 = newest.begin
     pos: i64 = begin
     base: i64 = header.base_offset
     left: i64 = count
@@ -96,7 +115,7 @@ def note_keys(
             raise CorruptRecords("record cut short")
         if key_start >= 0 and base + delta >= from_offset:
             key = section[key_start:key_end]
-            shards[hash(key) & (_SHARDS - 1)][key] = base + delta
+            shards[hash(key) & (SHARDS - 1)][key] = base + delta
         pos = stop
     if pos != end:
         raise CorruptRecords("bytes remain after the last record")
@@ -143,7 +162,7 @@ class Selection:
     ) -> None:
         self._most_bytes: i64 = most_bytes
         self._header = header
-        self._shards = newest.shards
+        self._newest = newest
         self._end_offset = end_offset
         self._without_tombstones = without_tombstones
         self._max_timestamp: int = NO_TIMESTAMP
@@ -155,7 +174,11 @@ class Selection:
     def take(self, section: bytes, begin: i64, end: i64, count: i64) -> None:
         """Select records from the next part of the batch (see `sections`). Raises CorruptRecords."""
         header = self._header
-        shards = self._shards
+        shards = self._newest.shards
+        blocks = self._newest.blocks
+        marked: i64 = self._newest.begin
+        number: i64 = -1
+        bits = _NO_BITS
         pos: i64 = begin
         base: i64 = header.base_offset
         beyond: i64 = self._end_offset
@@ -172,10 +195,17 @@ class Selection:
                 raise CorruptRecords("record cut short")
             offset = base + delta
             stays = offset >= beyond
-            if not stays and key_start >= 0:
-                key = section[key_start:key_end]
-                known: i64 = shards[hash(key) & (_SHARDS - 1)].get(key, -1)
-                stays = known <= offset and (value >= 0 or not self._without_tombstones)
+            if not stays and key_start >= 0 and (value >= 0 or not self._without_tombstones):
+                if offset >= marked:
+                    if offset >> _BLOCK_BITS != number:
+                        number = offset >> _BLOCK_BITS
+                        block = blocks.get(number)
+                        bits = _NO_BITS if block is None else bytes(block)
+                    at: i64 = offset & ((1 << _BLOCK_BITS) - 1)
+                    stays = bits[at >> 3] >> (at & 7) & 1 != 0
+                else:
+                    key = section[key_start:key_end]
+                    stays = key not in shards[hash(key) & (SHARDS - 1)]
             if stays:
                 if run < 0:
                     run = pos

@@ -428,3 +428,37 @@ def test_an_emptied_segment_keeps_its_place_after_an_unclean_stop(tmp_path: Path
     assert again.retain(NOW) == []
     assert (again.start_offset, content(again)) == (0, before)
     again.close()
+
+
+def test_a_producer_with_an_aborted_transaction_before_the_pass_supersedes_records(tmp_path: Path) -> None:
+    """Its marker is in the clean part of the log, which the scan for keys does not read."""
+    log = opened(tmp_path / "t-0", delete_retention_ms=1 << 40)
+    producer = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
+    append(log, (b"a", b"old" * 20))
+    append(log, (b"b", b"aborted" * 20), base_sequence=0, **producer)
+    log.append_marker(1, 0, 0, 0, NOW, commit=False, new_epoch=False)
+    while log.clean_until < 3:
+        append(log, (b"x", b"." * 100))
+        compact(log)
+    append(log, (b"a", b"new" * 20), base_sequence=1, **producer)
+    log.append_marker(1, 0, 0, 0, NOW, commit=True, new_epoch=False)
+    for _ in range(6):
+        append(log, (b"x", b"." * 100))
+    compact(log)
+    assert [value for key, value in content(log).values() if key == b"a"] == [b"new" * 20]
+    assert b"b" not in {key for key, _ in content(log).values()}
+    log.close()
+
+
+def test_a_sparse_log_and_one_of_many_keys_keep_what_is_newest(tmp_path: Path) -> None:
+    """Offsets far from each other lie in different blocks of bits; keys from before the pass are looked up."""
+    log = opened(tmp_path / "t-0", segment_bytes=4000)
+    pairs: list[tuple[bytes, bytes | None]] = [(b"%d" % (at * at % 701), b"%d" % at) for at in range(3000)]
+    for at in range(0, 3000, 20):
+        append(log, *pairs[at : at + 20])
+        if at in (1000, 2000):
+            compact(log)
+            assert content(log) == newest(pairs[: at + 20], log.clean_until)
+    compact(log)
+    assert content(log) == newest(pairs, log.clean_until)
+    log.close()
