@@ -112,7 +112,7 @@ class Pass:
         yield from self._map_keys()
         for number in range(SHARDS):
             self._newest.mark(number)
-            yield
+            yield None
         transactions = _AbortedTransactions(self._aborted)
         for group in self._groups():
             fresh = Segment(self._store, self._directory, group[0].base_offset, CLEANED)

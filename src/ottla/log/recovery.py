@@ -385,7 +385,7 @@ def load_producers(
     # A snapshot beyond the first scanned segment may tell of batches that were cut, and the indexes of aborted transactions of
     # scanned segments have to be filled again: so their batches are read even if a newer snapshot is there.
     newest = min(scanned, default=end_offset)
-    states, offset = _from_snapshot(store, directory, names, newest, end_offset)
+    states, offset = _from_snapshot(store, directory, names, segments[0].base_offset, newest, end_offset)
     offset = max(offset, segments[0].base_offset)
     _recall(states, segments, offset)
     for segment in segments:
@@ -410,7 +410,8 @@ def producers_before(
 
     Snapshots beyond the high watermark are not used: they lack the transactions whose markers are not committed yet.
     """
-    states, position = _from_snapshot(store, directory, store.names(directory), min(offset, high_watermark), None)
+    begin, newest = segments[0].base_offset, min(offset, high_watermark)
+    states, position = _from_snapshot(store, directory, store.names(directory), begin, newest, None)
     position = max(position, segments[0].base_offset)
     _recall(states, segments, position)
     walked = 0
@@ -481,10 +482,13 @@ def drop_snapshots(store: Store, directory: Path, end_offset: int) -> None:
 
 
 def _from_snapshot(
-    store: Store, directory: Path, names: list[str], newest: int, end_offset: int | None
+    store: Store, directory: Path, names: list[str], oldest: int, newest: int, end_offset: int | None
 ) -> tuple[ProducerStates, int]:
-    """Return the producer states of the newest snapshot up to offset `newest` (inclusive), and its offset. Removes snapshots
-    beyond the log end, if that is given.
+    """Return the producer states of the newest snapshot from offset `oldest` to `newest` (both inclusive), and its offset.
+    Removes snapshots beyond the log end, if that is given.
+
+    oldest  the begin of the log: an older snapshot, which a power failure may bring back, has transactions as open that ended
+            in segments that were deleted since
     """
     for name in sorted(names, reverse=True):
         if not name.endswith(".snapshot") or not name[:-9].isdecimal():
@@ -494,6 +498,8 @@ def _from_snapshot(
             store.remove(directory / name)
         if at > newest:
             continue
+        if at < oldest:
+            break
         try:
             return ProducerStates.from_snapshot(bytes(store.mapped(directory / name)[:])), at
         except DamagedSnapshot as cause:

@@ -198,3 +198,26 @@ def test_compaction_takes_aborted_records_and_keeps_markers_for_a_while(tmp_path
     assert read_header(marker.read(), 0).is_control
     assert records_of(marker.read())[0].offset == 5
     log.close()
+
+
+def test_a_snapshot_from_before_the_log_begins_opens_no_transaction(tmp_path: Path) -> None:
+    """A power failure brings back a removed snapshot and damages the one of the first segment."""
+    log = opened(tmp_path / "t-0", segment_bytes=150, retention_bytes=150)
+    for sequence in range(4):
+        send(log, 1, sequence)
+    stale = next(path for path in sorted(log.directory.glob("*.snapshot")) if int(path.stem))
+    held = stale.read_bytes()
+    end(log, 1, commit=True)
+    for _ in range(4):
+        send(log, -1, -1, transactional=False)
+    for segment in log.retain(NOW):
+        segment.remove()
+    first = log.segments[0].base_offset
+    assert first > 4
+    assert not stale.exists()
+    log.close(clean=False)
+    stale.write_bytes(held)
+    (log.directory / f"{first:020d}.snapshot").write_bytes(b"nonsense")
+    again = opened(tmp_path / "t-0")
+    assert again.last_stable_offset == again.end_offset == 9
+    again.close()
