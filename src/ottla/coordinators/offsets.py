@@ -26,6 +26,7 @@ from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer,
 from ottla.protocol import errors
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -151,16 +152,19 @@ def _records_of(
     longest = groups.settings.offset_metadata_max_bytes
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        stored = [asked for asked in topic.partitions if len(asked.committed_metadata or "") <= longest]
+        answers: list[OffsetCommitResponsePartition] = []
+        stored: list[OffsetCommitRequestPartition] = []
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if asked.committed_metadata and len(asked.committed_metadata) > longest:
+                refused = OffsetCommitResponsePartition(
+                    partition_index=index, error_code=errors.OFFSET_METADATA_TOO_LARGE
+                )
+                answers.append(refused)
+            else:
+                answers.append(_committed(index))
+                stored.append(asked)
         commits.add(topic.name, topic.topic_id, stored, now)
-        answers = [
-            _committed(asked.partition_index)
-            if len(asked.committed_metadata or "") <= longest
-            else OffsetCommitResponsePartition(
-                partition_index=asked.partition_index, error_code=errors.OFFSET_METADATA_TOO_LARGE
-            )
-            for asked in topic.partitions
-        ]
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return commits, OffsetCommitResponse(topics=topics)
 
