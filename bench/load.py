@@ -1,0 +1,235 @@
+"""Loads that users meet beside Apache Kafka 4.4.0: many connections, topics, members, partitions and consumers; large and
+compressed records.
+
+    python bench/load.py [--only connections] [--skip-kafka]
+
+    connections  1,000 connections with one request in flight each: Produce of one 100-byte record, and Metadata of one topic
+    topics       10,000 topics of one partition: to create them, and one Metadata of all of them
+    members      one group of 500 consumers, for both protocols: from the first request until all have their partition, and
+                 from a member's departure until the others have all partitions; the configs of groups.py, heartbeats every
+                 0.5 s
+    partitions   partitions on one broker (10,000 on both, 50,000 on Ottla): to create, memory, a small topic beside them, a
+                 clean stop, and from a start until all are led. Apache Kafka maps two files for each partition: for 50,000
+                 it needs a larger vm.max_map_count than Linux has by default
+    large        records of 1 MB, acks=all
+    zstd         records of 1 KB of text, compressed by the producer with zstd and validated by the broker, acks=all; MB of
+                 uncompressed values
+    consumers    100 connections that fetch 1 MB at a time from one topic of 1 KB records in the page cache, and drop it
+    disk         one such connection, and nothing of the topic is in the page cache
+
+Both brokers run at the same time on the same machine and are measured in turn, as in broker_speed.py: the median of five rounds
+counts, after a warm-up. `partitions` starts a broker of its own for each side. CPU is user and system time of the broker's
+process.
+"""
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from broker_speed import ROUNDS, compared, new_topic
+from brokers import Running, kafka, kafka_is_there, ottla, record
+from groups import CONFIGS, Wire, ready
+from load_groups import MEMBERS, ClassicMember, ConsumerMember, cold_start
+from load_partitions import TOPICS, create_topics, list_topics, many
+from load_records import CONSUMERS, Figures, consume, fill, produce, read_at_once, read_from_disk, rows_of_text
+from load_sockets import ask_for
+from log_speed import produce_frame
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+CONNECTIONS: Final = 1_000
+FEWEST, MOST = 10_000, 50_000
+CACHED_MB, STORED_MB = 200, 500
+
+
+class Side:
+    """A running broker and the directory of its data."""
+
+    def __init__(self, running: Running, directory: Path) -> None:
+        self.running = running
+        self.directory = directory
+
+
+Sides = list[Side]
+
+
+def rounds(name: str, unit: str, sides: Sides, measure: Callable[[Side], Figures]) -> dict[str, object]:
+    """Compare all sides by their first figure; the medians of the other figures are those of the same rounds."""
+    by_name = {side.running.name: side for side in sides}
+    kept: dict[str, list[Figures]] = {name: [] for name in by_name}
+
+    def first(running: Running) -> float:
+        figures = measure(by_name[running.name])
+        kept[running.name].append(figures)
+        return next(iter(figures.values()))
+
+    result = compared(name, unit, [side.running for side in sides], first)
+    medians = {side: _medians(figures[-ROUNDS:]) for side, figures in kept.items()}
+    for figure in list(next(iter(medians.values())))[1:]:
+        _show(figure, {side: figures[figure] for side, figures in medians.items()})
+    return {**result, "figures": medians}
+
+
+def _medians(runs: list[Figures]) -> Figures:
+    return {figure: statistics.median(run[figure] for run in runs) for figure in runs[0]}
+
+
+def _show(figure: str, values: dict[str, float]) -> None:
+    print(f"    {figure}: " + ", ".join(f"{side} {value:,.2f}" for side, value in values.items()), flush=True)
+
+
+def connections(sides: Sides) -> dict[str, object]:
+    topics = {side.running.name: new_topic(side.running, 10) for side in sides}
+
+    def measure(side: Side, frame: bytes) -> Figures:
+        answered = ask_for(side.running, 2, [iter(lambda: frame, b"") for _ in range(CONNECTIONS)])
+        return {
+            "requests/s": answered.answers / answered.seconds,
+            "p99 ms": answered.p99_ms,
+            "CPU s for 10,000": answered.cpu_s / answered.answers * 10_000,
+            "memory MB": side.running.resident_mb(),
+        }
+
+    def produced(side: Side) -> Figures:
+        return measure(side, produce_frame(topics[side.running.name], b"v" * 100))
+
+    def described(side: Side) -> Figures:
+        wire = Wire(side.running)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topics[side.running.name])])
+        frame = wire.frame(request, 12)
+        wire.close()
+        return measure(side, frame)
+
+    many_connections = f"{CONNECTIONS:,} connections"
+    return {
+        "connections_produce": rounds(f"{many_connections}, Produce of 100 bytes", "/s", sides, produced),
+        "connections_metadata": rounds(f"{many_connections}, Metadata of a topic", "/s", sides, described),
+    }
+
+
+def topics(sides: Sides) -> dict[str, object]:
+    created = {side.running.name: create_topics(side.running) for side in sides}
+    print(f"{TOPICS:,} topics")
+    for figure in next(iter(created.values())):
+        _show(figure, {side: figures[figure] for side, figures in created.items()})
+    listed = rounds(f"Metadata of {TOPICS:,} topics", "ms", sides, lambda side: list_topics(side.running, 3))
+    return {"topics": {"created": created, "listed": listed}}
+
+
+def members(sides: Sides) -> dict[str, object]:
+    names = {side.running.name: new_topic(side.running, MEMBERS) for side in sides}
+    for side in sides:
+        ready(side.running).close()
+    return {
+        f"members_{protocol}": rounds(
+            f"{MEMBERS} members of a group, {protocol}",
+            "s",
+            sides,
+            lambda side, kind=kind: cold_start(side.running, names[side.running.name], kind),  # type: ignore[misc]
+        )
+        for protocol, kind in (("classic", ClassicMember), ("consumer", ConsumerMember))
+    }
+
+
+def partitions(with_kafka: bool) -> dict[str, object]:
+    figures = {f"Ottla, {FEWEST:,}": many(ottla, FEWEST)}
+    if with_kafka:
+        figures[f"Apache Kafka 4.4.0, {FEWEST:,}"] = many(kafka, FEWEST)
+    figures[f"Ottla, {MOST:,}"] = many(ottla, MOST)
+    print("partitions on one broker")
+    for figure in next(iter(figures.values())):
+        _show(figure, {side: row[figure] for side, row in figures.items()})
+    return {"partitions": figures}
+
+
+def large(sides: Sides) -> dict[str, object]:
+    value = [bytes(1_000_000)]
+    topics = {side.running.name: new_topic(side.running) for side in sides}
+    for side in sides:
+        produce(side.running, topics[side.running.name], value, 500)
+    return {
+        "large_produce": rounds(
+            "produce of 1 MB values",
+            "MB/s",
+            sides,
+            lambda side: produce(side.running, new_topic(side.running), value, 500),
+        ),
+        "large_consume": rounds(
+            "consume of 1 MB values", "MB/s", sides, lambda side: consume(side.running, topics[side.running.name], 500)
+        ),
+    }
+
+
+def zstd(sides: Sides) -> dict[str, object]:
+    values = rows_of_text()
+
+    def measure(side: Side) -> Figures:
+        configs = {"compression_type": "zstd", "linger_ms": 20, "queue_buffering_max_messages": 1_000_000}
+        return produce(side.running, new_topic(side.running), values, 300, **configs)
+
+    return {"zstd": rounds("produce with zstd", "MB/s", sides, measure)}
+
+
+def consumers(sides: Sides) -> dict[str, object]:
+    topics = {side.running.name: fill(side.running, CACHED_MB) for side in sides}
+
+    def measure(side: Side) -> Figures:
+        return read_at_once(side.running, topics[side.running.name], CACHED_MB, 3)
+
+    return {"consumers": rounds(f"{CONSUMERS} consumers of a topic in the page cache", "MB/s", sides, measure)}
+
+
+def disk(sides: Sides) -> dict[str, object]:
+    topics = {side.running.name: fill(side.running, STORED_MB) for side in sides}
+
+    def measure(side: Side) -> Figures:
+        return read_from_disk(side.running, side.directory, topics[side.running.name], STORED_MB)
+
+    return {"disk": rounds("a consumer of a topic that is on disk only", "MB/s", sides, measure)}
+
+
+ROWS: Final[dict[str, Callable[[Sides], dict[str, object]]]] = {
+    "connections": connections,
+    "topics": topics,
+    "members": members,
+    "large": large,
+    "zstd": zstd,
+    "consumers": consumers,
+    "disk": disk,
+}
+
+
+def compare(names: list[str], with_kafka: bool) -> dict[str, object]:
+    """Measure the rows whose brokers run at the same time, each row with brokers of its own."""
+    figures: dict[str, object] = {}
+    for name in names:
+        configs = CONFIGS if name == "members" else ()
+        with ExitStack() as stack:
+            sides = []
+            for start in (ottla, kafka)[: 1 + with_kafka]:
+                directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-bench-")))
+                sides.append(Side(stack.enter_context(start(*configs, data=directory)), directory))
+            figures |= ROWS[name](sides)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=[*ROWS, "partitions"], action="append")
+    parser.add_argument("--skip-kafka", action="store_true")
+    arguments = parser.parse_args()
+    only = arguments.only or [*ROWS, "partitions"]
+    missing = "--skip-kafka" if arguments.skip_kafka else kafka_is_there()
+    if missing:
+        print(f"Apache Kafka is left out: {missing}")
+    figures = compare([name for name in ROWS if name in only], not missing)
+    if "partitions" in only:
+        figures |= partitions(not missing)
+    record(figures)
+
+
+if __name__ == "__main__":
+    main()
