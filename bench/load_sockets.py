@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from brokers import Running
 
-_DROP: Final = getattr(socket, "MSG_TRUNC", 0)
-"""Flag of Linux that takes bytes off a TCP socket without a copy, so that the client costs little beside the broker."""
-_MOST_DROPPED: Final = 16 << 20
+_MEMORY: Final = 1 << 20
+"""Bytes that one call receives at most; they are copied from the kernel, as every consumer does, and dropped."""
 
 
 class Answered(NamedTuple):
@@ -66,7 +65,7 @@ class _Lane:
             assert received >= 4, "the broker has closed a connection"
             self.left = 4 + int.from_bytes(memory[:4], "big") - received
         else:
-            received = self.socket.recv_into(memory, min(self.left, len(memory)), _DROP)
+            received = self.socket.recv_into(memory, min(self.left, len(memory)))
             assert received, "the broker has closed a connection"
             self.left -= received
         return received
@@ -77,7 +76,7 @@ def ask_for(broker: Running, seconds: float, requests: Iterable[Iterator[bytes]]
 
     requests  those of each connection
     """
-    memory = bytearray(_MOST_DROPPED)
+    memory = bytearray(_MEMORY)
     took: list[float] = []
     total = 0
     with ExitStack() as stack:

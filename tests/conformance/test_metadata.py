@@ -12,6 +12,7 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.security.operations import NOT_REQUESTED
 
 from .conftest import Topic, TopicFactory, Wire, versions
 
@@ -53,6 +54,37 @@ def test_all_topics_and_none(broker: Wire, topic: Topic, version: int) -> None:
     assert topic.name in {found.name for found in broker.send(everything, version).topics}
     if version > 0:
         assert broker.send(MetadataRequest(topics=[]), version).topics == []
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_all_topics_are_listed_alike_until_there_is_another(
+    broker: Wire, make_topic: TopicFactory, version: int
+) -> None:
+    """A broker may keep the answer for the next request, but not beyond a change."""
+    everything = MetadataRequest(topics=[] if version == 0 else None)
+    first = make_topic(2)
+    answer = broker.send(everything, version)
+    by_name = {row.name: row for row in answer.topics}
+    assert [part.partition_index for part in by_name[first.name].partitions] == [0, 1]
+    again = broker.send(everything, version)
+    assert {row.name: row for row in again.topics}[first.name] == by_name[first.name]
+    assert again.brokers == answer.brokers
+    second = make_topic(1)
+    assert {first.name, second.name} <= {row.name for row in broker.send(everything, version).topics}
+
+
+@pytest.mark.parametrize("version", [v for v in versions(API) if v >= 8])
+def test_all_topics_with_their_operations(broker: Wire, topic: Topic, version: int) -> None:
+    """The same request without them has another answer."""
+    plain = MetadataRequest(topics=None)
+    detailed = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+    for _ in range(2):
+        operations = [
+            next(row for row in broker.send(request, version).topics if row.name == topic.name)
+            for request in (plain, detailed)
+        ]
+        assert operations[0].topic_authorized_operations == NOT_REQUESTED
+        assert operations[1].topic_authorized_operations > 0
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 4])

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.broker.telemetry import Telemetry
     from ottla.broker.topology_descriptions import TopologyDescriptionPlugin
     from ottla.coordinators.runtime import Runtime
+    from ottla.protocol.connection import EncodedResponse
 
 
 class Broker:
@@ -84,6 +85,7 @@ class Broker:
         self.slices = slices
         self.large_checks = Turns()
         self.expirations = Expirations()
+        self.encoded_metadata: tuple[tuple[object, ...], EncodedResponse] | None = None
         self.config_checks: list[Callable[[BrokerConfig], None]] = []
         self.metadata = metadata
         self.replicas = replicas

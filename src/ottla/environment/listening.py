@@ -20,17 +20,37 @@ _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
 _SHORT_REGION: Final = 16_384
 """Length up to which reading a region and sending it with its neighbours costs less than `sendfile`."""
 _MOST_READ: Final = 262_144
+_SLICE: Final = 262_144
+"""Bytes of regions that a socket sends before another one has its turn, while several are sending.
+
+The client takes what has been sent off one socket while the broker writes to the next: it finds the bytes in its cache, and the
+two do not compete for the same socket. A client that is alone gets all that fits into its socket at once.
+"""
+_UNLIMITED: Final = 1 << 62
 _ACCEPTS_A_TURN: Final = 64
 _BACKLOG: Final = 1024
 
 
+class Turns:
+    """Whose turn it is to send: `last_fd` is the descriptor of the socket that has sent file regions last."""
+
+    __slots__ = ("last_fd",)
+
+    def __init__(self) -> None:
+        self.last_fd = -1
+
+
 class ServedSocket:
-    """Socket of a client connection: an `IncomingConnection` at first, a `ServedStream` after `accept`."""
+    """Socket of a client connection: an `IncomingConnection` at first, a `ServedStream` after `accept`.
 
-    __slots__ = ("_closed", "_fd", "_left", "_loop", "_paused", "_receiver", "_socket", "local", "peer")
+    turns  shared by the sockets of an event loop
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: Address) -> None:
+    __slots__ = ("_closed", "_fd", "_left", "_loop", "_paused", "_receiver", "_socket", "_turns", "local", "peer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: Address, turns: Turns) -> None:
         self._loop = loop
+        self._turns = turns
         self._socket = sock
         self._fd = sock.fileno()
         self._receiver: ServedReceiver | None = None
@@ -94,19 +114,27 @@ class ServedSocket:
         return False
 
     def _send(self) -> bool:
-        """Send until everything is sent (True) or the socket is full (False)."""
+        """Send until everything is sent (True), or the socket is full or its slice used up (False)."""
         left = self._left
         sock = self._socket
+        allowed = 0  # bytes of regions; determined with the first one
         try:
             while left:
                 piece = left[0]
                 if type(piece) is Region:
-                    sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.length)
+                    allowed = allowed or self._allowed()
+                    sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, min(piece.length, allowed))
                     if sent == 0:
                         raise ConnectionError(f"{piece.file} is shorter than it was")
+                    allowed -= sent
                     if sent < piece.length:
                         left[0] = Region(piece.file, piece.position + sent, piece.length - sent)
-                        continue
+                        if allowed:
+                            continue
+                        return False
+                    if not allowed and len(left) > 1:
+                        left.popleft()
+                        return False
                 else:
                     sent = sock.send(piece, _MSG_MORE if len(left) > 1 else 0)
                     if sent < len(piece):
@@ -119,6 +147,14 @@ class ServedSocket:
             self._lose()
             return False
         return True
+
+    def _allowed(self) -> int:
+        """Return the bytes of regions that the socket may send in this turn, and note that it was its turn."""
+        turns = self._turns
+        if turns.last_fd == self._fd:
+            return _UNLIMITED
+        turns.last_fd = self._fd
+        return _SLICE
 
     def _writable(self) -> None:
         if self._send():
@@ -195,8 +231,10 @@ class _Listening:
         sock: socket.socket,
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
+        turns: Turns,
     ) -> None:
         self._loop = loop
+        self._turns = turns
         self._socket = sock
         self._connected = connected
         self._failed = failed
@@ -218,7 +256,7 @@ class _Listening:
             except OSError as error:
                 self._failed(error)
                 return
-            self._connected(ServedSocket(self._loop, sock, peer[:2]))
+            self._connected(ServedSocket(self._loop, sock, peer[:2], self._turns))
 
     def pause(self) -> None:
         if self._accepts:
@@ -241,6 +279,7 @@ class SocketListen:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._turns = Turns()
 
     def __call__(
         self,
@@ -259,4 +298,4 @@ class SocketListen:
         except OSError:
             sock.close()
             raise
-        return _Listening(self._loop, sock, connected, failed)
+        return _Listening(self._loop, sock, connected, failed, self._turns)

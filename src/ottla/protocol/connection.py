@@ -7,7 +7,7 @@ connection in order. A test can connect two of them in memory.
 
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.protocol import codec
@@ -33,6 +33,20 @@ class PositionalResponse(NamedTuple):
         """Return the throttle time of the response, 0 if it has none."""
         throttle_ms: int = getattr(self.fields, "throttle_time_ms", 0)
         return throttle_ms
+
+
+class EncodedResponse(Response):
+    """Response that is encoded already: the same answer to many requests.
+
+    body    the encoded body, in the version of the requests
+    errors  how often it has each error code
+    """
+
+    __slots__ = ("body", "errors")
+
+    def __init__(self, body: bytes, errors: Mapping[int, int]) -> None:
+        self.body = body
+        self.errors = errors
 
 
 class Envelope:
@@ -80,6 +94,9 @@ def open_envelope(frame: bytes) -> Envelope:
 def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
     """Encode a response as buffers for a socket, with its size and header; file regions are kept."""
     tags = b"" if envelope.api.response_header_version(envelope.version) == 0 else b"\x00"
+    if type(response) is EncodedResponse:
+        size = 4 + len(tags) + len(response.body)
+        return [_SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + tags, response.body]
     pieces = codec.encode_pieces(response, envelope.version, tags)
     size = 4 + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))
     pieces[0] = _SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + pieces[0]

@@ -105,7 +105,8 @@ class Replicas:
         """Called with the topic of partitions that were opened late."""
         self.opened_many: Callable[[], object] = _nothing
         """Called whenever _MANY_PARTITIONS more have been opened."""
-        self._opened_since = self._updated = 0
+        # Counted across topics: a change of thousands of topics with one partition each is done in steps too.
+        self._opened_since = self._updated = self._moved = 0
         self.damaged: list[Callable[[Partition], None]] = []
         """Called with each partition whose log could not be read, although its disk works."""
         for directory in directories:
@@ -313,7 +314,6 @@ class Replicas:
         self.shortest_flush_ms = min(self.shortest_flush_ms, config.flush_ms)
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
-        opened = 0
         for index in range(len(topic.partitions)) if indexes is None else indexes:
             placed = topic.partitions[index]
             if self._node_id not in placed.replicas:
@@ -330,8 +330,8 @@ class Replicas:
                 continue
             if (topic.name, index) in self._failed and (topic.name, index) not in self._postponed:
                 continue
-            opened += 1
-            if opened % _PARTITIONS_A_STEP == 0:
+            self._moved += 1
+            if self._moved % _PARTITIONS_A_STEP == 0:
                 yield None
             log = self._opened(topic, index, config)
             if log is not None:
@@ -425,7 +425,8 @@ class Replicas:
         self._by_id.pop(topic.id, None)
         partitions = self._by_name.pop(topic.name, {})
         for index in range(len(topic.partitions)):
-            if index % _PARTITIONS_A_STEP == _PARTITIONS_A_STEP - 1:
+            self._moved += 1
+            if self._moved % _PARTITIONS_A_STEP == 0:
                 yield None
             key = topic.name, index
             self._failed.discard(key)
@@ -449,7 +450,8 @@ class Replicas:
             if self._node_id in placed.replicas or not (key in self._homes or key in self._failed):
                 continue
             released += 1
-            if released % _PARTITIONS_A_STEP == 0:
+            self._moved += 1
+            if self._moved % _PARTITIONS_A_STEP == 0:
                 yield None
             self._failed.discard(key)
             self._postponed.pop(key, None)
@@ -574,6 +576,11 @@ class Replicas:
     def is_offline(self, topic: str, index: int) -> bool:
         """Return True if a partition of this broker is in a failed directory, or its log could not be opened."""
         return (topic, index) in self._failed
+
+    @property
+    def revision(self) -> int:
+        """Return the revision of the metadata that `view` is about."""
+        return self._image.revision
 
     def view(self, topic: TopicImage, index: int) -> PartitionView:
         """Return the state of a partition as reported to clients."""

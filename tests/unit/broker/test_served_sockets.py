@@ -3,7 +3,10 @@
 import asyncio
 import random
 import socket
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import LogFile, Region
-from ottla.environment.listening import ServedSocket
+from ottla.environment.listening import ServedSocket, Turns
 
 
 class Receiver:
@@ -30,13 +33,13 @@ class Receiver:
         self.ended.set_result("lost")
 
 
-async def sent(pieces: Sequence[Any]) -> tuple[bytes, str]:
+async def sent(pieces: Sequence[Any], turns: Turns | None = None) -> tuple[bytes, str]:
     """Write pieces to a socket; return what arrives, and how the write ended."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
-    served, receiver = ServedSocket(loop, near, ("client", 0)), Receiver()
+    served, receiver = ServedSocket(loop, near, ("client", 0), turns or Turns()), Receiver()
     served.serve(receiver)
     served.pause_reading()
     receiver.ended.add_done_callback(lambda _: served.close())
@@ -62,7 +65,7 @@ def test_bytes_and_regions_arrive_in_order(file: LogFile, dice_seed: int) -> Non
         pieces: list[Any] = []
         expected = b""
         for _ in range(dice.randint(1, 12)):
-            length = dice.choice((1, 3, 1_000, 16_384, 16_385, 200_000))
+            length = dice.choice((1, 3, 1_000, 16_384, 16_385, 200_000, 262_144, 600_000))
             position = dice.randrange(1_000_000 - length)
             part = content[position : position + length]
             expected += part
@@ -106,3 +109,35 @@ def test_a_region_that_is_shorter_than_stated_loses_the_connection(file: LogFile
     assert ended == "lost"
     assert not arrived.endswith(b"tail")
     file.close()
+
+
+async def first_sent(last_fd: int | None) -> int:
+    """Write a long region to a socket with room for it; return how much of it is sent at once. `last_fd` has sent last."""
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+    near.setblocking(False)
+    turns = Turns()
+    turns.last_fd = near.fileno() if last_fd is None else last_fd
+    served = ServedSocket(loop, near, ("client", 0), turns)
+    served.serve(Receiver())
+    with tempfile.TemporaryDirectory() as directory:
+        file = DiskStore().open(Path(directory) / "f")
+        file.append([bytes(1_000_000)])
+        served.write([Region(file, 0, 400_000), Region(file, 400_000, 100_000)])
+        far.setblocking(False)
+        arrived = 0
+        with suppress(BlockingIOError):
+            while True:
+                arrived += len(far.recv(1 << 20))
+        served.close()
+        far.close()
+        file.close()
+    return arrived
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how much a socket takes is up to the system")
+def test_sockets_take_turns_with_long_regions() -> None:
+    """A client that is alone gets everything at once; otherwise 256 KB, and the others are served before the rest."""
+    assert asyncio.run(first_sent(last_fd=-1)) == 262_144
+    assert asyncio.run(first_sent(last_fd=None)) > 262_144

@@ -9,7 +9,8 @@ from ottla.broker.metrics.meter import RequestMeter
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
 from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.connection import ClientConnection, Envelope
+from ottla.protocol.codec import encode
+from ottla.protocol.connection import ClientConnection, EncodedResponse, Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.frames import FrameReader
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -120,7 +121,12 @@ class World:
     @property
     def answers(self) -> int:
         """Number of responses that were sent."""
-        return len(self._client.feed(b"".join(self.stream.writes)))
+        return len(self.received)
+
+    @property
+    def received(self) -> Sequence[Any]:
+        """The responses that were sent."""
+        return self._client.feed(b"".join(self.stream.writes))
 
 
 @pytest.fixture
@@ -133,6 +139,13 @@ def test_requests_of_one_read_are_answered_by_one_write(world: World) -> None:
     assert world.requests.served == ["a", "b", "c"]
     assert len(world.stream.writes) == 1
     assert world.answers == 3
+
+
+def test_a_response_that_is_encoded_already_is_sent_in_order(world: World) -> None:
+    body = encode(HeartbeatResponse(error_code=27), 0)
+    world.requests.responses["b"] = EncodedResponse(body, {27: 1})
+    world.send("a", "b", "c")
+    assert [answer.error_code for answer in world.received] == [0, 27, 0]
 
 
 def test_a_pending_answer_holds_the_requests_behind_it(world: World) -> None:

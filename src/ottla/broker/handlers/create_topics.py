@@ -45,6 +45,8 @@ from ottla.security.operations import AclOperation
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
+_Described = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
+
 
 @handles(CreateTopicsRequest, in_turn=True)
 def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[CreateTopicsResponse]:
@@ -69,13 +71,14 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
 
     def response(changes: Mapping[str, ChangeResult]) -> CreateTopicsResponse:
         results = []
+        described: _Described = {}
         for name in times:
             if name in refusals:
                 results.append(refusals[name])
             elif changes[name].error_code != NONE:
                 results.append(_refused(name, changes[name].error_code, changes[name].error_message))
             else:
-                results.append(_created(planned[name], broker, request))
+                results.append(_created(planned[name], broker, request, described))
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     if request.validate_only:
@@ -99,7 +102,13 @@ def _refused(name: str, code: int, message: str | None) -> CreatableTopicResult:
     )
 
 
-def _created(topic: TopicImage, broker: Broker, request: CreateTopicsRequest) -> CreatableTopicResult:
+def _created(
+    topic: TopicImage, broker: Broker, request: CreateTopicsRequest, described: _Described
+) -> CreatableTopicResult:
+    """Return the row of a created topic.
+
+    described  config rows by the configs of a topic: shared by the topics of one response, most of which have none of their own
+    """
     topic_id = ZERO_UUID if request.validate_only else topic.id
     if not may_use_topic(request.context, AclOperation.DESCRIBE_CONFIGS, topic.name, is_logged=False):
         return CreatableTopicResult(
@@ -111,16 +120,10 @@ def _created(topic: TopicImage, broker: Broker, request: CreateTopicsRequest) ->
             replication_factor=-1,
             configs=[],
         )
-    configs = [
-        CreatableTopicConfigs(
-            name=described.config.name,
-            value=described.text,
-            read_only=described.config.read_only,
-            config_source=described.source,
-            is_sensitive=described.config.sensitive,
-        )
-        for described in describe_resource(topic_configs(topic.configs, broker.config))
-    ]
+    own = frozenset(topic.configs.items())
+    configs = described.get(own)
+    if configs is None:
+        configs = described[own] = _config_rows(topic, broker)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -129,3 +132,16 @@ def _created(topic: TopicImage, broker: Broker, request: CreateTopicsRequest) ->
         replication_factor=len(topic.partitions[0].replicas),
         configs=configs,
     )
+
+
+def _config_rows(topic: TopicImage, broker: Broker) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=row.config.name,
+            value=row.text,
+            read_only=row.config.read_only,
+            config_source=row.source,
+            is_sensitive=row.config.sensitive,
+        )
+        for row in describe_resource(topic_configs(topic.configs, broker.config))
+    ]

@@ -29,16 +29,20 @@ Versions
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
+from ottla.broker.metrics.traffic import count_errors
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, check_name
 from ottla.protocol.answer import Answer, Pending, after, gather
+from ottla.protocol.codec import encode
+from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
@@ -69,15 +73,9 @@ _FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
 
 @handles(MetadataRequest)
 def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataResponse]:
-    everything = request.topics is None or (request.context.version == 0 and not request.topics)
+    if request.topics is None or (request.context.version == 0 and not request.topics):
+        return _all_topics(request, broker)
     topics: list[MetadataResponseTopic] = []
-    if everything:
-        described = Pending[MetadataResponse]()
-        broker.slices.run(
-            _describe_all(topics, broker, request.context),
-            lambda: described.follow(_response(request, broker, topics, [])),
-        )
-        return described
     missing: list[str] = []
     asked = request.topics or []
     if asked:
@@ -93,7 +91,55 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
         topics = [_asked_for(requested, request, broker, missing, by_id=by_id) for requested in asked]
         if request.context.authorizer is not None:
             topics = _denied_last(topics)
-    return _response(request, broker, topics, missing)
+    response = _response(request, broker, topics)
+    if not missing:
+        return response
+    return gather([_created(name, broker, request.context.requester) for name in missing], lambda changes: response)  # noqa: ARG005
+
+
+def _all_topics(request: MetadataRequest, broker: Broker) -> Answer[Any]:
+    """Return the response with all topics. It is encoded once for all requests that get the same answer."""
+    key, latest = _key_of(request, broker), broker.encoded_metadata
+    if key is not None and latest is not None and latest[0] == key:
+        return latest[1]
+    described = Pending[Any]()
+    topics: list[MetadataResponseTopic] = []
+
+    def respond() -> None:
+        response = _response(request, broker, topics)
+        if key is None or key != _key_of(request, broker):  # something has changed between two steps
+            described.follow(response)
+            return
+        errors = Counter[int]()
+        count_errors(response, errors)
+        encoded = EncodedResponse(encode(response, request.context.version), errors)
+        broker.encoded_metadata = key, encoded
+        described.complete(encoded)
+
+    broker.slices.run(_describe_all(topics, broker, request.context), respond)
+    return described
+
+
+def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | None:
+    """Return everything that a response with all topics depends on; None if it must not be shared."""
+    context = request.context
+    if (
+        context.authorizer is not None
+        or broker.throttling is not None  # the response carries the sender's throttle time
+        or broker.replicas.has_failed
+        or request.include_topic_authorized_operations
+    ):
+        return None
+    return (
+        broker.image.revision,
+        broker.replicas.revision,
+        broker.controller_id,
+        broker.config,
+        context.version,
+        context.address,
+        context.listener,
+        request.include_cluster_authorized_operations,
+    )
 
 
 def _describe_all(rows: list[MetadataResponseTopic], broker: Broker, context: RequestContext) -> Iterator[None]:
@@ -109,10 +155,8 @@ def _describe_all(rows: list[MetadataResponseTopic], broker: Broker, context: Re
             yield
 
 
-def _response(
-    request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic], missing: list[str]
-) -> Answer[MetadataResponse]:
-    """Return the response with these rows, after the topics in `missing` are created."""
+def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    """Return the response with these rows."""
     image = broker.image
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -121,7 +165,7 @@ def _response(
                 topic.topic_authorized_operations = operations
             else:
                 topic.topic_authorized_operations = NOT_REQUESTED
-    response = MetadataResponse(
+    return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=address[0], port=address[1], rack=node.rack)
             for node in image.brokers.values()
@@ -134,9 +178,6 @@ def _response(
         if request.include_cluster_authorized_operations
         else NOT_REQUESTED,
     )
-    if not missing:
-        return response
-    return gather([_created(name, broker, request.context.requester) for name in missing], lambda changes: response)  # noqa: ARG005
 
 
 def _invalid(asked: list[MetadataRequestTopic]) -> MetadataResponse:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import NONE
 from ottla.protocol.schema import Array, Primitive
@@ -68,11 +69,10 @@ class Traffic:
         return self._counting.get(api, self._other)
 
     def _other(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
-        paths = _PATHS.get(type(response))
-        if paths is None:
-            paths = _PATHS[type(response)] = _error_paths(type(response))
-        for path in paths:
-            _count_errors(response, path, errors)
+        if type(response) is EncodedResponse:
+            errors.update(response.errors)
+        else:
+            count_errors(response, errors)
 
     def of(self, topic: str | bytes) -> TopicTraffic:
         """Return the counters of a topic."""
@@ -105,6 +105,15 @@ class Traffic:
 
 _PATHS: Final[dict[type, tuple[Path, ...]]] = {}
 """Attributes that lead to the error codes of a response, by its class."""
+
+
+def count_errors(response: Any, errors: Counter[int]) -> None:
+    """Count the error codes of a response."""
+    paths = _PATHS.get(type(response))
+    if paths is None:
+        paths = _PATHS[type(response)] = _error_paths(type(response))
+    for path in paths:
+        _count_errors(response, path, errors)
 
 
 def _error_paths(struct: Any) -> tuple[Path, ...]:

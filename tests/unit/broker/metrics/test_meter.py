@@ -6,8 +6,8 @@ from collections import Counter
 from ottla.broker.metrics.meter import RequestMeter
 from ottla.broker.metrics.requests import RequestFamilies
 from ottla.observability.families import Buckets, Family
-from ottla.protocol.api import APIS, FETCH, OFFSET_COMMIT, PRODUCE
-from ottla.protocol.connection import Envelope
+from ottla.protocol.api import APIS, FETCH, METADATA, OFFSET_COMMIT, PRODUCE
+from ottla.protocol.connection import EncodedResponse, Envelope
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -75,6 +75,13 @@ def test_errors_in_nested_rows_are_counted() -> None:
     topics = [OffsetCommitResponseTopic(name="t", partitions=rows)]
     measure(meter, OFFSET_COMMIT, OffsetCommitResponse(topics=topics), MS)
     assert meter.requests.by_api["OffsetCommit"].errors_by_code == Counter({NONE: 2, 16: 1})
+
+
+def test_errors_of_a_response_that_is_encoded_already_are_counted() -> None:
+    meter = RequestMeter()
+    for _ in range(2):
+        measure(meter, METADATA, EncodedResponse(b"body", {NONE: 3, 5: 1}), MS)
+    assert meter.requests.by_api["Metadata"].errors_by_code == Counter({NONE: 6, 5: 2})
 
 
 def test_fetches_of_consumers_and_followers_are_told_apart() -> None:

@@ -1,0 +1,84 @@
+"""Changes of thousands of topics with one partition each: the event loop is free after every few of them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.metadata.image import PartitionImage, TopicImage
+from ottla.protocol.answer import Steps
+from ottla.replication.replicas import Replicas
+
+TOPICS = 200
+MOST_A_STEP = 16
+
+
+class Directory:
+    """Log directory that holds every partition."""
+
+    def __init__(self) -> None:
+        self.path = Path("/data")
+        self.offline = None
+        self.failed: list[Any] = []
+        self.discarded: list[tuple[str, int]] = []
+
+    def has_copy(self, topic: str, partition: int, topic_id: bytes) -> bool:
+        return True
+
+    def discard_partition(self, topic: str, partition: int) -> Path | None:
+        self.discarded.append((topic, partition))
+        return None
+
+
+@pytest.fixture
+def directory() -> Directory:
+    return Directory()
+
+
+@pytest.fixture
+def replicas(directory: Directory) -> Replicas:
+    directories: list[Any] = [directory]
+    return Replicas(
+        1,
+        directories,
+        lambda topic: LogConfig(),
+        lambda directory, path: None,
+        lambda partition: None,
+        lambda: None,
+        lambda: 0,
+        30_000,
+        in_cluster=True,
+    )
+
+
+def topic(number: int, replica: int = 1) -> TopicImage:
+    placed = PartitionImage((replica,), (replica,), replica, 4)
+    return TopicImage(f"t{number}", number.to_bytes(16, "big"), (placed,), {})
+
+
+def most_between_steps(steps: Steps, done: list[Any]) -> int:
+    """The largest number of entries that are added to `done` in one step."""
+    most = before = 0
+    for _ in steps:
+        most, before = max(most, len(done) - before), len(done)
+    assert len(done) == TOPICS
+    return max(most, len(done) - before)
+
+
+def test_they_are_opened_in_steps(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr(replicas, "_opened", lambda topic, index, config: opened.append(topic.name))
+    steps = (step for number in range(TOPICS) for step in replicas._open(topic(number)))
+    assert most_between_steps(steps, opened) <= MOST_A_STEP
+
+
+def test_they_are_deleted_in_steps(replicas: Replicas, directory: Directory) -> None:
+    steps = (step for number in range(TOPICS) for step in replicas._close(topic(number)))
+    assert most_between_steps(steps, directory.discarded) <= MOST_A_STEP
+
+
+def test_they_are_released_in_steps(replicas: Replicas, directory: Directory) -> None:
+    replicas._failed |= {(f"t{number}", 0) for number in range(TOPICS)}
+    steps = (step for number in range(TOPICS) for step in replicas._release(topic(number, replica=2), [0]))
+    assert most_between_steps(steps, directory.discarded) <= MOST_A_STEP
