@@ -32,7 +32,7 @@ _BACKLOG: Final = 1024
 
 
 class Turns:
-    """Whose turn it is to send: `last_fd` is the descriptor of the socket that has sent file regions last."""
+    """State of the turns in which sockets send file regions: `last_fd` is the descriptor of the socket that did so last."""
 
     __slots__ = ("last_fd",)
 
