@@ -223,6 +223,7 @@ class Replicas:
         """Apply a change of the metadata, in steps."""
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
         self._image = delta.image
+        self._moved = 0  # a small change is done in its first step
         released = 0
         for topic in delta.deleted:
             yield from self._close(topic)
