@@ -3,7 +3,7 @@ compressed records.
 
     python bench/load.py [--only connections] [--skip-kafka]
 
-    connections  1,000 connections with one request in flight each: Produce of one 100-byte record, and Metadata of one topic
+    connections  1,000 connections with one request in flight each: Produce of one 100-byte record
     topics       10,000 topics of one partition: to create them, and one Metadata of all of them
     members      one group of 500 consumers, for both protocols: from the first request until all have their partition, and
                  from a member's departure until the others have all partitions; the configs of groups.py, heartbeats every
@@ -32,13 +32,12 @@ from typing import Final
 
 from broker_speed import ROUNDS, compared, new_topic
 from brokers import Running, kafka, kafka_is_there, ottla, record
-from groups import CONFIGS, Wire, ready
+from groups import CONFIGS, ready
 from load_groups import MEMBERS, ClassicMember, ConsumerMember, cold_start
 from load_partitions import TOPICS, create_topics, list_topics, many
 from load_records import CONSUMERS, Figures, consume, fill, produce, read_at_once, read_from_disk, rows_of_text
 from load_sockets import ask_for
 from log_speed import produce_frame
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 CONNECTIONS: Final = 1_000
 FEWEST, MOST = 10_000, 50_000
@@ -84,7 +83,8 @@ def _show(figure: str, values: dict[str, float]) -> None:
 def connections(sides: Sides) -> dict[str, object]:
     topics = {side.running.name: new_topic(side.running, 10) for side in sides}
 
-    def measure(side: Side, frame: bytes) -> Figures:
+    def produced(side: Side) -> Figures:
+        frame = produce_frame(topics[side.running.name], b"v" * 100)
         answered = ask_for(side.running, 2, [iter(lambda: frame, b"") for _ in range(CONNECTIONS)])
         return {
             "requests/s": answered.answers / answered.seconds,
@@ -93,21 +93,8 @@ def connections(sides: Sides) -> dict[str, object]:
             "memory MB": side.running.resident_mb(),
         }
 
-    def produced(side: Side) -> Figures:
-        return measure(side, produce_frame(topics[side.running.name], b"v" * 100))
-
-    def described(side: Side) -> Figures:
-        wire = Wire(side.running)
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topics[side.running.name])])
-        frame = wire.frame(request, 12)
-        wire.close()
-        return measure(side, frame)
-
-    many_connections = f"{CONNECTIONS:,} connections"
-    return {
-        "connections_produce": rounds(f"{many_connections}, Produce of 100 bytes", "/s", sides, produced),
-        "connections_metadata": rounds(f"{many_connections}, Metadata of a topic", "/s", sides, described),
-    }
+    name = f"{CONNECTIONS:,} connections, Produce of 100 bytes"
+    return {"connections": rounds(name, "/s", sides, produced)}
 
 
 def topics(sides: Sides) -> dict[str, object]:

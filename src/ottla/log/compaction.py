@@ -133,7 +133,9 @@ class Pass:
     def _map_keys(self) -> Iterator[None]:
         newest = self._newest
         # a transaction that ended before would count as open here, where its marker is not read
-        transactions = _AbortedTransactions([each for each in self._aborted if each.last_offset >= self._first_dirty])
+        transactions = _AbortedTransactions(
+            [aborted for aborted in self._aborted if aborted.last_offset >= self._first_dirty]
+        )
         done = 0
         for segment in self.segments:
             if segment.next_offset <= self._first_dirty:
