@@ -21,6 +21,7 @@ COMPILED = [
     "src/ottla/coordinators/groups/offset_rows.py",
     "src/ottla/observability/distribution.py",
     "src/ottla/protocol/frames.py",
+    "src/ottla/protocol/plan.py",
     "src/ottla/protocol/wire.py",
     "src/ottla/records/batch.py",
     "src/ottla/records/columns.py",

@@ -1,0 +1,74 @@
+"""Source of generated functions: what decoders, encoders and the functions of plans have in common."""
+
+import struct
+from collections import namedtuple
+from functools import cache
+from typing import Any
+
+from ottla.protocol.schema import Field, Primitive, Struct
+from ottla.protocol.wire import UVARINT_BYTES, PeerError, read_uvarint, write_uvarint
+
+
+class UnsupportedField(ValueError):
+    """A message has a value for a field that its version lacks."""
+
+
+@cache
+def positions_class(cls: type[Struct]) -> type[tuple[Any, ...]]:
+    """Return the named tuple type to which `positions` decodes a struct, with its fields in the order of declaration."""
+    return namedtuple(f"{cls.__name__}Positions", [field.name for field in cls.FIELDS])
+
+
+class FunctionSource:
+    """Source of a generated function, and the global objects that it uses."""
+
+    def __init__(self, flexible: bool, version: int) -> None:
+        self.flexible = flexible
+        self.version = version
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "PeerError": PeerError,
+            "UnsupportedField": UnsupportedField,
+            "uvarint_at": read_uvarint,
+            "uvarint": write_uvarint,
+            "UV": UVARINT_BYTES,
+        }
+        self._names = 0
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    def name(self, prefix: str = "v") -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def bind(self, value: Any, prefix: str = "k") -> str:
+        """Return a global name for `value`."""
+        name = self.name(prefix)
+        self.scope[name] = value
+        return name
+
+    def structure(self, formats: str) -> struct.Struct:
+        return struct.Struct(">" + formats)
+
+    def compiled(self, name: str, signature: str) -> Any:
+        text = f"def {name}({signature}):\n" + "\n".join(self.lines) + "\n"
+        exec(compile(text, f"<{name} version {self.version}>", "exec"), self.scope)
+        return self.scope[name]
+
+    def present(self, declared: Field) -> bool:
+        return self.version in declared.versions and self.version not in declared.tagged
+
+    def tagged(self, fields: tuple[Field, ...]) -> list[Field]:
+        if not self.flexible:
+            return []
+        return sorted(
+            (f for f in fields if self.version in f.tagged and self.version in f.versions), key=lambda f: f.tag
+        )
+
+    def compact(self, declared: Field) -> bool:
+        return self.flexible and not declared.never_flexible
+
+
+def fixed_format(declared: Field) -> str:
+    return declared.type.format if isinstance(declared.type, Primitive) else ""
