@@ -1,7 +1,8 @@
 """Decoding and encoding of messages beside kio, kafka-python and aiokafka, and of records: rates on one core.
 
 The bytes are the same for all, and each of them encodes what it decoded, which must give the bytes again. Versions are the
-newest that all four know. kio lives in an environment of its own, made by scripts/oracles; without it, it is left out.
+newest that all four know; ConsumerGroupHeartbeat is known to Ottla and kio only. kio lives in an environment of its own,
+made by scripts/oracles; without it, it is left out.
 """
 
 import argparse
@@ -25,14 +26,17 @@ MESSAGES = {
     "FetchResponse": (11, "fetch.v11.response", "fetch"),
     "ProduceRequest": (8, "produce.v8.request", "produce"),
     "JoinGroupResponse": (5, "join_group.v5.response", "group"),
+    "OffsetFetchResponse": (3, "offset_fetch.v3.response", "commit"),
+    "ConsumerGroupHeartbeatResponse": (0, "consumer_group_heartbeat.v0.response", ""),
 }
 Coder = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]
 
 
 def payloads() -> dict[str, bytes]:
-    """What is coded: Metadata of 1,000 topics of 10 partitions, a fetch and a produce of 100 partitions, a group of 100."""
+    """What is coded: Metadata of 1,000 topics of 10 partitions, a fetch and a produce of 100 partitions, a group of 100,
+    offsets of 1,000 partitions, and a heartbeat with an assignment of 100 partitions."""
     from ottla.protocol import codec
-    from ottla.protocol.messages import fetch, join_group, metadata, produce
+    from ottla.protocol.messages import consumer_group_heartbeat, fetch, join_group, metadata, offset_fetch, produce
 
     topics = [
         metadata.MetadataResponseTopic(
@@ -53,6 +57,20 @@ def payloads() -> dict[str, bytes]:
     ]
     produced = [produce.PartitionProduceData(index=at, records=bytes(200)) for at in range(100)]
     members = [join_group.JoinGroupResponseMember(member_id=f"member-{at}", metadata=bytes(100)) for at in range(100)]
+    offsets = [
+        offset_fetch.OffsetFetchResponseTopic(
+            name=f"topic-{number}",
+            partitions=[
+                offset_fetch.OffsetFetchResponsePartition(partition_index=at, committed_offset=1000 + at, metadata="")
+                for at in range(100)
+            ],
+        )
+        for number in range(10)
+    ]
+    assigned = [
+        consumer_group_heartbeat.TopicPartitions(topic_id=bytes([number]) * 16, partitions=list(range(10)))
+        for number in range(10)
+    ]
     made: dict[str, Any] = {
         "MetadataResponse": metadata.MetadataResponse(brokers=brokers, controller_id=1, topics=topics),
         "FetchResponse": fetch.FetchResponse(
@@ -64,18 +82,24 @@ def payloads() -> dict[str, bytes]:
         "JoinGroupResponse": join_group.JoinGroupResponse(
             generation_id=1, protocol_name="range", leader="member-1", member_id="member-1", members=members
         ),
+        "OffsetFetchResponse": offset_fetch.OffsetFetchResponse(topics=offsets),
+        "ConsumerGroupHeartbeatResponse": consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+            member_id="member-1",
+            member_epoch=5,
+            heartbeat_interval_ms=5000,
+            assignment=consumer_group_heartbeat.Assignment(topic_partitions=assigned),
+        ),
     }
     return {name: codec.encode(message, MESSAGES[name][0]) for name, message in made.items()}
 
 
 def ottla(name: str) -> Coder:
     from ottla.protocol import codec
-    from ottla.protocol.messages import fetch, join_group, metadata, produce
+    from ottla.protocol.messages import consumer_group_heartbeat, fetch, join_group, metadata, offset_fetch, produce
 
     version = MESSAGES[name][0]
-    found: Any = next(
-        getattr(module, name) for module in (metadata, fetch, produce, join_group) if hasattr(module, name)
-    )
+    modules = (metadata, fetch, produce, join_group, offset_fetch, consumer_group_heartbeat)
+    found: Any = next(getattr(module, name) for module in modules if hasattr(module, name))
     return (lambda data: codec.decode(found, version, data)[0]), (lambda message: codec.encode(message, version))
 
 
@@ -84,6 +108,7 @@ def kafka_python(name: str) -> Coder:
     where = {
         "group": "kafka.protocol.consumer",
         "fetch": "kafka.protocol.consumer",
+        "commit": "kafka.protocol.consumer",
         "metadata": "kafka.protocol.metadata",
     }
     found: Any = getattr(importlib.import_module(where.get(module, "kafka.protocol.producer")), name)
@@ -137,6 +162,8 @@ def rates_of(side: str, data: dict[str, bytes]) -> dict[str, float]:
     """Messages/s of one library."""
     found = {}
     for name, payload in data.items():
+        if not MESSAGES[name][2] and side not in ("Ottla", "kio"):
+            continue
         decode, encode = SIDES[side](name)
         message = decode(payload)
         assert encode(message) == payload, f"{side} does not give back {name}"
@@ -203,7 +230,10 @@ def main() -> None:
     if others is not None:
         found["kio"] = others
     for what, ours in found["Ottla"].items():
-        peers = {side: rates[what] for side, rates in found.items() if side != "Ottla"}
+        peers = {side: rates[what] for side, rates in found.items() if side != "Ottla" and what in rates}
+        if not peers:
+            print(f"{what}: Ottla {ours:,.0f} /s", flush=True)
+            continue
         fastest = max(peers, key=lambda side: peers[side])
         shown = ", ".join(f"{side} {peer:,.0f}" for side, peer in peers.items())
         print(f"{what}: Ottla {ours:,.0f} /s, {shown}; {ours / peers[fastest]:.2f} times {fastest}", flush=True)

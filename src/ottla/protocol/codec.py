@@ -75,18 +75,11 @@ def reader(cls: type[S], version: int) -> Callable[[bytes, int], S]:
 
 
 def _remembering(cls: type[S], version: int, last: Primitive) -> Callable[[bytes, int], S]:
-    """Return a reader that caches the strings of messages by their bytes."""
+    """Return a reader that caches the strings of messages by their bytes. It is generated, as it takes a third less time so."""
     names = [field.name for field in cls.FIELDS]
-    create = Planner(False, version, objects=True).one(cls, names)
-    unpack, size = struct.Struct(f">{last.format}").unpack_from, -last.size
     memory: dict[bytes, list[str]] = {}
 
-    def read(data: bytes, position: int) -> S:
-        head = data[position:size]
-        texts = memory.get(head)
-        if texts is not None:
-            message: S = create([*texts, *unpack(data, position + len(head))])
-            return message
+    def unknown(data: bytes, position: int, head: bytes) -> S:
         message, end = decode(cls, version, data, position)
         if end == len(data):
             if len(memory) >= _REMEMBERED:
@@ -94,7 +87,19 @@ def _remembering(cls: type[S], version: int, last: Primitive) -> Callable[[bytes
             memory[head] = [getattr(message, name) for name in names[:-1]]
         return message
 
-    return read
+    generating = FunctionSource(False, version)
+    generating.scope |= {"memory": memory, "unknown": unknown, "cls": cls, "new": cls.__new__}
+    generating.scope["unpack"] = struct.Struct(f">{last.format}").unpack_from
+    generating.line(1, f"head = data[p:-{last.size}]")
+    generating.line(1, "texts = memory.get(head)")
+    generating.line(1, "if texts is None: return unknown(data, p, head)")
+    generating.line(1, "o = new(cls)")
+    generating.line(1, f"{', '.join(f'o.{name}' for name in names[:-1])}, = texts")
+    generating.line(1, f"o.{names[-1]}, = unpack(data, p + len(head))")
+    generating.line(1, "o.unknown_tags = None")
+    generating.line(1, "return o")
+    made: Callable[[bytes, int], S] = generating.compiled(f"read_known_{cls.__name__}", "data, p")
+    return made
 
 
 def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:

@@ -43,9 +43,10 @@ INT32_ARRAY: Final = 16
 VALUE_ARRAY: Final = 17
 STRUCT_ARRAY: Final = 18
 
-# The garbage collector is paused while more bytes than this are decoded: all objects that a decoder creates are alive, yet
-# the collector would go through them again and again. That took more than half of the time for 10,000 partitions.
-_PAUSE: Final = 1 << 15
+# The garbage collector is paused while more bytes than this are decoded (fewer have hardly the 700 objects after which it
+# runs): all objects that a decoder creates are alive, yet the collector would go through them again and again. That took
+# half of the time for 10,000 partitions.
+_PAUSE: Final = 1 << 14
 
 
 @final
