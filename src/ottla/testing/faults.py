@@ -28,13 +28,14 @@ from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol import api, codec
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.api import APIS
+from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages import share_fetch
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
@@ -207,6 +208,8 @@ class Failure(RequestFault):
         answer: Answer[Response] = registered(self.key).handler(request, broker)  # type: ignore[assignment]
 
         def failed(response: Any) -> Response:
+            if isinstance(response, EncodedResponse):  # it is shared with other requests
+                response = codec.decode(MetadataResponse, envelope.version, response.body)[0]
             if envelope.version >= _FIRST_WITH_CODE_OF_METADATA and not is_partition_error(self._code):
                 response.error_code = self._code
             for topic in response.topics:
