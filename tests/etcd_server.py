@@ -92,9 +92,13 @@ class EtcdServer:
         while True:
             assert self._process is not None
             assert self._process.poll() is None, "etcd has ended: see its log"
-            with contextlib.suppress(OSError):
+            try:
                 self.post("/v3/kv/range", {"key": "AA=="})
                 return
+            except urllib.error.HTTPError as cause:  # 503 until there is a leader
+                cause.close()
+            except OSError:
+                pass  # does not listen yet
             assert time.monotonic() < deadline, "etcd does not answer"
             time.sleep(0.02)
 

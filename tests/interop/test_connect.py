@@ -68,8 +68,10 @@ class Worker:
             try:
                 if what():
                     return
-            except OSError as why:  # urllib's HTTPError among them
+            except OSError as why:
                 refused = why
+                if isinstance(why, urllib.error.HTTPError):
+                    why.close()
             time.sleep(0.05)
         pytest.fail(f"{refused}; {self._said.read_text(encoding='utf-8')[-3000:]}")
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -60,6 +61,8 @@ def scraping(served: Served, folder: Path, *options: str) -> Iterator[Prometheus
             try:
                 if server.query("count_over_time(ottla_build_info[1m]) >= 4"):
                     break
+            except urllib.error.HTTPError as cause:
+                cause.close()
             except OSError:
                 pass
             assert time.monotonic() < deadline, "Prometheus has not scraped the broker"

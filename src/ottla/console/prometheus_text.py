@@ -3,6 +3,7 @@
 import http.client
 import re
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,8 @@ def scrape_all(
         try:
             return parse(address, samples(_lines(address), prefix))
         except (OSError, ValueError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             reason = getattr(error, "reason", None) or error
             return f"{address} does not answer: {reason}. {advice}"
 

@@ -264,7 +264,8 @@ def _without_credentials(address: str) -> tuple[str, str | None]:
 
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
-        message = json.load(error).get("message") or error.reason
+        with error:
+            message = json.load(error).get("message") or error.reason
     except (OSError, ValueError, AttributeError):
         message = error.reason
     return f"{error.code} {message}"
