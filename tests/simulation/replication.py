@@ -125,6 +125,8 @@ class Replication:
         self._claimed: dict[tuple[str, Place], int] = {}
         self._changes: dict[tuple[Place, int], deque[int]] = {}
         """Times of the last changes of the ISR by partition and leader epoch."""
+        self._single: dict[Place, tuple[int, int]] = {}
+        """Last broker that was the only replica of a partition, and its broker epoch then."""
         self._tainted: dict[Place, set[int]] = {}
         """Replicas in the ISR or ELR, and last known leaders, that have lost their page cache."""
         self._without_power: dict[int, int] = {}
@@ -209,6 +211,8 @@ class Replication:
             text = f"{topic.name}-{index}: from {old} to {new}"
             self._violated("reassigned in sync", text, f"{topic.name}-{index}")
         self._lead(topic, index, new)
+        if len(new.replicas) == 1 and (registered := self._image.registered.get(new.replicas[0])) is not None:
+            self._single[place] = new.replicas[0], registered.epoch
         if old is not None and new.leader_epoch != old.leader_epoch:
             kind = _kind(old, new, before)
             self._world.count(f"election: {kind}")
@@ -291,8 +295,13 @@ class Replication:
                 if has_restarted and node in partition.isr and len(partition.isr) > 1:
                     text = f"{topic.name}-{index}: node {node} is in the ISR {partition.isr} after an unclean stop"
                     self._violated("ISR registered", text, topic.name)
-                # A single replica has all records that are left, and leads again whatever it has lost.
-                if has_restarted and node in partition.elr and len(partition.replicas) > 1:
+                # A single replica has all records that are left, and leads again whatever it has lost, also if a reassignment
+                # adds another one before it is live.
+                is_single = len(partition.replicas) == 1 or self._single.get((topic.id.hex(), index)) == (
+                    node,
+                    registered.epoch,
+                )
+                if has_restarted and node in partition.elr and not is_single:
                     text = f"{topic.name}-{index}: node {node} is in the ELR {partition.elr} after an unclean stop"
                     self._violated("ELR registered", text, topic.name)
         if broker is not None:
