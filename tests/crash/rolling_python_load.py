@@ -79,7 +79,8 @@ class KafkaPythonReader(Reader):
         )
         with contextlib.closing(consumer):
             while not self.over.is_set():
-                batches = consumer.poll(100)
+                # With 100 ms version 3.0.12 sometimes reads nothing for a minute when a broker is slow at the start.
+                batches = consumer.poll(1000)
                 for place, records in batches.items():
                     self.read[place.partition] += [(record.offset, record.value) for record in records]
                 if batches:
