@@ -13,7 +13,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -278,13 +278,18 @@ class Transactions(Worker):
 
     def check(self, rows: list[list[Row]]) -> None:
         """Compare the committed records of the topic with the outcomes of the transactions."""
-        values = [[int(value) for _, value in found] for found in rows]
-        assert all(found == values[0] for found in values), f"torn transactions: {_torn(values)}"
-        assert values[0] == sorted(set(values[0])), f"{self._topic}: duplicates or another order"
-        present = set(values[0])
-        for number, outcome in enumerate(self.outcomes):
-            if outcome != UNKNOWN:
-                assert (number in present) == (outcome == COMMITTED), f"transaction {number} was {outcome}"
+        check_transactions(self._topic, rows, self.outcomes)
+
+
+def check_transactions(topic: str, rows: list[list[Row]], outcomes: Sequence[str]) -> None:
+    """Compare committed records with the outcomes of transactions, of which each wrote its number to all partitions."""
+    values = [[int(value) for _, value in found] for found in rows]
+    assert all(found == values[0] for found in values), f"torn transactions: {_torn(values)}"
+    assert values[0] == sorted(set(values[0])), f"{topic}: duplicates or another order"
+    present = set(values[0])
+    for number, outcome in enumerate(outcomes):
+        if outcome != UNKNOWN:
+            assert (number in present) == (outcome == COMMITTED), f"transaction {number} was {outcome}"
 
 
 def _torn(values: list[list[int]]) -> list[int]:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import EmbeddedBroker
+from tests.crash.conftest import dice
 
+__all__ = ["dice"]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RECORDS = 300
 SHARES = [range(start, start + 60) for start in range(0, RECORDS, 60)]  # one for each of CODECS
