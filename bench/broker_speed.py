@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
@@ -155,7 +156,7 @@ def start_times() -> dict[str, object]:
     print(
         f"start to first ApiVersions answer: Ottla {statistics.median(ours):.0f} ms ({min(ours):.0f}-{max(ours):.0f})"
     )
-    return {"ottla_ms": statistics.median(ours)}
+    return {"unit": "ms", "Ottla": statistics.median(ours)}
 
 
 def main() -> None:
@@ -165,7 +166,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=50_000, help="requests a round")
     arguments = parser.parse_args()
     only = arguments.only or ["start", "produce", "consume", "requests", "latency"]
-    figures: dict[str, object] = {}
+    figures: dict[str, Any] = {}
     if "start" in only:
         figures["start"] = start_times()
     missing = kafka_is_there()
@@ -176,10 +177,12 @@ def main() -> None:
         if not missing:
             sides.append(stack.enter_context(kafka()))
         print("start: " + ", ".join(f"{side.name} {side.started_ms:.0f} ms" for side in sides))
+        if "start" in only:
+            figures["start"] |= {side.name: side.started_ms for side in sides[1:]}
         time.sleep(1)  # idle is what is measured next: let start-up work come to rest
         idle = {side.name: side.resident_mb() for side in sides}
         print("idle memory: " + ", ".join(f"{name} {megabytes:.0f} MB" for name, megabytes in idle.items()), flush=True)
-        figures["idle_mb"] = idle
+        figures["idle memory, MB"] = idle
         if "produce" in only:
             figures["produce"] = compared(
                 "produce", "MB/s", sides, lambda side: produce_megabytes(side, arguments.megabytes)
@@ -193,7 +196,7 @@ def main() -> None:
             )
         if "requests" in only:
             for in_flight in (1, 5):
-                figures[f"requests_{in_flight}"] = compared(
+                figures[f"produce requests of 100 bytes, {in_flight} in flight"] = compared(
                     f"100 B produce requests, {in_flight} in flight",
                     "/s",
                     sides,
@@ -205,8 +208,8 @@ def main() -> None:
             latency = {side.name: latencies_ms(side, 5000) for side in sides}
             for name, (p50, p99) in latency.items():
                 print(f"produce to consume: {name} p50 {p50:.2f} ms, p99 {p99:.2f} ms")
-            figures["latency_ms"] = latency
-        figures["loaded_mb"] = {side.name: side.resident_mb() for side in sides}
+            figures["produce to consume, p50 / p99 ms"] = latency
+        figures["memory under load, MB"] = {side.name: side.resident_mb() for side in sides}
     record(figures)
 
 

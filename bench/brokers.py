@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 REFERENCE = Path(__file__).parent / "reference"
+FIGURES = Path(__file__).parents[1] / "build" / "bench"
 # librdkafka waits for fetch.queue.backoff.ms, a second by default, when it has read more than queued.min.messages ahead: a
 # broker faster than the application is then measured by that wait, whoever it is.
 READING: Mapping[str, Any] = MappingProxyType({"fetch.queue.backoff.ms": 10})
@@ -151,9 +152,13 @@ def surroundings() -> dict[str, Any]:
         "ottla": f"{version('ottla')} {form()}",
         "confluent-kafka": version("confluent-kafka"),
         "command": " ".join(["python", *sys.argv]),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
 def record(figures: dict[str, Any]) -> None:
-    """One JSON line for machines, behind the lines for people."""
-    print(json.dumps({**surroundings(), **figures}))
+    """One JSON line for machines, behind the lines for people, and the same for benchmarks_page.py."""
+    line = json.dumps({**surroundings(), **figures})
+    print(line)
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    (FIGURES / f"{Path(sys.argv[0]).stem}.json").write_text(line + "\n", encoding="utf-8")

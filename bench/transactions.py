@@ -135,7 +135,7 @@ def by_hand(broker: Running, seconds: float) -> Figures:
 
 def rates(sides: list[Running], seconds: float) -> dict[str, object]:
     figures: dict[str, object] = {}
-    for name, measure in (("confluent-kafka", by_confluent_kafka), ("by hand, version 2", by_hand)):
+    for name, measure in (("by confluent-kafka", by_confluent_kafka), ("by hand, version 2", by_hand)):
         for side in sides:
             measure(side, seconds)  # warm
         results: dict[str, list[Figures]] = {side.name: [] for side in sides}

@@ -1,0 +1,75 @@
+"""Tables of docs/benchmarks.md, as `bench/benchmarks_page.py` writes them."""
+
+import importlib
+import re
+from typing import Any
+
+import pytest
+
+from tests.docs.test_commands import ROOT
+
+RUN = {
+    "commit": "abc1234",
+    "machine": "Linux x86_64, 2 cores",
+    "python": "3.13.0",
+    "ottla": "1.0 compiled",
+    "confluent-kafka": "2.16.1",
+    "command": "python bench/some.py",
+    "date": "2026-11-24",
+}
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    return importlib.import_module("benchmarks_page")
+
+
+@pytest.mark.parametrize(
+    ("figures", "lines"),
+    [
+        (
+            {"produce": {"unit": "MB/s", "medians": {"Ottla": 300.4, "Apache Kafka 4.4.0": 150.2}, "ratio": 2.0}},
+            ["| | Ottla | Apache Kafka 4.4.0 | Ottla / Apache Kafka 4.4.0 |", "| produce, MB/s | 300 | 150 | 2.00 |"],
+        ),
+        (
+            {"cpu": {"unit": "/s", "medians": {"Ottla": 1}, "figures": {"Ottla": {"/s": 1, "p99 ms": 12.34}}}},
+            ["| | Ottla |", "| cpu, /s | 1 |", "| cpu, p99 ms | 12.3 |"],
+        ),
+        (
+            {"latency": {"Ottla": [0.291, 1234.5], "Apache Kafka 4.4.0": [0.5, 2]}},
+            ["| latency | 0.29 / 1,234 | 0.50 / 2 |  |"],
+        ),
+        (
+            {"consume": {"ottla 100": 5, "kafka-python 100": 2, "ottla poll_arrow 100": 9}, "options": {"rounds": 3}},
+            ["| consume, 100 | 5 | 2 | 2.50 |", "| consume, poll arrow 100 | 9 |  |  |"],
+        ),
+        (
+            {"two brokers": {"1 broker": {"MB/s": 1}, "2 brokers": {"MB/s": 2}}, "rounds": 5},
+            ["| | 1 broker | 2 brokers |", "| two brokers, MB/s | 1 | 2 |"],
+        ),
+    ],
+)
+def test_a_run_becomes_a_table(page: Any, figures: dict[str, object], lines: list[str]) -> None:
+    text = page.section({**RUN, **figures})
+    assert text.startswith("`python bench/some.py`, 2026-11-24, commit abc1234: Linux x86_64, 2 cores, Python 3.13.0")
+    for line in lines:
+        assert line in text.splitlines()
+
+
+def test_only_the_place_of_a_script_changes(page: Any) -> None:
+    before = (
+        "a\n<!-- figures of one -->\nold\n<!-- end of one -->\nb\n<!-- figures of two -->\nkept\n<!-- end of two -->\n"
+    )
+    assert page.replaced(before, "one", "new\n\\1") == before.replace("old", "new\n\\1")
+    with pytest.raises(page.NoFigures, match="has no place for the figures of three"):
+        page.replaced(before, "three", "new")
+
+
+def test_every_benchmark_has_its_place() -> None:
+    names = re.search(r'^all="(.*)"$', (ROOT / "scripts" / "bench").read_text(encoding="utf-8"), re.MULTILINE)
+    assert names is not None
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for name in names[1].split():
+        assert (ROOT / "bench" / f"{name}.py").exists()
+        assert re.search(rf"<!-- figures of {name} -->\n.+\n<!-- end of {name} -->", text, re.DOTALL), name
