@@ -10,6 +10,7 @@ All names without NAME; a script without figures, or without a place on the page
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -36,8 +37,9 @@ _SIDES: Final = {
 """Columns of the tables by the names that scripts give to what they measure; a name may go on, such as "ottla 100"."""
 _SIDE: Final = re.compile(rf"({'|'.join(map(re.escape, _SIDES))})(?:$|,? (.*))")
 _SURROUNDINGS: Final = ("commit", "machine", "python", "ottla", "confluent-kafka", "command", "date")
-_SKIPPED: Final = frozenset({*_SURROUNDINGS, "ratio", "unit", "options", "rounds", "load", "megabytes", "connector"})
+_SKIPPED: Final = frozenset({"ratio", "unit", "options", "rounds", "load", "megabytes", "connector"})
 _SILENT: Final = frozenset({"medians", "figures"})
+_WIDTH: Final = 120
 Cells = dict[str, dict[str, object]]
 """By row and column: a number, or several of them."""
 
@@ -62,7 +64,10 @@ def _leaves(path: tuple[str, ...], tree: dict[str, Any]) -> Iterator[tuple[tuple
 def rows(figures: dict[str, Any]) -> Cells:
     """Return the table of a run: the names of what was measured, and its figures by side."""
     table: Cells = {}
-    for path, value in _leaves((), figures):
+    found_by_name = {name: value for name, value in figures.items() if name not in _SURROUNDINGS}
+    if len(found_by_name.keys() - _SKIPPED) == 1:  # all rows would begin with its name
+        (found_by_name,) = (value for name, value in found_by_name.items() if name not in _SKIPPED)
+    for path, value in _leaves((), found_by_name):
         side, words = OTTLA, []
         for name in path:
             found = _SIDE.match(name)
@@ -79,7 +84,8 @@ def _number(value: object) -> str:
     if isinstance(value, list):
         return " / ".join(map(_number, value))
     assert isinstance(value, (int, float))
-    digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
+    size = abs(value)
+    digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2 if size >= 0.1 else 4
     return f"{value:,.{digits}f}"
 
 
@@ -98,9 +104,12 @@ def section(run: dict[str, Any]) -> str:
     sides = sorted({side for row in table.values() for side in row}, key=lambda side: list(_SIDES.values()).index(side))
     has_ratio = len(sides) == 2 and sides[0] == OTTLA
     header = [*sides, f"{OTTLA} / {sides[1]}"] if has_ratio else sides
-    lines = [
+    conditions = (
         f"`{run['command']}`, {run['date']}, commit {run['commit']}: {run['machine']}, Python {run['python']}, Ottla "
-        f"{run['ottla']}, confluent-kafka {run['confluent-kafka']}.",
+        f"{run['ottla']}, confluent-kafka {run['confluent-kafka']}."
+    )
+    lines = [
+        textwrap.fill(conditions, _WIDTH, break_long_words=False, break_on_hyphens=False),
         "",
         f"| | {' | '.join(header)} |",
         f"|---|{'---|' * len(header)}",

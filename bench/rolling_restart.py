@@ -145,7 +145,7 @@ def main() -> None:
     for name, values in figures.items():
         print(f"{name:16}{statistics.median(values):>10.0f}{max(values):>10.0f}")
     medians = {name: round(statistics.median(values)) for name, values in figures.items()}
-    record({"rolling_restart": medians, "rounds": options.rounds, "partitions": options.partitions})
+    record({"rolling_restart": medians, "options": vars(options)})
 
 
 if __name__ == "__main__":

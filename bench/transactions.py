@@ -147,7 +147,7 @@ def rates(sides: list[Running], seconds: float) -> dict[str, object]:
             rate, p50, p99 = (
                 statistics.median(getattr(each, what) for each in found) for what in ("rate", "p50", "p99")
             )
-            medians[side_name] = {"rate": rate, "p50_ms": p50, "p99_ms": p99}
+            medians[side_name] = {"/s": rate, "p50 ms": p50, "p99 ms": p99}
             shown.append(f"{side_name} {rate:,.0f} /s, begin to commit p50 {p50:.2f} ms, p99 {p99:.2f} ms")
         print(f"transactions of {RECORDS} records, {name}: {'; '.join(shown)}", flush=True)
         figures[name] = medians
@@ -239,12 +239,12 @@ def main() -> None:
             sides = [stack.enter_context(ottla())]
             if not missing:
                 sides.append(stack.enter_context(kafka()))
-            figures["rate"] = rates(sides, arguments.seconds)
+            figures[f"transactions of {RECORDS} records"] = rates(sides, arguments.seconds)
     if "cpu" in only:
         with ottla() as broker:
-            figures["cpu"] = cpu(broker, arguments.records)
+            figures["CPU of a record"] = cpu(broker, arguments.records)
     if "memory" in only:
-        figures["memory"] = memory()
+        figures["memory of idempotent producers"] = memory()
     record(figures)
 
 

@@ -30,23 +30,30 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         (
             {"produce": {"unit": "MB/s", "medians": {"Ottla": 300.4, "Apache Kafka 4.4.0": 150.2}, "ratio": 2.0}},
-            ["| | Ottla | Apache Kafka 4.4.0 | Ottla / Apache Kafka 4.4.0 |", "| produce, MB/s | 300 | 150 | 2.00 |"],
+            ["| | Ottla | Apache Kafka 4.4.0 | Ottla / Apache Kafka 4.4.0 |", "| MB/s | 300 | 150 | 2.00 |"],
         ),
         (
-            {"cpu": {"unit": "/s", "medians": {"Ottla": 1}, "figures": {"Ottla": {"/s": 1, "p99 ms": 12.34}}}},
-            ["| | Ottla |", "| cpu, /s | 1 |", "| cpu, p99 ms | 12.3 |"],
+            {
+                "cpu": {"unit": "/s", "medians": {"Ottla": 1}, "figures": {"Ottla": {"/s": 1, "p99 ms": 12.34}}},
+                "idle": {"unit": "%", "medians": {"Ottla": 0.5}},
+            },
+            ["| | Ottla |", "| cpu, /s | 1 |", "| cpu, p99 ms | 12.3 |", "| idle, % | 0.50 |"],
         ),
         (
-            {"latency": {"Ottla": [0.291, 1234.5], "Apache Kafka 4.4.0": [0.5, 2]}},
+            {"latency": {"Ottla": [0.291, 1234.5], "Apache Kafka 4.4.0": [0.5, 2]}, "memory": {"Ottla": 1}},
             ["| latency | 0.29 / 1,234 | 0.50 / 2 |  |"],
         ),
         (
             {"consume": {"ottla 100": 5, "kafka-python 100": 2, "ottla poll_arrow 100": 9}, "options": {"rounds": 3}},
-            ["| consume, 100 | 5 | 2 | 2.50 |", "| consume, poll arrow 100 | 9 |  |  |"],
+            ["| 100 | 5 | 2 | 2.50 |", "| poll arrow 100 | 9 |  |  |"],
         ),
         (
             {"two brokers": {"1 broker": {"MB/s": 1}, "2 brokers": {"MB/s": 2}}, "rounds": 5},
-            ["| | 1 broker | 2 brokers |", "| two brokers, MB/s | 1 | 2 |"],
+            ["| | 1 broker | 2 brokers |", "| MB/s | 1 | 2 |"],
+        ),
+        (
+            {"replication": {"ottla": {"p50 ms": 3}, "kafka": {"p50 ms": 2}}, "options": {"rounds": 3}},
+            ["| | Ottla | Apache Kafka 4.4.0 | Ottla / Apache Kafka 4.4.0 |", "| p50 ms | 3 | 2 | 1.50 |"],
         ),
     ],
 )
