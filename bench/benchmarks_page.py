@@ -4,7 +4,7 @@
 
 Each script in bench/ leaves its figures in build/bench/NAME.json. This puts them into the part of the page between the lines
 `<!-- figures of NAME -->` and `<!-- end of NAME -->`, with the commit, the machine, the versions and the command of the run.
-All names without NAME; a script without figures, or without a place on the page, is named in an error.
+Without NAME all that have both; a NAME without figures, or without a place on the page, is an error.
 """
 
 import json
@@ -64,10 +64,10 @@ def _leaves(path: tuple[str, ...], tree: dict[str, Any]) -> Iterator[tuple[tuple
 def rows(figures: dict[str, Any]) -> Cells:
     """Return the table of a run: the names of what was measured, and its figures by side."""
     table: Cells = {}
-    found_by_name = {name: value for name, value in figures.items() if name not in _SURROUNDINGS}
-    if len(found_by_name.keys() - _SKIPPED) == 1:  # all rows would begin with its name
-        (found_by_name,) = (value for name, value in found_by_name.items() if name not in _SKIPPED)
-    for path, value in _leaves((), found_by_name):
+    tree = {name: value for name, value in figures.items() if name not in (*_SURROUNDINGS, *_SKIPPED)}
+    if len(tree) == 1 and isinstance(only := next(iter(tree.values())), dict):
+        tree = only  # all rows would begin with its name
+    for path, value in _leaves((), tree):
         side, words = OTTLA, []
         for name in path:
             found = _SIDE.match(name)
@@ -118,6 +118,11 @@ def section(run: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def places(page: str) -> list[str]:
+    """Return the names of the scripts that have a place on the page."""
+    return re.findall(r"^<!-- figures of (\w+) -->$", page, re.MULTILINE)
+
+
 def replaced(page: str, name: str, text: str) -> str:
     """Return the page with `text` in the place of a script.
 
@@ -130,8 +135,8 @@ def replaced(page: str, name: str, text: str) -> str:
 
 
 def main() -> None:
-    names = sys.argv[1:] or sorted(path.stem for path in FIGURES.glob("*.json"))
     page = PAGE.read_text(encoding="utf-8")
+    names = sys.argv[1:] or [name for name in places(page) if (FIGURES / f"{name}.json").exists()]
     try:
         for name in names:
             path = FIGURES / f"{name}.json"

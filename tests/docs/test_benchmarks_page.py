@@ -47,6 +47,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
             {"consume": {"ottla 100": 5, "kafka-python 100": 2, "ottla poll_arrow 100": 9}, "options": {"rounds": 3}},
             ["| 100 | 5 | 2 | 2.50 |", "| poll arrow 100 | 9 |  |  |"],
         ),
+        ({"list ms": 119.4}, ["| | Ottla |", "| list ms | 119 |"]),
         (
             {"two brokers": {"1 broker": {"MB/s": 1}, "2 brokers": {"MB/s": 2}}, "rounds": 5},
             ["| | 1 broker | 2 brokers |", "| MB/s | 1 | 2 |"],
@@ -68,6 +69,7 @@ def test_only_the_place_of_a_script_changes(page: Any) -> None:
     before = (
         "a\n<!-- figures of one -->\nold\n<!-- end of one -->\nb\n<!-- figures of two -->\nkept\n<!-- end of two -->\n"
     )
+    assert page.places(before) == ["one", "two"]
     assert page.replaced(before, "one", "new\n\\1") == before.replace("old", "new\n\\1")
     with pytest.raises(page.NoFigures, match="has no place for the figures of three"):
         page.replaced(before, "three", "new")
