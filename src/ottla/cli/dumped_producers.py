@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from crc32c import crc32c
-
 from ottla.cli.dumped_records import Dump, optional_long
 from ottla.protocol.codec import decode
 from ottla.protocol.messages.producer_snapshot import ProducerSnapshot
 from ottla.protocol.wire import PeerError
+from ottla.records.checksum import crc32c
 
 _VERSION = 1
 _AFTER_CRC = 6

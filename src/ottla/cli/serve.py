@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,12 +19,13 @@ from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
 from ottla.broker.process import serve as serve_broker
 from ottla.cli.brokers import broker_processes, parse_brokers
-from ottla.cli.etcd import etcd_store
-from ottla.cli.exposed import Exposed
 from ottla.environment import Environment
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store import MetadataStore
 from ottla.observability import logs
+
+if TYPE_CHECKING:
+    from ottla.cli.exposed import Exposed
 
 OpenStore = Callable[[Environment], MetadataStore]
 
@@ -113,9 +115,13 @@ def serve(
         if brokers is not None and cluster is not None:
             raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
         if brokers is None:
-            store = None if cluster is None else etcd_store(cluster)
-            exposed = None if address is None else Exposed(*address, metrics_topics)
-            _run(config, exposed, channel, store, fences_quickly=not no_quick_fencing)
+            _run(
+                config,
+                None if address is None else _exposed(address, metrics_topics),
+                channel,
+                None if cluster is None else _etcd_store(cluster),
+                fences_quickly=not no_quick_fencing,
+            )
         else:
             from ottla.broker.supervisor import supervise
 
@@ -162,9 +168,23 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _exposed(address: tuple[str, int], topics: str) -> "Exposed":
+    """Return what serves metrics at an address. Its modules are loaded only then: a broker without metrics starts sooner."""
+    from ottla.cli.exposed import Exposed
+
+    return Exposed(*address, topics)
+
+
+def _etcd_store(text: str) -> OpenStore:
+    """Return a function that opens the store in etcd; see `etcd_store`."""
+    from ottla.cli.etcd import etcd_store
+
+    return etcd_store(text)
+
+
 def _run(
     config: BrokerConfig,
-    exposed: Exposed | None,
+    exposed: "Exposed | None",
     channel: int | None,
     open_store: OpenStore | None,
     *,

@@ -25,8 +25,6 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from ottla.protocol import codec
 from ottla.protocol.errors import (
     INVALID_PRODUCER_EPOCH,
@@ -38,6 +36,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.producer_snapshot import ProducerEntry, ProducerSnapshot
 from ottla.protocol.wire import PeerError
 from ottla.records.batch import BatchHeader
+from ottla.records.checksum import crc32c
 
 _REMEMBERED: Final = 5
 _MAX_SEQUENCE: Final = 0x7FFFFFFF

@@ -30,7 +30,6 @@ and the decoders share the positions of the header fields.
 from collections.abc import Iterable, Iterator
 from typing import Final, final
 
-from crc32c import crc32c
 from librt.strings import (
     BytesWriter,
     read_i16_be,
@@ -42,6 +41,7 @@ from librt.strings import (
 )
 from mypy_extensions import i64
 
+from ottla.records.checksum import crc32c
 from ottla.records.compression import compress, decompress, decompress_at_once, pieces
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.record import NOWHERE, Header, Origin, Record

@@ -4,10 +4,10 @@ It is the sum of the CRCs of the rows, each encoded as a record: timestamp, key,
 deterministic; it does not protect against forgery.
 """
 
-from crc32c import crc32c
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ottla.records.checksum import crc32c
 from ottla.records.columns import RowEncoder
 
 

@@ -28,7 +28,6 @@ by LogAppendTime, a wrong maxTimestamp or a change of codec. The bytes of the re
 from collections.abc import Iterator
 from typing import Final, final
 
-from crc32c import crc32c
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i64
 
@@ -48,6 +47,7 @@ from ottla.records.batch import (
     sections,
     wrapped,
 )
+from ottla.records.checksum import crc32c
 from ottla.records.compression import CODECS, compress, decompress_at_once
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
 from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
