@@ -86,10 +86,12 @@ def test_screen(commands: Commands, topic: str) -> None:
         seen = b""
         pressed = False
         deadline = time.monotonic() + 20
+        readable = select.poll()  # select() cannot take a descriptor above 1023, which a process of many tests may have
+        readable.register(master, select.POLLIN)
         try:
             while process.poll() is None:
                 assert time.monotonic() < deadline, seen
-                if select.select([master], [], [], 0.05)[0]:
+                if readable.poll(50):
                     with contextlib.suppress(OSError):  # the other end is closed
                         seen += os.read(master, 65536)
                 if not pressed and topic.encode() in seen:
