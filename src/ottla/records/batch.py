@@ -39,7 +39,7 @@ from librt.strings import (
     write_i32_be,
     write_i64_be,
 )
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from ottla.records.checksum import crc32c
 from ottla.records.compression import compress, decompress, decompress_at_once, pieces
@@ -75,6 +75,7 @@ _PRODUCER_EPOCH_AT: Final = 51
 
 
 @final
+@mypyc_attr(acyclic=True)
 class BatchHeader:
     """Header (first 61 bytes) of a batch, and the position of the batch in its buffer: start (inclusive) to end (exclusive)."""
 
