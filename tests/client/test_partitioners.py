@@ -93,3 +93,23 @@ def test_a_function_of_ones_own(bootstrap_servers: str, topic: str) -> None:
 
     with Producer(bootstrap_servers=bootstrap_servers, choose=last) as producer:
         assert producer.send(topic, "x", "k").result(20).partition == 1
+
+
+def test_batches_are_larger_than_with_kafkas_default(bootstrap_servers: str, admin: Admin) -> None:
+    """Kafka's batch.size is 16384 by default, and 48 records of 1 KB would be three batches."""
+    topic = fresh()
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).check()
+    with Producer(bootstrap_servers=bootstrap_servers, linger_ms=1000) as producer:
+        for _ in range(48):
+            producer.produce(topic, bytes(1000), partition=0)
+        producer.flush()
+        assert producer.metrics().value("batch-size-max") > 48_000
+
+
+def test_records_without_a_key_stick_no_longer_than_with_kafkas_default(bootstrap_servers: str, admin: Admin) -> None:
+    topic = fresh()
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).check()
+    with Producer(bootstrap_servers=bootstrap_servers, linger_ms=1000) as producer:
+        outcomes = [producer.send(topic, bytes(1000)) for _ in range(48)]
+        producer.flush()
+    assert len({outcome.result().partition for outcome in outcomes}) > 1

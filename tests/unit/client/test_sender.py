@@ -239,6 +239,28 @@ def test_linger_fills_batches() -> None:
     assert bench.log.values == numbers(50)
 
 
+def test_without_linger_records_behind_others_fill_batches() -> None:
+    """With linger.ms=0 each record was a batch of its own, and throughput a fortieth of that with linger.ms=5."""
+    bench = Bench(linger_ms=0, batch_size=16_384)
+    bench.broker.latency_ms = 10
+    bench.produce(b"first")
+    bench.flush()
+    before = bench.broker.asked[ProduceRequest]
+    bench.produce(*numbers(500))
+    bench.flush()
+    assert bench.broker.asked[ProduceRequest] - before <= 8  # five with the first records, the others in few
+    assert bench.log.values[1:] == numbers(500)
+
+
+def test_without_linger_a_record_is_sent_at_once() -> None:
+    bench = Bench(linger_ms=0, batch_size=16_384)
+    bench.produce(b"first")
+    bench.flush()
+    bench.produce(b"second")
+    bench.world.advance(1)
+    assert bench.broker.asked[ProduceRequest] == 2
+
+
 def test_without_idempotence_a_lost_answer_may_append_twice() -> None:
     bench = Bench(acks="1")
     bench.log.fate = [UNHEARD]

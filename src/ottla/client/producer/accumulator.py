@@ -203,15 +203,15 @@ class TopicBuffers:
 
 @final
 class Sticky:
-    """Kafka's default partitioner: murmur2 of the key; records without a key stick to a partition for batch.size bytes
+    """Kafka's default partitioner: murmur2 of the key; records without a key stick to a partition for a number of bytes
     (KIP-480, KIP-794).
 
     below  function that returns a random number below its argument
     """
 
-    def __init__(self, below: Callable[[int], int], batch_size: i64, ignore_keys: bool) -> None:
+    def __init__(self, below: Callable[[int], int], sticky_bytes: i64, ignore_keys: bool) -> None:
         self._below = below
-        self._batch_size: i64 = batch_size if batch_size > 0 else 1
+        self._sticky_bytes: i64 = sticky_bytes if sticky_bytes > 0 else 1
         self._ignore_keys = ignore_keys
 
     def __call__(self, topic: TopicBuffers, key: bytes | None) -> int:
@@ -229,7 +229,7 @@ class Sticky:
         return self._keyless(topic)
 
     def _keyless(self, topic: TopicBuffers) -> i64:
-        if topic.sticky < 0 or topic.sticky_bytes >= self._batch_size:
+        if topic.sticky < 0 or topic.sticky_bytes >= self._sticky_bytes:
             chosen: i64 = self._below(topic.partitions)
             if chosen == topic.sticky and topic.partitions > 1:
                 chosen = (chosen + 1) % topic.partitions
@@ -255,7 +255,6 @@ class Accumulator:
         batch_size: i64,
         buffer_memory: i64,
         largest: i64,
-        lingers: bool,
         lock: Any,
         choose: Callable[[TopicBuffers, bytes | None], int],
         now_ms: Callable[[], int],
@@ -272,7 +271,6 @@ class Accumulator:
         self._choose = choose
         self._sticky = choose if isinstance(choose, Sticky) else None
         self._now_ms = now_ms
-        self._lingers: bool = lingers
         self._lock = lock
         self._wake: bool = False
         self._named: bool = False
@@ -456,7 +454,7 @@ class Accumulator:
         self.records += 1
         if topic.sticky == batch.partition:
             topic.sticky_bytes += total
-        if batch.size >= self._batch_size or not self._lingers:
+        if batch.size >= self._batch_size:
             self.closed.append((topic.name, batch))
             topic.open[batch.partition] = None
             self._wake = True

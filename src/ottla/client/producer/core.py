@@ -7,6 +7,7 @@ caller uses `append_later`, which waits on the core's thread. All other methods 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.client.config import BATCH_BYTES, STICKY_BYTES
 from ottla.client.core import Core
 from ottla.client.errors import BufferExhausted, IllegalState, NotAuthorized, RecordTooLarge, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
@@ -41,15 +42,16 @@ class ProducerCore:
         config = core.config
         self.core = core
         core.metadata.operation = "Read"
+        batch_size: int = config["batch.size"]
+        sticky_bytes = STICKY_BYTES if batch_size == BATCH_BYTES else batch_size
         choose = choose or partitioner(
-            config["partitioner"], core.random, config["batch.size"], ignore_keys=config["partitioner.ignore.keys"]
+            config["partitioner"], core.random, sticky_bytes, ignore_keys=config["partitioner.ignore.keys"]
         )
         self._largest: int = config["max.request.size"]
         self.accumulator = Accumulator(
-            config["batch.size"],
+            batch_size,
             config["buffer.memory"],
             self._largest,
-            config["linger.ms"] > 0,
             lock,
             choose,
             core.clock.now_ms,

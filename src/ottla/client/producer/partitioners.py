@@ -1,8 +1,8 @@
 """Partitioners: choose the partition of records that are produced without one.
 
 Kafka's default partitioner uses murmur2 of the key; records without a key stick to a partition for batch.size bytes
-(KIP-480, KIP-794), so that batches are full. The others are round robin, random, and librdkafka's consistent (CRC-32),
-murmur2 and fnv1a, which map all records without a key to one partition or (`_random`) each to a random one.
+(KIP-480, KIP-794; 16 KB by default), so that batches are full. The others are round robin, random, and librdkafka's consistent
+(CRC-32), murmur2 and fnv1a, which map all records without a key to one partition or (`_random`) each to a random one.
 """
 
 import zlib
@@ -17,14 +17,14 @@ Partitioner = Callable[[TopicBuffers, bytes | None], int]
 """(topic, key) -> partition"""
 
 
-def partitioner(name: str, random: Random, batch_size: int, *, ignore_keys: bool = False) -> Partitioner:
+def partitioner(name: str, random: Random, sticky_bytes: int, *, ignore_keys: bool = False) -> Partitioner:
     """Return the partitioner with a name of the config `partitioner`; see config.PARTITIONERS."""
     if name == "round_robin":
         return _RoundRobin()
     if name == "random":
         return lambda topic, key: random.below(topic.partitions)  # noqa: ARG005
     if name == "murmur2_sticky":
-        return Sticky(random.below, batch_size, ignore_keys)
+        return Sticky(random.below, sticky_bytes, ignore_keys)
     hashing = _HASHES[name.partition("_")[0]]
     keyless: Partitioner
     if name.endswith("_random"):
