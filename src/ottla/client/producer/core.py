@@ -5,9 +5,9 @@ caller uses `append_later`, which waits on the core's thread. All other methods 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from ottla.client.config import BATCH_BYTES, STICKY_BYTES
+from ottla.client.config import CONFIGS
 from ottla.client.core import Core
 from ottla.client.errors import BufferExhausted, IllegalState, NotAuthorized, RecordTooLarge, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
@@ -30,6 +30,10 @@ from ottla.net.scheduler import Promise
 from ottla.records.columns import RowEncoder
 from ottla.records.record import Header
 
+_STICKY_BYTES: Final = 16_384
+"""Bytes for which records without a key stick to a partition with the default of batch.size, as with Kafka's default: a few
+records should reach several partitions, too."""
+
 
 class ProducerCore:
     """Core of one producer.
@@ -43,7 +47,7 @@ class ProducerCore:
         self.core = core
         core.metadata.operation = "Read"
         batch_size: int = config["batch.size"]
-        sticky_bytes = STICKY_BYTES if batch_size == BATCH_BYTES else batch_size
+        sticky_bytes = _STICKY_BYTES if batch_size == CONFIGS["batch.size"].default else batch_size
         choose = choose or partitioner(
             config["partitioner"], core.random, sticky_bytes, ignore_keys=config["partitioner.ignore.keys"]
         )
