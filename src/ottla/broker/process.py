@@ -54,7 +54,7 @@ async def serve(
     end = _End()
     for number in stop_signals():
         loop.add_signal_handler(number, end.begun.set)
-    environment = process_environment(loop)
+    environment = process_environment(loop, polls_busily=True)
     parent = None if channel_socket is None else _Parent(loop, channel_socket, end.lose_parent)
     store: MetadataStore | None = None
     if parent is not None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.environment import Address, IncomingConnection, ServedReceiver
+from ottla.environment.busy_polling import BusyPolling
 from ottla.environment.files import Region
 
 _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
@@ -43,14 +44,35 @@ class Turns:
 class ServedSocket:
     """Socket of a client connection: an `IncomingConnection` at first, a `ServedStream` after `accept`.
 
-    turns  shared by the sockets of an event loop
+    turns    shared by the sockets of an event loop
+    polling  busy polling of the event loop, None without it
     """
 
-    __slots__ = ("_closed", "_fd", "_left", "_loop", "_paused", "_receiver", "_socket", "_turns", "local", "peer")
+    __slots__ = (
+        "_closed",
+        "_fd",
+        "_left",
+        "_loop",
+        "_paused",
+        "_polling",
+        "_receiver",
+        "_socket",
+        "_turns",
+        "local",
+        "peer",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, peer: Address, turns: Turns) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        peer: Address,
+        turns: Turns,
+        polling: BusyPolling | None = None,
+    ) -> None:
         self._loop = loop
         self._turns = turns
+        self._polling = polling
         self._socket = sock
         self._fd = sock.fileno()
         self._receiver: ServedReceiver | None = None
@@ -85,6 +107,8 @@ class ServedSocket:
 
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""
+        if self._polling is not None:
+            self._polling.responded()
         left = self._left
         if left or self._closed:
             left.extend(pieces)
@@ -232,9 +256,11 @@ class _Listening:
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
         turns: Turns,
+        polling: BusyPolling | None,
     ) -> None:
         self._loop = loop
         self._turns = turns
+        self._polling = polling
         self._socket = sock
         self._connected = connected
         self._failed = failed
@@ -256,7 +282,7 @@ class _Listening:
             except OSError as error:
                 self._failed(error)
                 return
-            self._connected(ServedSocket(self._loop, sock, peer[:2], self._turns))
+            self._connected(ServedSocket(self._loop, sock, peer[:2], self._turns, self._polling))
 
     def pause(self) -> None:
         if self._accepts:
@@ -275,11 +301,15 @@ class _Listening:
 
 
 class SocketListen:
-    """Implementation of `Listen` on an asyncio event loop."""
+    """Implementation of `Listen` on an asyncio event loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    polling  busy polling of the loop, None without it
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, polling: BusyPolling | None = None) -> None:
         self._loop = loop
         self._turns = Turns()
+        self._polling = polling
 
     def __call__(
         self,
@@ -298,4 +328,4 @@ class SocketListen:
         except OSError:
             sock.close()
             raise
-        return _Listening(self._loop, sock, connected, failed, self._turns)
+        return _Listening(self._loop, sock, connected, failed, self._turns, self._polling)

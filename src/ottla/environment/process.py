@@ -5,6 +5,7 @@ import time
 
 from ottla.environment import Clock, Environment, Random, Timers
 from ottla.environment.asyncio_transport import AsyncioTimers, AsyncioTransport
+from ottla.environment.busy_polling import busy_polling
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Store
 from ottla.environment.listening import SocketListen
@@ -19,8 +20,13 @@ def process_environment(
     random: Random | None = None,
     timers: Timers | None = None,
     files: Store | None = None,
+    polls_busily: bool = False,
 ) -> Environment:
-    """Create the environment of this process on `loop`; arguments replace parts of it."""
+    """Create the environment of this process on `loop`; arguments replace parts of it.
+
+    polls_busily  whether the loop waits for requests without sleeping where that pays, see `busy_polling`; not for a process
+                  whose other threads run Python code, which would wait for the interpreter
+    """
     return Environment(
         clock or SystemClock(),
         time.perf_counter_ns,
@@ -28,7 +34,7 @@ def process_environment(
         timers or AsyncioTimers(loop),
         resolved_address,
         AsyncioTransport(loop),
-        SocketListen(loop),
+        SocketListen(loop, busy_polling(loop) if polls_busily else None),
         ThreadWorkers(loop),
         files or DiskStore(),
     )

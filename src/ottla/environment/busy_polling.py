@@ -1,0 +1,57 @@
+"""Busy polling: keeps an event loop awake for a moment after a response, because the next request is about to come.
+
+A client with one request in flight sends the next one some 50 us after a response. By then the thread of the loop would sleep,
+and waking it takes as long again (a virtual machine's processor has to leave its idle state), and as much CPU time as the
+polling. So the loop looks for events without sleeping for POLL_NS after a response, but only where responses follow each other
+within GAP_NS:
+
+    response          response                        POLL_NS without a request
+       |--- < GAP_NS ---|== polling ==| request, response |== polling ==| the loop sleeps
+
+A client that sends a request every millisecond never causes it; the last of a burst of requests costs POLL_NS.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+POLL_NS: Final = 60_000
+GAP_NS: Final = 200_000
+
+
+class BusyPolling:
+    """Busy polling of one event loop.
+
+    now_ns  time of a monotonic clock, in ns
+    """
+
+    __slots__ = ("_is_polling", "_last_ns", "_loop", "_now_ns")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._loop = loop
+        self._now_ns = now_ns
+        self._last_ns = -GAP_NS
+        self._is_polling = False
+
+    def responded(self) -> None:
+        """Poll from now on, if the last response was shortly before this one. Called on the thread of the loop."""
+        now_ns = self._now_ns()
+        if not self._is_polling and now_ns - self._last_ns < GAP_NS:
+            self._is_polling = True
+            self._loop.call_soon(self._poll)
+        self._last_ns = now_ns
+
+    def _poll(self) -> None:
+        # A loop with a scheduled call does not sleep: it looks for events, and comes back.
+        if self._now_ns() - self._last_ns < POLL_NS:
+            self._loop.call_soon(self._poll)
+        else:
+            self._is_polling = False
+
+
+def busy_polling(loop: asyncio.AbstractEventLoop) -> BusyPolling | None:
+    """Return the busy polling of a loop; None on a single processor, which the client needs to send its next request."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return BusyPolling(loop) if processors > 1 else None

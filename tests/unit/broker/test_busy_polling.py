@@ -1,0 +1,73 @@
+"""Busy polling, with a clock and a loop in memory."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from ottla.environment.busy_polling import GAP_NS, POLL_NS, BusyPolling
+
+
+class Loop:
+    """Event loop whose turns a test runs: it would sleep while nothing is scheduled."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000
+        self.scheduled: list[Callable[[], None]] = []
+        self.polling = BusyPolling(cast("asyncio.AbstractEventLoop", self), lambda: self.now_ns)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.scheduled.append(callback)
+
+    @property
+    def sleeps(self) -> bool:
+        return not self.scheduled
+
+    def respond(self, after_ns: int) -> None:
+        self.now_ns += after_ns
+        self.polling.responded()
+
+    def turn(self, after_ns: int) -> None:
+        self.now_ns += after_ns
+        calls, self.scheduled = self.scheduled, []
+        assert len(calls) <= 1
+        for call in calls:
+            call()
+
+
+def test_the_loop_sleeps_after_single_responses() -> None:
+    loop = Loop()
+    for _ in range(5):
+        loop.respond(GAP_NS)
+        assert loop.sleeps
+
+
+def test_the_loop_polls_after_responses_that_follow_each_other() -> None:
+    loop = Loop()
+    loop.respond(0)
+    loop.respond(GAP_NS - 1)
+    loop.turn(POLL_NS - 1)
+    assert not loop.sleeps
+    loop.turn(1)
+    assert loop.sleeps
+
+
+def test_each_response_prolongs_the_polling() -> None:
+    loop = Loop()
+    loop.respond(0)
+    loop.respond(1000)
+    for _ in range(10):
+        loop.turn(POLL_NS // 2)
+        loop.respond(POLL_NS // 4)
+        assert not loop.sleeps
+    loop.turn(POLL_NS)
+    assert loop.sleeps
+
+
+def test_polling_begins_again_with_the_next_burst() -> None:
+    loop = Loop()
+    for _ in range(2):
+        loop.respond(GAP_NS)
+        loop.respond(1000)
+        assert not loop.sleeps
+        loop.turn(POLL_NS)
+        assert loop.sleeps
