@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=17, help="number of clients")
     parser.add_argument("--parallel", type=int, default=3, help="largest number of faults at a time")
     parser.add_argument("--gap", type=float, default=5.0, help="longest time between the begins of two faults (s)")
+    parser.add_argument("--length", type=float, default=1.0, help="factor of the durations of faults")
     parser.add_argument("--only-stops", action="store_true", help="stop brokers cleanly, and nothing else")
     parser.add_argument("--replicas", type=int, default=3, help="replication factor of all topics")
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
@@ -43,6 +44,7 @@ def main() -> int:
         tuple(options.roles.split(",")) if options.roles else (),
         options.store,
         gap_s=options.gap,
+        length=options.length,
         only_stops=options.only_stops,
     )
     begun = time.monotonic()

@@ -49,6 +49,7 @@ class Faults:
 
     parallel     largest number of faults at a time
     gap_s        longest time from the begin of a fault to the next one; the shortest is a fifth of it
+    length       factor of the durations of faults
     power_loss   True if a broker may lose power
     only_stops   True if the only faults are clean stops
     all_power    True if all brokers may lose power together: nothing acknowledged is lost then only if everything is flushed
@@ -66,6 +67,7 @@ class Faults:
         *,
         parallel: int,
         gap_s: float,
+        length: float,
         power_loss: bool,
         all_power: bool,
         only_stops: bool = False,
@@ -76,6 +78,7 @@ class Faults:
         self._brokers = brokers
         self._clients = clients
         self._parallel = parallel
+        self._length = length
         self._gap_us = (int(gap_s * SECOND_US / 5), int(gap_s * SECOND_US))
         self._random = world.random("faults")
         self._replication: Sequence[Replication] = ()
@@ -148,7 +151,7 @@ class Faults:
         world = self._world
         self._number += 1
         number = self._number
-        duration_us = self._random.randint(*duration_ms) * MS_US
+        duration_us = int(self._random.randint(*duration_ms) * MS_US * self._length)
         self._active[number] = _Active(name, targets, world.now_us, end)
         world.count(f"fault: {name}")
         world.tell("faults", f"{name} {' '.join(targets)} for {duration_us / SECOND_US:.1f} s")

@@ -23,6 +23,7 @@ class Settings:
     clients   number of clients
     parallel  largest number of faults at a time
     gap_s     longest time from the begin of a fault to the next one, in seconds
+    length    factor of the durations of faults
     only_stops  the only faults are clean stops: no client sees an error
     replicas  replication factor of all topics, at most the number of brokers of a cluster
     clusters  number of clusters; brokers and clients are spread over them
@@ -43,6 +44,7 @@ class Settings:
     flushes: bool | None = None
     configs: tuple[tuple[str, str], ...] = ()
     gap_s: float = 5.0
+    length: float = 1.0
     only_stops: bool = False
 
 
@@ -86,6 +88,7 @@ class Result:
             + (f" --roles {','.join(one.roles)}" if one.roles else "")
             + (f" --store {one.store}" if one.store != "memory" else "")
             + (f" --gap {one.gap_s:g}" if one.gap_s != Settings().gap_s else "")
+            + (f" --length {one.length:g}" if one.length != Settings().length else "")
             + (" --only-stops" if one.only_stops else "")
         )
 

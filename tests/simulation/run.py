@@ -201,6 +201,7 @@ class Simulation:
             self.clients,
             parallel=settings.parallel,
             gap_s=settings.gap_s,
+            length=settings.length,
             power_loss=self.flushes or self.replicas > 1,
             all_power=self.flushes,
             only_stops=settings.only_stops,
