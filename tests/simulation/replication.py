@@ -39,7 +39,7 @@ _LATE_UNCLEAN_US: Final = 20 * SECOND_US
 """The same after an unclean election: the leader before it may be cut off, and go on."""
 _FROM_ELR: Final = "from the ELR"
 _MOST_CHANGES: Final = 8
-"""Number of changes of an ISR in one leader epoch that are too many for one second."""
+"""Number of changes of an ISR in one leader epoch that are too many for one second, unless brokers come and go as often."""
 Place = tuple[str, int]
 """Topic id and index of a partition."""
 
@@ -125,6 +125,8 @@ class Replication:
         self._claimed: dict[tuple[str, Place], int] = {}
         self._changes: dict[tuple[Place, int], deque[int]] = {}
         """Times of the last changes of the ISR by partition and leader epoch."""
+        self._memberships: deque[int] = deque(maxlen=_MOST_CHANGES)
+        """Times at which brokers last became live, or were fenced."""
         self._single: dict[Place, tuple[int, int]] = {}
         """Last broker that was the only replica of a partition, and its broker epoch then."""
         self._tainted: dict[Place, set[int]] = {}
@@ -179,6 +181,8 @@ class Replication:
         delta = advanced(self._image, revision.number, revision.entries)
         before, self._image = self._image, delta.image
         self.stops.applied(delta)
+        if delta.membership:
+            self._memberships.append(self._world.now_us)
         for topic in delta.changed:
             known = before.topics_by_id.get(topic.id)
             for index, new in enumerate(topic.partitions):
@@ -242,11 +246,13 @@ class Replication:
             self._violated("one leader", text, topic.name)
 
     def _changed(self, topic: TopicImage, index: int, new: PartitionImage) -> None:
-        """A replica is not added and removed again and again."""
+        """A replica is not added and removed again and again, without a broker that comes or goes half as often."""
         now_us, place = self._world.now_us, (topic.id.hex(), index)
         times = self._changes.setdefault((place, new.leader_epoch), deque(maxlen=_MOST_CHANGES))
         times.append(now_us)
-        if len(times) == _MOST_CHANGES and now_us - times[0] < SECOND_US:
+        if len(times) < _MOST_CHANGES or now_us - times[0] >= SECOND_US:
+            return
+        if sum(at_us >= times[0] for at_us in self._memberships) < _MOST_CHANGES // 2:
             times.clear()
             text = f"{topic.name}-{index}: the ISR has changed {_MOST_CHANGES} times in a second, to {new.isr} at last"
             self._violated("ISR settled", text, topic.name)
