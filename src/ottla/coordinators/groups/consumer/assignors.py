@@ -8,7 +8,7 @@ Both put balance before stickiness. Racks are ignored, as in Kafka 4.4: a change
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.consumer.member import Target
@@ -29,11 +29,12 @@ Assignor = Callable[[Subscribers, Mapping[bytes, int]], dict[str, Target]]
 _Shares = dict[str, dict[bytes, set[int]]]
 
 
+def _target(share: Mapping[bytes, Collection[int]]) -> Target:
+    return {topic_id: frozenset(partitions) for topic_id, partitions in sorted(share.items()) if partitions}
+
+
 def _frozen(shares: _Shares) -> dict[str, Target]:
-    return {
-        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in sorted(topics.items()) if partitions}
-        for member_id, topics in shares.items()
-    }
+    return {member_id: _target(share) for member_id, share in shares.items()}
 
 
 def assign_ranges(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
@@ -69,43 +70,58 @@ def assign_uniformly(members: Subscribers, partitions: Mapping[bytes, int]) -> d
     return _deal_by_subscription(members, partitions)
 
 
-def _kept(members: Subscribers, partitions: Mapping[bytes, int]) -> tuple[_Shares, set[tuple[bytes, int]]]:
-    """Return the partitions that each member keeps of its last target, and the set of all kept; none is kept twice."""
-    taken: set[tuple[bytes, int]] = set()
-    shares: _Shares = {}
+def _kept(members: Subscribers, partitions: Mapping[bytes, int]) -> tuple[dict[str, Target], dict[bytes, set[int]]]:
+    """Return what each member keeps of its last target, mostly all of it, and all that is kept by topic; none is kept twice."""
+    taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in partitions}
+    kept: dict[str, Target] = {}
     for member_id, member in members.items():
-        share: dict[bytes, set[int]] = {}
+        target: dict[bytes, frozenset[int]] = {}
+        is_whole = True
         for topic_id, numbers in member.target.items():
             if topic_id not in member.topics:
+                is_whole = False
                 continue
-            count = partitions[topic_id]
-            mine = {number for number in numbers if number < count and (topic_id, number) not in taken}
-            if mine:
-                share[topic_id] = mine
-                taken.update((topic_id, number) for number in mine)
-        shares[member_id] = share
-    return shares, taken
+            others, count = taken[topic_id], partitions[topic_id]
+            mine = numbers
+            if not numbers or max(numbers) >= count or not others.isdisjoint(numbers):
+                is_whole = False
+                mine = frozenset(number for number in numbers if number < count and number not in others)
+            others |= mine
+            target[topic_id] = mine
+        kept[member_id] = member.target if is_whole else _target(target)
+    return kept, taken
 
 
-def _size(share: Mapping[bytes, set[int]]) -> int:
+def _share(target: Target) -> dict[bytes, set[int]]:
+    return {topic_id: set(numbers) for topic_id, numbers in target.items()}
+
+
+def _size(share: Mapping[bytes, Collection[int]]) -> int:
     return sum(map(len, share.values()))
 
 
 def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapping[bytes, int]) -> dict[str, Target]:
-    """Assign topics that all members read: each gets an even quota; the remainder goes to the members with most partitions."""
-    shares, taken = _kept(members, partitions)
+    """Assign topics that all members read: each gets an even quota; the remainder goes to the members with most partitions.
+
+    A join changes the targets of some members only: those of the others are returned as they were.
+    """
+    kept, taken = _kept(members, partitions)
+    sizes = {member_id: _size(target) for member_id, target in kept.items()}
     quotient, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     free = [
         (topic_id, number)
         for topic_id in sorted(topics)
         for number in range(partitions[topic_id])
-        if (topic_id, number) not in taken
+        if number not in taken[topic_id]
     ]
+    shares: _Shares = {}
     wanting: list[tuple[str, int]] = []
-    # Sorted is stable: among equals the one that joined first gets the extra partition.
-    for place, member_id in enumerate(sorted(shares, key=lambda member_id: -_size(shares[member_id]))):
-        share = shares[member_id]
-        room = quotient + (place < more) - _size(share)
+    # Sorted is stable, also in reverse: among equals the one that joined first gets the extra partition.
+    for place, member_id in enumerate(sorted(kept, key=sizes.__getitem__, reverse=True)):
+        room = quotient + (place < more) - sizes[member_id]
+        if room == 0:
+            continue
+        share = shares[member_id] = _share(kept[member_id])
         if room > 0:
             wanting.append((member_id, room))
         while room < 0:
@@ -118,21 +134,22 @@ def _deal_alike(members: Subscribers, topics: frozenset[bytes], partitions: Mapp
     for member_id, room in wanting:
         for _, (topic_id, number) in zip(range(room), dealt, strict=False):
             shares[member_id].setdefault(topic_id, set()).add(number)
-    return _frozen(shares)
+    return kept | _frozen(shares)
 
 
 def _deal_by_subscription(members: Subscribers, partitions: Mapping[bytes, int]) -> dict[str, Target]:
     """Assign when members read different topics: free partitions go to the member with fewest, topics with few readers
     first; then single partitions move from members with more to members with fewer, until no move helps.
     """
-    shares, taken = _kept(members, partitions)
+    kept, taken = _kept(members, partitions)
+    shares = {member_id: _share(target) for member_id, target in kept.items()}
     sizes = {member_id: _size(share) for member_id, share in shares.items()}
     readers: dict[bytes, list[str]] = {}
     for member_id, member in members.items():
         for topic_id in member.topics:
             readers.setdefault(topic_id, []).append(member_id)
     for topic_id in sorted(readers, key=lambda topic_id: (len(readers[topic_id]), topic_id)):
-        free = [number for number in range(partitions[topic_id]) if (topic_id, number) not in taken]
+        free = [number for number in range(partitions[topic_id]) if number not in taken[topic_id]]
         if not free:
             continue
         least = [(sizes[member_id], place, member_id) for place, member_id in enumerate(readers[topic_id])]
