@@ -225,7 +225,20 @@ class LogEffects:
         else:
             if offset < log.end_offset:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
+                # The recovery point first: after a crash between the cut and its checkpoints the log would look damaged.
+                log.recovery_point = min(log.recovery_point, offset, log.high_watermark)
+                yield from self._write_checkpoints()
+            elif log.was_cut and isinstance(effect, Begin):
+                # The recovery point on disk is beyond the end, as the log was when it was opened.
+                yield from self._write_checkpoints()
+            if not _is_current(fetching, effect, partition):
+                return
             yield from self._cut(fetching, effect, partition, log.truncation(offset))
+
+    def _write_checkpoints(self) -> Generator[Pending[Any], None, None]:
+        written = self._checkpoint()
+        if isinstance(written, Pending):
+            yield written
 
     def _cut_damage(
         self, fetching: Fetching, effect: Effect, partition: Partition
@@ -274,9 +287,7 @@ class LogEffects:
             if failures:
                 raise log.read_failed(failures[0])
         if log.truncations != truncations:
-            written = self._checkpoint()
-            if isinstance(written, Pending):
-                yield written
+            yield from self._write_checkpoints()
         return True
 
     def _flushed(self, flush: Flush, failures: list[OSError]) -> Pending[None]:

@@ -243,6 +243,26 @@ def test_a_truncation_ends_when_this_broker_becomes_leader() -> None:
     assert follower.log.end_offset == 12
 
 
+def test_the_recovery_point_on_disk_is_lowered_before_a_truncation() -> None:
+    """A crash between the cut and its checkpoints leaves no recovery point beyond the end, which would look like damage."""
+    follower = Follower()
+    for offset in range(6):
+        follower.receive(batch(offset))
+    log = follower.log
+    log.recovery_point = 6
+    written: list[tuple[int, int]] = []
+
+    def checkpoint() -> Answer[None]:
+        written.append((log.recovery_point, log.end_offset))
+        return None
+
+    follower.effects._checkpoint = checkpoint
+    follower._run([Truncate(_followed(follower), 5, 4)], b"")
+    assert log.end_offset == 4
+    assert [end for _, end in written] == [6, 4]
+    assert all(recovery_point <= 4 for recovery_point, _ in written)
+
+
 def test_a_failed_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     follower = Follower()
     follower.receive(batch(0))
