@@ -39,7 +39,7 @@ _LATE_UNCLEAN_US: Final = 20 * SECOND_US
 """The same after an unclean election: the leader before it may be cut off, and go on."""
 _FROM_ELR: Final = "from the ELR"
 _MOST_CHANGES: Final = 8
-"""Number of changes of an ISR in one leader epoch that are too many for one second, unless brokers come and go as often."""
+"""Number of changes of an ISR in one leader epoch that are too many for one second, unless brokers come or go half as often."""
 Place = tuple[str, int]
 """Topic id and index of a partition."""
 

@@ -352,7 +352,7 @@ class BrokerServer:
         replicas.load(metadata.image)
         if any(directory.ends_below_checkpoint for directory in self._storage.directories):
             # Before anything is appended: after another crash, records that are not committed would be below the old
-            # high watermarks.
+            # high watermarks, and a log that was cut would look damaged again.
             self._checkpoints.write_now()
         metadata.subscribe(replicas.apply)
         if self._store is not None:

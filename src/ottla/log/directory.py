@@ -151,7 +151,7 @@ class LogDirectory:
         """Read the marker, names and checkpoints of the last stop. Raises OSError."""
         marker = self._store.read_text(self.path / CLEAN_SHUTDOWN)
         self.stopped_cleanly = marker is not None
-        self.ends_below_checkpoint = False  # set by a log that ends below its checkpointed high watermark
+        self.ends_below_checkpoint = False  # set by a log that ends below its checkpointed offsets
         self.broker_epoch = _broker_epoch(marker)
         self._present = set(self._store.names(self.path))
         """Names of all files and directories in this directory at the start."""
@@ -312,17 +312,18 @@ class LogDirectory:
             jitter=self._jitter,
             failed=self.fail,
         )
-        if high_watermark is not None and log.end_offset < high_watermark:
+        if log.was_cut:
             self.ends_below_checkpoint = True
-            if not log.was_cut:
-                _logger.log(
-                    logging.WARNING if in_cluster else logging.ERROR,
-                    "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or "
-                    "the broker went down",
-                    directory,
-                    log.end_offset,
-                    high_watermark,
-                )
+        elif high_watermark is not None and log.end_offset < high_watermark:
+            self.ends_below_checkpoint = True
+            _logger.log(
+                logging.WARNING if in_cluster else logging.ERROR,
+                "%s ends at offset %d, and had reached %d: the records between them were not on disk when the machine or "
+                "the broker went down",
+                directory,
+                log.end_offset,
+                high_watermark,
+            )
         log.clean_until = min(max(log.start_offset, self._known_clean_offsets.get(key, 0)), log.end_offset)
         return log
 

@@ -225,14 +225,14 @@ class LogEffects:
         else:
             if offset < log.end_offset:
                 _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
-                # The recovery point first: after a crash between the cut and its checkpoints the log would look damaged.
-                log.recovery_point = min(log.recovery_point, offset, log.high_watermark)
-                yield from self._write_checkpoints()
-            elif log.was_cut and isinstance(effect, Begin):
-                # The recovery point on disk is beyond the end, as the log was when it was opened.
-                yield from self._write_checkpoints()
-            if not _is_current(fetching, effect, partition):
-                return
+                # The cut is at the begin of a batch, perhaps below the offset, but not below the high watermark.
+                least_end = min(offset, log.high_watermark)
+                if least_end < log.recovery_point:
+                    # On disk first: after a crash between the cut and its checkpoints the log would look damaged.
+                    log.recovery_point = least_end
+                    yield from self._write_checkpoints()
+                    if not _is_current(fetching, effect, partition):
+                        return
             yield from self._cut(fetching, effect, partition, log.truncation(offset))
 
     def _write_checkpoints(self) -> Generator[Pending[Any], None, None]:

@@ -246,3 +246,20 @@ def test_the_high_watermark_is_not_below_the_log_start(tmp_path: Path) -> None:
     again = Log(DiskStore(), tmp_path / "t-0", LogConfig(), recovery_point=40, high_watermark=0, clean=True)
     assert (again.start_offset, again.high_watermark, again.end_offset) == (40, 40, 40)
     again.close()
+
+
+def test_a_cut_log_asks_for_checkpoints_at_the_start_so_that_it_is_whole_after_the_next_crash(tmp_path: Path) -> None:
+    home = LogDirectory(DiskStore(), tmp_path)
+    append(home.open_partition("t", 0, b"1" * 16, LogConfig(), in_cluster=True), 5)
+    home.release()
+    checkpointed(tmp_path, "recovery-point-offset-checkpoint", 9)
+    checkpointed(tmp_path, "replication-offset-checkpoint", 3)
+    home = LogDirectory(DiskStore(), tmp_path)
+    log = home.open_partition("t", 0, b"1" * 16, LogConfig(), in_cluster=True, may_refill=True)
+    assert (log.was_cut, log.end_offset, home.ends_below_checkpoint) == (True, 5, True)
+    home.checkpoint()  # what a broker does then
+    home.release()
+    home = LogDirectory(DiskStore(), tmp_path)
+    log = home.open_partition("t", 0, b"1" * 16, LogConfig(), in_cluster=True, may_refill=False)
+    assert (log.was_cut, log.end_offset, home.ends_below_checkpoint) == (False, 5, False)
+    home.release()
