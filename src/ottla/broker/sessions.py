@@ -40,10 +40,10 @@ class RequestedPartition:
     last_fetched_epoch  leader epoch of the record before the fetch offset, -1 if it is not checked (KIP-595)
     start_offset    log start offset of a follower, -1 for a consumer
     order           place in the order of its session
+    watched         partition whose changes are reported to the session; None without one
     """
 
     __slots__ = (
-        "_watched",
         "current_epoch",
         "fetch_offset",
         "index",
@@ -57,6 +57,7 @@ class RequestedPartition:
         "start_offset",
         "topic",
         "topic_id",
+        "watched",
     )
 
     def __init__(
@@ -83,22 +84,22 @@ class RequestedPartition:
         self.last_start_offset = -1
         self.order = 0
         self.session: FetchSession | None = None
-        self._watched: Partition | None = None
+        self.watched: Partition | None = None
 
     def watch(self, partition: Partition | None) -> None:
         """Watch `partition` instead of the one watched before: its changes are reported to the session. None ends that."""
-        if self._watched is partition:
+        if self.watched is partition:
             return
         is_of_follower = self.session is not None and self.session.is_of_follower
         moved = self._moved if is_of_follower else self._changed
-        if self._watched is not None:
-            self._watched.watchers.discard(moved)
-            self._watched.end_watchers.discard(self._changed)
+        if self.watched is not None:
+            self.watched.watchers.discard(moved)
+            self.watched.end_watchers.discard(self._changed)
         if partition is not None:
             partition.watchers.add(moved)
             if is_of_follower:
                 partition.end_watchers.add(self._changed)
-        self._watched = partition
+        self.watched = partition
 
     def _changed(self) -> None:
         if self.session is not None:

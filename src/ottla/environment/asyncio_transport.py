@@ -10,6 +10,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from ottla.environment import Address, Cancellable, Receiver
@@ -60,7 +61,7 @@ class _Socket:
         self._loop = loop
         self._socket = sock
         self._receiver = receiver
-        self._left: deque[memoryview] = deque()
+        self._left: deque[bytes | memoryview] = deque()
         self._open = True
         self._reading = False
         loop.add_reader(sock.fileno(), self._readable)
@@ -79,7 +80,9 @@ class _Socket:
         if not self._open:
             return
         idle = not self._left
-        self._left.extend(memoryview(piece).cast("B") for piece in pieces if len(piece))
+        for piece in pieces:
+            if len(piece):
+                self._left.append(piece if type(piece) is bytes else memoryview(piece).cast("B"))
         if idle and not self._reading:
             self._send()
 
@@ -87,11 +90,12 @@ class _Socket:
         left = self._left
         try:
             while left:
-                sent = self._socket.sendmsg([left[index] for index in range(min(len(left), _MOST_PIECES))])
+                sock = self._socket
+                sent = sock.send(left[0]) if len(left) == 1 else sock.sendmsg(list(islice(left, _MOST_PIECES)))
                 while left and sent >= len(left[0]):
                     sent -= len(left.popleft())
                 if sent:
-                    left[0] = left[0][sent:]
+                    left[0] = memoryview(left[0])[sent:]
         except BlockingIOError:
             self._loop.add_writer(self._socket.fileno(), self._writable)
         except OSError as error:

@@ -5,6 +5,7 @@ The versions that a broker supports are registered by its handlers.
 """
 
 import importlib
+from functools import cache
 from typing import Final, NamedTuple, cast
 
 from ottla.protocol.schema import NEWEST, Request, Response
@@ -31,13 +32,16 @@ class Api(NamedTuple):
 
     def request_class(self) -> type[Request]:
         """Return the declaration of the request, imported on first use."""
-        module = importlib.import_module(f"ottla.protocol.messages.{self.module}")
-        return cast(type[Request], getattr(module, f"{self.name}Request"))
+        return cast(type[Request], _declaration(self.module, f"{self.name}Request"))
 
     def response_class(self) -> type[Response]:
         """Return the declaration of the response, imported on first use."""
-        module = importlib.import_module(f"ottla.protocol.messages.{self.module}")
-        return cast(type[Response], getattr(module, f"{self.name}Response"))
+        return cast(type[Response], _declaration(self.module, f"{self.name}Response"))
+
+
+@cache
+def _declaration(module: str, name: str) -> object:
+    return getattr(importlib.import_module(f"ottla.protocol.messages.{module}"), name)
 
 
 NEVER: Final = NEWEST + 1

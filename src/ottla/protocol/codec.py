@@ -246,7 +246,13 @@ class _EncoderSource(FunctionSource):
         if isinstance(default, list):
             nullable = declared.nullable.first <= declared.nullable.last
             return f"{source} is None or {source}" if nullable else source
+        if default is None:
+            return f"{source} is not None"
         name = self.bind(default)
+        if isinstance(default, Struct):  # by its fields, as a comparison of structs looks each of them up by name
+            tests = [f"({self.differs(inner, f'{source}.{inner.name}')})" for inner in default.FIELDS]
+            tests.append(f"{source}.unknown_tags")
+            return f"{source} is not {name} and ({source} is None or {' or '.join(tests)})"
         return f"{source} is not {name} and {source} != {name}"
 
     def fixed(self, depth: int, sources: list[str], formats: str, write: str = "w") -> None:

@@ -18,7 +18,10 @@ from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 
 _START: Final = struct.Struct(">hh")
-_SIZE: Final = struct.Struct(">i")
+_CORRELATION_AND_LENGTH: Final = struct.Struct(">ih")
+_SHORTEST_HEADER: Final = 10
+"""Bytes of a request header up to its client id."""
+_REQUEST_START: Final = struct.Struct(">ihhi")
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 
 
@@ -87,6 +90,15 @@ def open_envelope(frame: bytes) -> Envelope:
         version, header_version = 0, 1
     else:
         version, header_version = asked, api.request_header_version(asked)
+    if header_version and len(frame) > _SHORTEST_HEADER:
+        correlation_id, size = _CORRELATION_AND_LENGTH.unpack_from(frame, 4)
+        end = _SHORTEST_HEADER + size
+        # Nearly always: a client id in ASCII, and no tagged field.
+        if size >= 0 and end < len(frame) and (header_version == 1 or frame[end] == 0):
+            client_id = frame[_SHORTEST_HEADER:end]
+            if client_id.isascii():
+                body = end if header_version == 1 else end + 1
+                return Envelope(api, asked, version, correlation_id, client_id.decode(), frame, body)
     (_, _, correlation_id, client_id), body = codec.decode_positions(RequestHeader, header_version, frame)
     return Envelope(api, asked, version, correlation_id, client_id, frame, body)
 
@@ -107,10 +119,22 @@ class ClientConnection:
     """Client's side of a connection."""
 
     def __init__(self, client_id: str | None, limit: int = 0x7FFFFFFF) -> None:
-        self.client_id = client_id
+        self._client_id = client_id
         self._frames = FrameReader(limit)
         self._sent: deque[tuple[Api, int, int, bool]] = deque()
         self._next_correlation_id = 0
+        self._header_ends: dict[int, bytes] = {}
+        """What follows the correlation id in a header, by the version of the header."""
+
+    def _header_end(self, header_version: int) -> bytes:
+        known = self._header_ends.get(header_version)
+        if known is None:
+            header = RequestHeader(
+                request_api_key=0, request_api_version=0, correlation_id=0, client_id=self._client_id
+            )
+            start = _REQUEST_START.size - 4  # without the size of the frame
+            known = self._header_ends[header_version] = codec.encode(header, header_version)[start:]
+        return known
 
     def request(
         self, request: Request, version: int, *, expect_answer: bool = True, positions: bool = False
@@ -122,16 +146,9 @@ class ClientConnection:
         api = APIS[request.API]
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=api.key,
-            request_api_version=version,
-            correlation_id=correlation_id,
-            client_id=self.client_id,
-        )
-        head = bytes(4) + codec.encode(header, api.request_header_version(version))
-        pieces = codec.encode_pieces(request, version, head)
-        first: bytes = pieces[0]
-        pieces[0] = _SIZE.pack(sum(map(len, pieces)) - 4) + first[4:]
+        pieces = codec.encode_pieces(request, version, self._header_end(api.request_header_version(version)))
+        size = 8 + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))
+        pieces[0] = _REQUEST_START.pack(size, api.key, version, correlation_id) + pieces[0]
         if expect_answer:
             self._sent.append((api, version, correlation_id, positions))
         return pieces
@@ -165,9 +182,14 @@ class ClientConnection:
         if not self._sent:
             raise PeerError("an answer came that nothing asked for")
         api, version, correlation_id, positions = self._sent.popleft()
-        header, body = codec.decode(ResponseHeader, api.response_header_version(version), frame)
-        if header.correlation_id != correlation_id:
-            raise PeerError(f"an answer has correlation id {header.correlation_id}, {correlation_id} was expected")
+        header_version = api.response_header_version(version)
+        if header_version == 1 and frame[4:5] == b"\x00":  # nearly always: no tagged field
+            answered, body = int.from_bytes(frame[:4], "big", signed=True), 5
+        else:
+            header, body = codec.decode(ResponseHeader, header_version, frame)
+            answered = header.correlation_id
+        if answered != correlation_id:
+            raise PeerError(f"an answer has correlation id {answered}, {correlation_id} was expected")
         if api.key == API_VERSIONS and version > 0 and frame[body : body + 2] == b"\x00\x23":
             version = 0  # a response with UNSUPPORTED_VERSION is encoded in version 0 (KIP-511)
         if positions:

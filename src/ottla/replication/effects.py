@@ -163,9 +163,10 @@ class LogEffects:
         start, end = effect.records or (0, 0)
         position = start
         log = partition.log
-        yield from self._drop_older(fetching, effect, partition, frame)
-        if not _is_current(fetching, effect, partition) or partition.log is not log:
-            return True
+        if _may_be_older(log, effect):
+            yield from self._drop_older(fetching, effect, partition, frame)
+            if not _is_current(fetching, effect, partition) or partition.log is not log:
+                return True
         begun_ms = self._clock.now_ms()
         while True:
             stop = min(end, position + _PIECE_BYTES)
@@ -199,7 +200,7 @@ class LogEffects:
         """
         start, end = effect.records or (0, 0)
         log = partition.log
-        if effect.start_offset < log.end_offset or log.start_offset == log.end_offset or end - start < HEADER_SIZE:
+        if end - start < HEADER_SIZE:
             return
         first = read_header(frame, start)
         if first.base_offset < log.end_offset <= effect.start_offset < first.next_offset:
@@ -308,6 +309,11 @@ def _is_current(fetching: Fetching, effect: Effect, partition: Partition) -> boo
     may lead it, and clients may have written to it.
     """
     return fetching.is_current(effect) and partition.leader_epoch == effect.epoch
+
+
+def _may_be_older(log: Log, effect: Append) -> bool:
+    """Return True if all records of a log may have been deleted at its leader."""
+    return effect.start_offset >= log.end_offset != log.start_offset
 
 
 def position_of(log: Log) -> Position:

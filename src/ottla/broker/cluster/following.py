@@ -313,15 +313,18 @@ class Following:
 
     def _pump(self, fetcher: _Fetcher) -> None:
         """Send the requests that are due, and wait for the next."""
-        if not self._is_running or not fetcher.is_live:
+        # While effects of the session's last response run, none of both is due: a request aside needs one of the session.
+        if not self._is_running or not fetcher.is_live or fetcher.busy[_SESSION]:
             return
         fetching, now_ms = fetcher.fetching, self._clock.now_ms()
-        for connection, next_request in ((_SESSION, fetching.request), (_ASIDE, fetching.request_aside)):
-            request = None if fetcher.busy[connection] else next_request(now_ms)
-            if request is not None:
-                self._send(fetcher, request, connection)
+        request = fetching.request(now_ms)
+        if request is not None:
+            self._send(fetcher, request, _SESSION)
+        request = None if fetcher.busy[_ASIDE] else fetching.request_aside(now_ms)
+        if request is not None:
+            self._send(fetcher, request, _ASIDE)
         due_ms = fetching.due_ms()
-        if due_ms is not None and not fetcher.busy[_SESSION]:
+        if due_ms is not None:
             if fetcher.alarm is None:
                 fetcher.alarm = Alarm(lambda: self._pump(fetcher), self._clock, self._timers)
             fetcher.alarm.set(due_ms)

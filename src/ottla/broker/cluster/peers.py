@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 from ottla.environment import Address, Cancellable, Environment, Transport
 from ottla.metadata.image import BrokerImage, Delta, Image
 from ottla.net.authentication import Credentials
-from ottla.net.connection import ConnectionSettings
+from ottla.net.connection import ConnectionSettings, Link
 from ottla.net.errors import KafkaError
 from ottla.net.network import Network
-from ottla.net.scheduler import Scheduler
+from ottla.net.scheduler import Promise, Scheduler
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.messages.fetch import FetchRequest
@@ -28,6 +28,54 @@ _REQUEST_TIMEOUT_MS: Final = 30_000
 _SETUP_TIMEOUT_MS: Final = 3_000
 _OLDEST_FETCH: Final = 15
 """First version of Fetch with the broker epoch of the follower (KIP-903)."""
+
+
+class _Fetch:
+    """Fetch of a follower in flight. Not a task of the scheduler, which would take as long as a write to a log."""
+
+    __slots__ = ("_answered", "_request", "_timeout_ms", "node_id")
+
+    def __init__(
+        self,
+        node_id: int,
+        request: FetchRequest,
+        timeout_ms: int,
+        answered: Callable[[PositionalResponse | None], None],
+    ) -> None:
+        self.node_id = node_id
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._answered: Callable[[PositionalResponse | None], None] | None = answered
+
+    def send(self, link: Link) -> None:
+        """Send the request over a ready connection, unless it was cancelled."""
+        if self._answered is None:
+            return
+        try:
+            version = link.version(FetchRequest, oldest=_OLDEST_FETCH)
+            response = link.request_positions(self._request, version, timeout_ms=self._timeout_ms)
+        except KafkaError as cause:
+            _logger.debug("fetch from broker %d failed: %s", self.node_id, cause)
+            self.end(None)
+        else:
+            response.listen(self._arrived)
+
+    def _arrived(self, response: Promise[PositionalResponse]) -> None:
+        if response.error is not None:
+            _logger.debug("fetch from broker %d failed: %s", self.node_id, response.error)
+            self.end(None)
+        else:
+            self.end(response.result())
+
+    def end(self, response: PositionalResponse | None) -> None:
+        """Pass on the response, or None without one, unless the fetch was cancelled."""
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(response)
+
+    def cancel(self) -> None:
+        """See `Cancellable.cancel`."""
+        self._answered = None
 
 
 class Peers:
@@ -98,20 +146,25 @@ class Peers:
         purpose  separates the connections of fetches, as a fetch waits for records
         """
         self._network.cluster_id = self._image().cluster_id
+        fetch = _Fetch(node_id, request, timeout_ms, answered)
+        address = self._address(node_id)
+        link = None if address is None else self._network.link_if_ready(address, purpose)
+        if link is not None:
+            fetch.send(link)
+        elif address is None:
+            fetch.end(None)
+        else:
+            self._scheduler.background(self._connect(fetch, address, purpose), f"fetch from broker {node_id}")
+        return fetch
 
-        async def send() -> None:
-            response: PositionalResponse | None = None
-            try:
-                address = self._address(node_id)
-                if address is not None:
-                    link = await self._network.ready_at(address, purpose, node_id)
-                    version = link.version(FetchRequest, oldest=_OLDEST_FETCH)
-                    response = await link.request_positions(request, version, timeout_ms=timeout_ms)
-            except KafkaError as cause:
-                _logger.debug("fetch from broker %d failed: %s", node_id, cause)
-            answered(response)
-
-        return self._scheduler.background(send(), f"fetch from broker {node_id}")
+    async def _connect(self, fetch: "_Fetch", address: Address, purpose: str) -> None:
+        try:
+            link = await self._network.ready_at(address, purpose, fetch.node_id)
+        except KafkaError as cause:
+            _logger.debug("fetch from broker %d failed: %s", fetch.node_id, cause)
+            fetch.end(None)
+        else:
+            fetch.send(link)
 
     def apply(self, delta: Delta) -> None:
         """Close the connections to brokers that have been fenced or restarted."""

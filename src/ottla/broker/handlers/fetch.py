@@ -185,6 +185,7 @@ class _Reader(NamedTuple):
     """Sender of a fetch.
 
     replica_id    node id of a follower, below zero for a consumer
+    is_follower   True for a follower
     broker_epoch  broker epoch of a follower, -1 if it sends none
     committed     whether a consumer reads committed records only
     rack          rack of a consumer, "" if it sends none
@@ -192,6 +193,7 @@ class _Reader(NamedTuple):
     """
 
     replica_id: int
+    is_follower: bool
     broker_epoch: int
     committed: bool
     rack: str
@@ -205,11 +207,8 @@ class _Reader(NamedTuple):
             replica_id, broker_epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
         else:
             replica_id, broker_epoch = fields.replica_id, -1
-        return cls(replica_id, broker_epoch, fields.isolation_level == READ_COMMITTED, fields.rack_id or "", context)
-
-    @property
-    def is_follower(self) -> bool:
-        return self.replica_id >= 0
+        committed = fields.isolation_level == READ_COMMITTED
+        return cls(replica_id, replica_id >= 0, broker_epoch, committed, fields.rack_id or "", context)
 
     def find(self, requested: RequestedPartition, broker: Broker) -> "Partition | int":
         """Return the replica that serves the reader, or an error code."""
@@ -483,8 +482,8 @@ class _FetchAttempt:
             return False
         if not self._reader.is_follower:
             return requested.fetch_offset >= (data.last_stable_offset if self._committed else data.high_watermark)
-        partition = self._partition(requested)
-        return not isinstance(partition, int) and requested.fetch_offset >= partition.log.end_offset
+        partition = requested.watched
+        return partition is not None and requested.fetch_offset >= partition.log.end_offset
 
     def _response(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> FetchResponse:
         session = self._session
