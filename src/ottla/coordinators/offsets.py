@@ -26,7 +26,6 @@ from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer,
 from ottla.protocol import errors
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -152,18 +151,18 @@ def _records_of(
     longest = groups.settings.offset_metadata_max_bytes
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
-        answers: list[OffsetCommitResponsePartition] = []
-        stored: list[OffsetCommitRequestPartition] = []
-        for asked in topic.partitions:
-            index = asked.partition_index
-            if asked.committed_metadata and len(asked.committed_metadata) > longest:
-                refused = OffsetCommitResponsePartition(
-                    partition_index=index, error_code=errors.OFFSET_METADATA_TOO_LARGE
-                )
-                answers.append(refused)
-            else:
-                answers.append(_committed(index))
-                stored.append(asked)
+        stored = topic.partitions
+        answers = [_committed(asked.partition_index) for asked in stored]
+        refused = [
+            at
+            for at, asked in enumerate(stored)
+            if asked.committed_metadata and len(asked.committed_metadata) > longest
+        ]
+        if refused:
+            code = errors.OFFSET_METADATA_TOO_LARGE
+            for at in refused:
+                answers[at] = OffsetCommitResponsePartition(partition_index=stored[at].partition_index, error_code=code)
+            stored = [asked for at, asked in enumerate(stored) if at not in refused]
         commits.add(topic.name, topic.topic_id, stored, now)
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return commits, OffsetCommitResponse(topics=topics)

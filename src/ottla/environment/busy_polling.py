@@ -2,13 +2,14 @@
 
 A client with one request in flight sends the next one some 50 us after a response. By then the thread of the loop would sleep,
 and waking it takes as long again (a virtual machine's processor has to leave its idle state), and as much CPU time as the
-polling. So the loop looks for events without sleeping for POLL_NS after a response, but only where responses follow each other
-within GAP_NS:
+polling. So the loop looks for events without sleeping for POLL_NS after a response, but only where the request came within
+GAP_NS of the response before it:
 
-    response          response                        POLL_NS without a request
-       |--- < GAP_NS ---|== polling ==| request, response |== polling ==| the loop sleeps
+    response       request  response                          POLL_NS without a request
+       |--- < GAP_NS ---|......|== polling ==| request, response |== polling ==| the loop sleeps
 
-A client that sends a request every millisecond never causes it; the last of a burst of requests costs POLL_NS.
+The time that a request takes does not count: a client waits for the response however long it takes. A client that sends a
+request every millisecond never causes polling; the last of a burst of requests costs POLL_NS.
 """
 
 import asyncio
@@ -27,21 +28,26 @@ class BusyPolling:
     now_ns  time of a monotonic clock, in ns
     """
 
-    __slots__ = ("_is_polling", "_last_ns", "_loop", "_now_ns")
+    __slots__ = ("_follows", "_is_polling", "_last_ns", "_loop", "_now_ns")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._loop = loop
         self._now_ns = now_ns
         self._last_ns = -GAP_NS
+        self._follows = False
+        """True if the last request came shortly after a response."""
         self._is_polling = False
 
+    def received(self) -> None:
+        """Note that a request came. Called on the thread of the loop, like all methods."""
+        self._follows = self._now_ns() - self._last_ns < GAP_NS
+
     def responded(self) -> None:
-        """Poll from now on, if the last response was shortly before this one. Called on the thread of the loop."""
-        now_ns = self._now_ns()
-        if not self._is_polling and now_ns - self._last_ns < GAP_NS:
+        """Poll from now on, if the last request came shortly after the response before this one."""
+        if self._follows and not self._is_polling:
             self._is_polling = True
             self._loop.call_soon(self._poll)
-        self._last_ns = now_ns
+        self._last_ns = self._now_ns()
 
     def _poll(self) -> None:
         # A loop with a scheduled call does not sleep: it looks for events, and comes back.

@@ -101,6 +101,8 @@ class ServedSocket:
         self.resume_reading()
 
     def _receive(self, buffers: Sequence[Any]) -> int:
+        if self._polling is not None:
+            self._polling.received()
         if len(buffers) == 1:
             return self._socket.recv_into(buffers[0])
         return self._socket.recvmsg_into(buffers)[0]

@@ -43,7 +43,7 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import BatchHeader, build, read_header, records_of
+from ottla.records.batch import BatchHeader, build, numbered, read_header, records_of
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
@@ -380,7 +380,7 @@ class Log:
         if producer is not None and self.producers.is_fenced(*producer):
             return AppendResult(-1, -1, INVALID_PRODUCER_EPOCH)
         first = 0 if producer is None else self.end_offset
-        listed = [Record(first + at, now_ms, key, value) for at, (key, value) in enumerate(records)]
+        listed = numbered(records, first, now_ms)
         if producer is None:
             batch = build(listed)
         else:

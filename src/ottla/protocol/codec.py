@@ -331,11 +331,23 @@ class _EncoderSource(FunctionSource):
                 self.line(depth, f"if {source}: {write}({pack}('>%d{element.format}' % len({source}), *{source}))")
             return
         one = self.name("i")
+        if not isinstance(element, Primitive) and self.is_fixed(element):
+            # Rows of numbers, nearly always without tagged fields (the zero byte of "x"): written by one call.
+            pack = self.bind(self.structure("".join(fixed_format(f) for f in element.FIELDS) + "x").pack, "p")
+            values = ", ".join(f"{one}.{f.name}" for f in element.FIELDS)
+            self.line(depth, f"if not any([{one}.unknown_tags for {one} in {source}]):")
+            self.line(depth + 1, f"{write}(b''.join([{pack}({values}) for {one} in {source}]))")
+            self.line(depth, "else:")
+            depth += 1
         self.line(depth, f"for {one} in {source}:")
         if isinstance(element, Primitive):
             self.blob(depth + 1, element, one, compact, write)
         else:
             self.nested(depth + 1, element, one, write)
+
+    def is_fixed(self, cls: type[Struct]) -> bool:
+        """Return True if objects of `cls` have values of fixed size only, and perhaps unknown tagged fields."""
+        return self.flexible and all(self.present(f) and fixed_format(f) for f in cls.FIELDS) and len(cls.FIELDS) > 0
 
     def tags(self, depth: int, cls: type[Struct], tagged: list[Field], source: str) -> None:
         """Generate code that encodes the tagged section: known fields that differ from their default, and kept unknown ones."""

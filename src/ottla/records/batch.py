@@ -27,7 +27,7 @@ One file, because writing and reading mirror each other: every field of the layo
 and the decoders share the positions of the header fields.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, final
 
 from librt.strings import (
@@ -204,6 +204,11 @@ def scan(data: bytes, start: int = 0) -> Scan:
 def crc_ok(data: bytes, header: BatchHeader) -> bool:
     """Return True if the whole batch is in `data` and its CRC-32C is valid."""
     return header.end <= len(data) and crc32c(memoryview(data)[header.start + 21 : header.end]) == header.crc
+
+
+def numbered(pairs: Sequence[tuple[bytes | None, bytes | None]], first: int, timestamp: int) -> list[Record]:
+    """Return records of (key, value) pairs with consecutive offsets from `first` on, all with one timestamp."""
+    return [Record(first + at, timestamp, key, value) for at, (key, value) in enumerate(pairs)]
 
 
 def build(

@@ -22,8 +22,11 @@ class Loop:
     def sleeps(self) -> bool:
         return not self.scheduled
 
-    def respond(self, after_ns: int) -> None:
+    def respond(self, after_ns: int, *, taking_ns: int = 0) -> None:
+        """Receive a request `after_ns`, and respond `taking_ns` later."""
         self.now_ns += after_ns
+        self.polling.received()
+        self.now_ns += taking_ns
         self.polling.responded()
 
     def turn(self, after_ns: int) -> None:
@@ -49,6 +52,15 @@ def test_the_loop_polls_after_responses_that_follow_each_other() -> None:
     assert not loop.sleeps
     loop.turn(1)
     assert loop.sleeps
+
+
+def test_the_time_that_requests_take_does_not_count() -> None:
+    loop = Loop()
+    slept = []
+    for gap_ns in (GAP_NS, GAP_NS - 1):
+        loop.respond(gap_ns, taking_ns=10 * GAP_NS)
+        slept.append(loop.sleeps)
+    assert slept == [True, False]
 
 
 def test_each_response_prolongs_the_polling() -> None:

@@ -15,6 +15,11 @@ from ottla.protocol.messages.consumer_group_member_metadata_record import Consum
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import PeerError
@@ -172,3 +177,15 @@ def test_a_file_region_passes_through_unread() -> None:
     pieces = codec.encode_pieces(FetchResponse(responses=[topic]), 12)
     assert [type(piece) for piece in pieces] == [bytes, Region, bytes]
     assert pieces[0].endswith(bytes.fromhex("e907"))  # 1000 + 1 as a varint
+
+
+def test_unknown_tagged_fields_of_one_row_of_numbers() -> None:
+    rows = [OffsetCommitResponsePartition(partition_index=index, error_code=3) for index in range(3)]
+    topic = OffsetCommitResponseTopic(name="t", partitions=rows)
+    response = OffsetCommitResponse(topics=[topic])
+    plain = codec.encode(response, 9)
+    rows[1].unknown_tags = {7: b"more"}
+    encoded = codec.encode(response, 9)
+    assert codec.decode(OffsetCommitResponse, 9, encoded) == (response, len(encoded))
+    assert len(encoded) == len(plain) + 2 + len(b"more")
+    assert codec.decode(OffsetCommitResponse, 9, plain)[0].topics[0].partitions[1].unknown_tags is None

@@ -1,9 +1,10 @@
 """Committed offsets of one request, which are encoded in one pass and replayed together."""
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat, starmap
 from typing import Final, overload
 
-from ottla.coordinators.groups.offset_rows import PLAIN_VERSION, Pair, add_rows
+from ottla.coordinators.groups.offset_rows import PLAIN_VERSION, Pair, add_pairs
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import CoordinatorRecord, RecordBlock
 from ottla.protocol.codec import encode
@@ -39,9 +40,26 @@ class OffsetCommits(RecordBlock):
         key = OffsetCommitKey(group=self.group, topic=topic, partition=0)
         prefix = encode(key, 0, OffsetCommitKey.API.to_bytes(2, "big"))[:-4]
         tail = b"\0" if topic_id == _NO_ID else b"\1\0\x10" + topic_id
-        rows: list[tuple[int, OffsetCommitValue]] = []
-        add_rows(partitions, prefix, tail, self.version, self.expires, topic_id, now, rows, self._pairs)
+        rows = self._rows(partitions, topic_id, now)
+        add_pairs(rows, prefix, tail, self.version, self._pairs)
         self.topics.append((topic, rows))
+
+    def _rows(
+        self, partitions: Sequence[OffsetCommitRequestPartition], topic_id: bytes, now: int
+    ) -> list[tuple[int, OffsetCommitValue]]:
+        # Not by the constructor: its keywords cost more than everything else here.
+        values = list(starmap(OffsetCommitValue.__new__, repeat((OffsetCommitValue,), len(partitions))))
+        expires = self.expires
+        for value, asked in zip(values, partitions, strict=True):
+            time = asked.commit_timestamp
+            value.offset = asked.committed_offset
+            value.leader_epoch = asked.committed_leader_epoch
+            value.metadata = asked.committed_metadata or ""
+            value.commit_timestamp = now if time == -1 else time
+            value.expire_timestamp = expires
+            value.topic_id = topic_id
+            value.unknown_tags = None
+        return [(asked.partition_index, value) for asked, value in zip(partitions, values, strict=True)]
 
     def encoded(self) -> list[Pair]:
         """See `RecordBlock.encoded`."""
