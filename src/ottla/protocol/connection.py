@@ -124,7 +124,7 @@ class ClientConnection:
         self._sent: deque[tuple[Api, int, int, bool]] = deque()
         self._next_correlation_id = 0
         self._header_ends: dict[int, bytes] = {}
-        """What follows the correlation id in a header, by the version of the header."""
+        """Rest of a header after the correlation id, by the version of the header."""
 
     def _header_end(self, header_version: int) -> bytes:
         known = self._header_ends.get(header_version)
