@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
 from ottla.client.config import ClientConfig
-from ottla.client.consumer.chunks import Chunk
+from ottla.client.consumer.chunks import Batches, Chunk
 from ottla.client.consumer.core import ConsumerCore, whole_offsets
 from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
@@ -526,11 +526,18 @@ class Consumer(Blocking):
 
     def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:
         """Return whole record batches as stored by the broker: partition, bytes, first requested offset, next offset."""
-        batches = self._consumer.take_batches()
+        taken = self._take_batches(timeout)
+        if taken is None:
+            return None
+        partition, batches, position, next_offset = taken
+        return partition, batches.copied(), position, next_offset
+
+    def _take_batches(self, timeout: float | None) -> tuple[TopicPartition, Batches, int, int] | None:
+        taken = self._consumer.take_batches()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while batches is None and self._wait(deadline):
-            batches = self._consumer.take_batches()
-        return batches
+        while taken is None and self._wait(deadline):
+            taken = self._consumer.take_batches()
+        return taken
 
     def poll_arrow(self, timeout: float | None = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
         """Return the records of one fetch as an Arrow table; None when none came within `timeout` seconds.
@@ -541,8 +548,8 @@ class Consumer(Blocking):
         """
         from ottla.client.consumer.tables import table_of
 
-        batches = self.poll_batches(timeout)
-        return None if batches is None else table_of(*batches, columns=columns)
+        taken = self._take_batches(timeout)
+        return None if taken is None else table_of(*taken, columns=columns)
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over records without end."""

@@ -181,11 +181,13 @@ class Scan:
         self.corrupt = corrupt
 
 
-def scan(data: bytes, start: int = 0) -> Scan:
-    """Scan the headers of batches; checks magic and lengths only (`crc_ok` checks the CRC). Never raises."""
+def scan(data: bytes, start: int = 0, end: int | None = None) -> Scan:
+    """Scan the headers of the batches in `data[start:end]`; checks magic and lengths only (`crc_ok` checks the CRC). Never
+    raises.
+    """
     batches: list[BatchHeader] = []
     pos: i64 = start
-    size: i64 = len(data)
+    size: i64 = len(data) if end is None else end
     while pos + HEADER_SIZE <= size:
         magic: i64 = data[pos + 16]
         if magic != MAGIC:

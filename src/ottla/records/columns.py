@@ -184,8 +184,16 @@ class ColumnReader:
         self.header_keys = _ColumnWriter()
         self.header_values = _ColumnWriter()
 
-    def read(self, data: bytes, from_offset: int = 0, end_offset: int = _END_OF_TIME) -> Columns:
-        """Convert fetched bytes to one chunk; a truncated batch at the end is left out.
+    def read(
+        self,
+        data: bytes,
+        from_offset: int = 0,
+        end_offset: int = _END_OF_TIME,
+        *,
+        start: int = 0,
+        end: int | None = None,
+    ) -> Columns:
+        """Convert the batches in `data[start:end]` to one chunk; a truncated batch at the end is left out.
 
         from_offset  first requested offset (inclusive): a fetch returns whole batches, which may begin earlier
         end_offset   offset at which to stop (exclusive)
@@ -194,8 +202,8 @@ class ColumnReader:
         before. Raises CorruptRecords for malformed batches or records; the caller checks CRCs.
         """
         self._begin(from_offset, end_offset)
-        pos: i64 = 0
-        size: i64 = len(data)
+        pos: i64 = start
+        size: i64 = len(data) if end is None else end
         while pos + HEADER_SIZE <= size and not self.full:
             header = read_header(data, pos)
             if header.end > size:

@@ -129,10 +129,10 @@ class TopicReader:
         position = start
         timeout = self.options.poll_timeout_ms
         for chunk in self.cluster.read(piece.partition, start, piece.end, topic_id=topic_id, timeout_ms=timeout):
-            data = chunk.batches()
-            complete = not data
+            data, begin, end = chunk.batches()
+            complete = begin == end
             while not complete:
-                columns = reader.read(data, position, piece.end)
+                columns = reader.read(data, position, piece.end, start=begin, end=end)
                 complete = columns.complete
                 position = columns.next_offset
                 yield record_batch(columns, topic, number, self.schema), position

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.client.consumer.chunks import without_aborted
+from ottla.client.consumer.chunks import Batches, without_aborted
 from ottla.client.consumer.ranges import RangeReading, TopicRecreated, bytes_per_offset, wait_for_records
 from ottla.client.core import Core
 from ottla.client.errors import CorruptBatch, OffsetOutOfRange, RequestTimedOut
@@ -78,7 +78,7 @@ def reading(serve: Serve, **configs: str) -> tuple[Broker, Callable[[int, int], 
         range_reading = RangeReading(core, PARTITION, start, end, timeout_ms=2000)
         found: list[Found] = []
         while (chunk := world.run(core, range_reading.next())) is not None:
-            found.append((chunk.batches(), chunk.next_offset))
+            found.append((chunk.batches().copied(), chunk.next_offset))
         return found
 
     return broker, read
@@ -157,9 +157,11 @@ def test_an_aborted_transaction_at_the_very_end_counts_as_read() -> None:
 
 def test_without_aborted_transactions_nothing_is_copied() -> None:
     data = batch(0, 2)
-    assert without_aborted(data, scan(data).batches, []) is data
+    fetched = Batches(b"before" + data + b"after", 6, 6 + len(data))
+    headers = scan(*fetched).batches
+    assert without_aborted(fetched, headers, []) is fetched
     other = [AbortedTransaction(producer_id=9, first_offset=0)]
-    assert without_aborted(data, scan(data).batches, other) is data
+    assert without_aborted(fetched, headers, other) is fetched
 
 
 def test_a_later_transaction_of_the_same_producer_may_be_aborted_again() -> None:
@@ -174,8 +176,9 @@ def test_a_later_transaction_of_the_same_producer_may_be_aborted_again() -> None
         ]
     )
     aborted = [AbortedTransaction(producer_id=1, first_offset=4), AbortedTransaction(producer_id=1, first_offset=0)]
-    kept = without_aborted(data, scan(data).batches, aborted)
-    assert [header.base_offset for header in scan(kept).batches if not header.is_control] == [2]
+    fetched = Batches(b"before" + data + b"after", 6, 6 + len(data))
+    kept = without_aborted(fetched, scan(*fetched).batches, aborted)
+    assert [header.base_offset for header in scan(*kept).batches if not header.is_control] == [2]
 
 
 def test_a_lost_connection_is_made_anew() -> None:
@@ -237,6 +240,6 @@ def test_a_range_whose_rest_was_compacted_away_is_at_its_end() -> None:
     broker.on(FetchRequest, throttled, nothing)
     chunk = world.run(core, RangeReading(core, PARTITION, 7, 10).next())
     assert chunk is not None
-    assert (chunk.batches(), chunk.next_offset, broker.asked[FetchRequest]) == (b"", 10, 2)
+    assert (chunk.batches().copied(), chunk.next_offset, broker.asked[FetchRequest]) == (b"", 10, 2)
     with pytest.raises(RequestTimedOut, match="no record there"):
         world.run(core, RangeReading(core, PARTITION, 7, 11, timeout_ms=2000).next())

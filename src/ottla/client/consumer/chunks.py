@@ -1,16 +1,17 @@
 """Chunks: the record batches that one fetch returned for one partition.
 
-A chunk holds the fetched bytes; they are decoded to records in the application's thread, one chunk at a time. Message sets of
-brokers before 0.11 are converted to batches first.
+A chunk refers to the batches where they are in the response; they are decoded to records in the application's thread, one chunk
+at a time. Message sets of brokers before 0.11 are converted to batches first.
 """
 
 from collections import deque
+from typing import Any, NamedTuple
 
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.positions import PartitionState
 from ottla.client.errors import CorruptBatch
 from ottla.protocol.errors import CORRUPT_MESSAGE
-from ottla.protocol.messages.fetch import AbortedTransaction, PartitionData
+from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.records.batch import BatchHeader, crc_ok, read_records, records_of, scan
 from ottla.records.control import ABORT, read_marker
 from ottla.records.errors import CorruptRecords
@@ -20,20 +21,33 @@ from ottla.records.record import Origin, Record
 _LIMIT = 2**31 - 1
 
 
+class Batches(NamedTuple):
+    """Whole batches, one after another: `data[start:end]`."""
+
+    data: bytes
+    start: int
+    end: int
+
+    def copied(self) -> bytes:
+        """Return the batches alone."""
+        return self.data[self.start : self.end]
+
+
 class Chunk:
     """Contiguous whole batches of one partition.
 
+    fetched      the batches as they were fetched
     position     first requested offset; batches may begin before it
     next_offset  offset at which the next chunk begins
     version      version of the partition's state when the chunk was fetched
     """
 
-    __slots__ = ("aborted", "check_crcs", "data", "next_offset", "position", "state", "version")
+    __slots__ = ("aborted", "check_crcs", "fetched", "next_offset", "position", "state", "version")
 
     def __init__(
         self,
         state: PartitionState,
-        data: bytes,
+        fetched: Batches,
         position: int,
         next_offset: int,
         aborted: list[AbortedTransaction],
@@ -42,7 +56,7 @@ class Chunk:
     ) -> None:
         self.state = state
         self.version = state.version
-        self.data = data
+        self.fetched = fetched
         self.position = position
         self.next_offset = next_offset
         self.aborted = aborted
@@ -53,22 +67,29 @@ class Chunk:
         """True if the position of the partition was changed since the fetch."""
         return self.version != self.state.version
 
-    def batches(self) -> bytes:
+    @property
+    def size(self) -> int:
+        """Return the number of fetched bytes."""
+        return self.fetched.end - self.fetched.start
+
+    def batches(self) -> Batches:
         """Return the batches visible to the application, without aborted ones. Raises CorruptBatch."""
-        scanned = scan(self.data)
+        data = self.fetched.data
+        headers = scan(*self.fetched).batches
         if self.check_crcs:
-            for header in scanned.batches:
-                if not crc_ok(self.data, header):
+            for header in headers:
+                if not crc_ok(data, header):
                     raise self._corrupt(f"the batch at offset {header.base_offset} fails its CRC")
-        return without_aborted(self.data, scanned.batches, self.aborted)
+        return without_aborted(self.fetched, headers, self.aborted)
 
     def records(self) -> list[Record]:
         """Return the records from `position` on. Raises CorruptBatch."""
-        data = self.batches()
+        batches = self.batches()
+        data = batches.data
         topic, partition = self.state.partition
         records: list[Record] = []
         try:
-            for header in scan(data).batches:
+            for header in scan(*batches).batches:
                 if header.is_control or header.last_offset < self.position:
                     continue
                 origin = Origin(topic, partition, header.timestamp_type, header.leader_epoch)
@@ -84,35 +105,40 @@ class Chunk:
         return CorruptBatch(f"{self.state.partition}: {why}; seek past it to go on", CORRUPT_MESSAGE)
 
 
-def modern(data: bytes) -> bytes:
+def modern(fetched: Batches) -> Batches:
     """Convert fetched data to batches of version 2; usually returns the same object. Raises CorruptRecords."""
-    if len(data) < 17 or data[16] >= 2:
-        return data
-    return as_batch(data, _LIMIT)
+    data, start, end = fetched
+    if end - start < 17 or data[start + 16] >= 2:
+        return fetched
+    converted = as_batch(data[start:end], _LIMIT)
+    return Batches(converted, 0, len(converted))
 
 
-def chunk_of(state: PartitionState, row: PartitionData, position: int, config: ClientConfig) -> Chunk | None:
-    """Return the chunk that a fetch at `position` returned for a partition; None without a whole batch. Raises CorruptBatch."""
-    data = bytes(row.records) if isinstance(row.records, bytes) else b""
-    if not data:
+def chunk_of(state: PartitionState, frame: bytes, row: Any, position: int, config: ClientConfig) -> Chunk | None:
+    """Return the chunk that a fetch at `position` returned for a partition; None without a whole batch. Raises CorruptBatch.
+
+    frame, row  response, and the row of the partition in it, whose records are (start, end)
+    """
+    start, end = row.records or (0, 0)
+    if start == end:
         return None
     try:
-        data = modern(data)
+        fetched = modern(Batches(frame, start, end))
     except CorruptRecords as damage:
         raise CorruptBatch(f"{state.partition}: {damage}; seek past it to go on", CORRUPT_MESSAGE) from None
-    scanned = scan(data)
+    scanned = scan(*fetched)
     if not scanned.batches:
         if scanned.corrupt is not None:
             raise CorruptBatch(f"{state.partition}: {scanned.corrupt}; seek past it to go on", CORRUPT_MESSAGE)
         return None
     next_offset = max(position, scanned.batches[-1].next_offset)
     aborted = (row.aborted_transactions or []) if config.read_committed else []
-    whole = data if scanned.end == len(data) else data[: scanned.end]
+    whole = fetched._replace(end=scanned.end)
     return Chunk(state, whole, position, next_offset, aborted, check_crcs=config["check.crcs"])
 
 
-def without_aborted(data: bytes, batches: list[BatchHeader], aborted: list[AbortedTransaction]) -> bytes:
-    """Return `data` without the batches of aborted transactions; the same object if there is nothing to leave out.
+def without_aborted(batches: Batches, headers: list[BatchHeader], aborted: list[AbortedTransaction]) -> Batches:
+    """Return batches without those of aborted transactions; the same object if there is nothing to leave out.
 
     With read_committed the response lists aborted transactions (producer id and first offset). Transactional batches of a
     listed producer are left out up to the producer's abort marker (KIP-98), as in Kafka's consumer:
@@ -121,12 +147,13 @@ def without_aborted(data: bytes, batches: list[BatchHeader], aborted: list[Abort
         returned        p2                   p2   p1                      (markers are left out later)
     """
     if not aborted:
-        return data
+        return batches
+    data = batches.data
     opening = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
     open_now: set[int] = set()
     kept: list[bytes] = []
-    begin = 0
-    for header in batches:
+    begin = batches.start
+    for header in headers:
         if not header.is_transactional:
             continue
         while opening and opening[0].first_offset <= header.last_offset:
@@ -137,10 +164,11 @@ def without_aborted(data: bytes, batches: list[BatchHeader], aborted: list[Abort
         elif header.producer_id in open_now:
             kept.append(data[begin : header.start])
             begin = header.end
-    if begin == 0 and not kept:
-        return data
-    kept.append(data[begin:])
-    return b"".join(kept)
+    if begin == batches.start and not kept:
+        return batches
+    kept.append(data[begin : batches.end])
+    left = b"".join(kept)
+    return Batches(left, 0, len(left))
 
 
 def _aborts(data: bytes, header: BatchHeader) -> bool:

@@ -20,7 +20,7 @@ raised in the application (`failure`).
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.consumer.chunks import Chunk, chunk_of
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
@@ -42,10 +42,8 @@ from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     ForgottenTopic,
-    PartitionData,
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.batch import scan
@@ -289,10 +287,10 @@ class Fetcher:
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             sent_ms = self._core.clock.now_ms()
             self.sensors.fetches.record(1, sent_ms)
-            asking = link.request(request, version, timeout_ms=timeout_ms)
+            asking = link.request_positions(request, version, timeout_ms=timeout_ms)
             while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS):
                 self._look_for_leaders(states)
-            answer = asking.result()
+            frame, answer = asking.result()
             self._measure(answer, sent_ms)
             if answer.error_code != table.NONE:
                 known.forget()
@@ -301,7 +299,7 @@ class Fetcher:
             else:
                 if version >= 7:
                     self._next_epoch(known, answer)
-                if not self._take(answer, states, sent):
+                if not self._take(frame, answer, states, sent):
                     self._begin_again(known)
         except KafkaError as error:
             if not error.retriable:
@@ -315,11 +313,12 @@ class Fetcher:
         self.arrived.happen()
         self.pump()
 
-    def _measure(self, answer: FetchResponse, sent_ms: int) -> None:
+    def _measure(self, answer: Any, sent_ms: int) -> None:
         now_ms, sensors = self._core.clock.now_ms(), self.sensors
         sensors.latency.record(now_ms - sent_ms, now_ms)
         sensors.throttle.record(answer.throttle_time_ms, now_ms)
-        size = sum(len(row.records or b"") for topic in answer.responses for row in topic.partitions)
+        regions = (row.records for topic in answer.responses for row in topic.partitions if row.records)
+        size = sum(end - start for start, end in regions)
         if size:
             sensors.sizes.record(size, now_ms)
 
@@ -371,7 +370,7 @@ class Fetcher:
         known.asked = requested
         return request
 
-    def _next_epoch(self, known: _NodeFetch, answer: FetchResponse) -> None:
+    def _next_epoch(self, known: _NodeFetch, answer: Any) -> None:
         if answer.session_id == 0:
             known.session, known.epoch = 0, _FULL  # the broker keeps no session for us
         else:
@@ -382,11 +381,14 @@ class Fetcher:
 
     def _take(
         self,
-        answer: FetchResponse,
+        frame: bytes,
+        answer: Any,
         states: dict[PartitionState, TopicInfo],
         sent: dict[PartitionState, tuple[int, int]],
     ) -> bool:
-        """Handle the rows of a response. Return False if one is for a partition that was not requested."""
+        """Handle the rows of a response, whose records are (start, end) in `frame`. Return False if one is for a partition that
+        was not requested.
+        """
         complete = True
         by_name = {(info.name, state.partition.partition): state for state, info in states.items()}
         by_id = {(info.id, state.partition.partition): state for state, info in states.items() if info.id != ZERO_UUID}
@@ -401,10 +403,10 @@ class Fetcher:
                 if sent[state] != (state.version, state.fetch_position):
                     continue  # the position was changed after the request
                 if self._positions.states.get(state.partition) is state:
-                    self._take_row(state, row)
+                    self._take_row(state, frame, row)
         return complete
 
-    def _take_row(self, state: PartitionState, row: PartitionData) -> None:
+    def _take_row(self, state: PartitionState, frame: bytes, row: Any) -> None:
         position = state.fetch_position
         about = f"fetch of {state.partition} from offset {position}"
         if row.error_code == table.OFFSET_OUT_OF_RANGE:
@@ -419,8 +421,9 @@ class Fetcher:
             permission = Permission("Read", "topic", (state.partition.topic,))
             self._refused(state, error_for(row.error_code, about, None, permission))
             return
-        if row.diverging_epoch.end_offset >= 0:
-            self._diverged(state, row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+        diverging = row.diverging_epoch
+        if diverging is not None and diverging.end_offset >= 0:
+            self._diverged(state, diverging.epoch, diverging.end_offset)
             return
         state.high_watermark = row.high_watermark
         state.last_stable_offset = row.last_stable_offset
@@ -431,27 +434,27 @@ class Fetcher:
                 self._core.clock.now_ms() + self._config["metadata.max.age.ms"],
             )
         try:
-            chunk = chunk_of(state, row, position, self._config)
+            chunk = chunk_of(state, frame, row, position, self._config)
         except CorruptBatch as damage:
             self.failure = damage
             state.fetch_position = UNKNOWN  # no further fetch until a seek
             return
         if chunk is not None:
             records = 0
-            for header in scan(chunk.data).batches:
+            for header in scan(*chunk.fetched).batches:
                 state.note_epoch(header.base_offset, header.leader_epoch)
                 records += header.count
             state.fetch_position = chunk.next_offset
-            state.buffered += len(chunk.data)
+            state.buffered += chunk.size
             now_ms = self._core.clock.now_ms()
-            self.sensors.bytes.record(len(chunk.data), now_ms)
+            self.sensors.bytes.record(chunk.size, now_ms)
             self.sensors.records.record(records, now_ms)
             self.chunks.append(chunk)
 
     def taken(self, chunk: Chunk) -> None:
         """Release the buffer space of a chunk that the application has finished, and fetch more."""
         if not chunk.stale:
-            chunk.state.buffered -= len(chunk.data)
+            chunk.state.buffered -= chunk.size
         self.pump()
 
     def drop_stale(self) -> None:

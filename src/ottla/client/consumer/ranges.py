@@ -9,9 +9,9 @@ batches and converts the rest to records or columns (`Chunk.batches`).
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from ottla.client.consumer.chunks import Chunk, chunk_of
+from ottla.client.consumer.chunks import Batches, Chunk, chunk_of
 from ottla.client.consumer.positions import PartitionState
 from ottla.client.core import Core
 from ottla.client.errors import (
@@ -26,8 +26,9 @@ from ottla.client.errors import (
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.net.connection import Link
 from ottla.net.scheduler import Task
+from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.schema import ZERO_UUID
 
 
@@ -122,7 +123,7 @@ class RangeReading:
         if ZERO_UUID not in (self._topic_id, info.id) and info.id != self._topic_id:
             raise TopicRecreated(f"topic {info.name} was deleted and created again")
         link = await core.network.ready(core.metadata.leader_in(info, self.partition), _READING)
-        answer = await _fetch(
+        frame, answer = await _fetch(
             core,
             link,
             {self.partition: (position, info)},
@@ -134,26 +135,31 @@ class RangeReading:
         rows = [row for topic in answer.responses for row in topic.partitions]
         if len(rows) != 1 or rows[0].partition_index != self.partition.partition:
             raise RetriableError(f"{about}: the answer is about something else")
-        chunk = _chunk(core, self.partition, rows[0], position, about)
+        chunk = _chunk(core, self.partition, frame, rows[0], position, about)
         if chunk is None and answer.throttle_time_ms == 0 and self._has_nothing(rows[0]):
-            return Chunk(PartitionState(self.partition), b"", position, self.end, [], check_crcs=False)
+            nothing = Batches(b"", 0, 0)
+            return Chunk(PartitionState(self.partition), nothing, position, self.end, [], check_crcs=False)
         return chunk
 
-    def _has_nothing(self, row: PartitionData) -> bool:
+    def _has_nothing(self, row: Any) -> bool:
         """Return True if an empty response means that the rest of the range is empty: its records were compacted away, and
         the records after it belong to an open transaction."""
         readable = row.last_stable_offset if self._core.config.read_committed else row.high_watermark
-        return not row.records and readable >= self.end
+        return not _has_records(row) and readable >= self.end
 
 
-def _chunk(core: Core, partition: TopicPartition, row: PartitionData, position: int, about: str) -> Chunk | None:
+def _has_records(row: Any) -> bool:
+    return row.records is not None and row.records[0] < row.records[1]
+
+
+def _chunk(core: Core, partition: TopicPartition, frame: bytes, row: Any, position: int, about: str) -> Chunk | None:
     if row.error_code == OFFSET_OUT_OF_RANGE:
         error = OffsetOutOfRange(f"{about}: the log has no such offset", row.error_code)
         error.log_start = row.log_start_offset
         raise error
     if row.error_code != NONE:
         raise error_for(row.error_code, about, None, Permission("Read", "topic", (partition.topic,)))
-    chunk = chunk_of(PartitionState(partition), row, position, core.config)
+    chunk = chunk_of(PartitionState(partition), frame, row, position, core.config)
     return None if chunk is None or chunk.next_offset <= position else chunk
 
 
@@ -165,7 +171,7 @@ async def _fetch(
     max_wait_ms: int,
     min_bytes: int,
     partition_max_bytes: int,
-) -> FetchResponse:
+) -> PositionalResponse:
     """Send one fetch without a session. Raises KafkaError for an error of the whole response."""
     config = core.config
     topics: dict[str, FetchTopic] = {}
@@ -190,9 +196,9 @@ async def _fetch(
         rack_id=config["client.rack"],
     )
     limit = config["request.timeout.ms"] + max_wait_ms
-    answer = await link.request(request, version, timeout_ms=limit)
-    if answer.error_code != NONE:
-        raise error_for(answer.error_code, "fetch")
+    answer = await link.request_positions(request, version, timeout_ms=limit)
+    if answer.fields.error_code != NONE:
+        raise error_for(answer.fields.error_code, "fetch")
     return answer
 
 
@@ -215,8 +221,8 @@ async def wait_for_records(core: Core, positions: Mapping[TopicPartition, int], 
 
     async def look(node: int, parts: dict[TopicPartition, tuple[int, TopicInfo]]) -> bool:
         link = await core.network.ready(node, _WAITING)
-        answer = await _fetch(core, link, parts, max_wait_ms=wait_ms, min_bytes=1, partition_max_bytes=1)
-        return any(row.records or row.error_code for topic in answer.responses for row in topic.partitions)
+        _, answer = await _fetch(core, link, parts, max_wait_ms=wait_ms, min_bytes=1, partition_max_bytes=1)
+        return any(_has_records(row) or row.error_code for topic in answer.responses for row in topic.partitions)
 
     tasks: list[Task[bool]] = []
     try:
@@ -249,7 +255,7 @@ async def bytes_per_offset(
 
     async def look(node: int, parts: dict[TopicPartition, tuple[int, TopicInfo]]) -> dict[TopicPartition, float]:
         link = await core.network.ready(node, _WAITING)
-        answer = await _fetch(core, link, parts, max_wait_ms=0, min_bytes=0, partition_max_bytes=sample_bytes)
+        frame, answer = await _fetch(core, link, parts, max_wait_ms=0, min_bytes=0, partition_max_bytes=sample_bytes)
         names = {info.id: part.topic for part, (_, info) in parts.items()}
         sizes = {}
         for topic in answer.responses:
@@ -258,9 +264,9 @@ async def bytes_per_offset(
                 if row.error_code != NONE or part not in parts:
                     continue
                 offset = parts[part][0]
-                chunk = chunk_of(PartitionState(part), row, offset, core.config)
+                chunk = chunk_of(PartitionState(part), frame, row, offset, core.config)
                 if chunk is not None and chunk.next_offset > offset:
-                    sizes[part] = len(chunk.data) / (chunk.next_offset - offset)
+                    sizes[part] = chunk.size / (chunk.next_offset - offset)
         return sizes
 
     groups = await _by_node(core, positions)

@@ -14,7 +14,7 @@ clears; the application increments `polls`; the core appends to the right of `Fe
 the core's thread, because `Fetcher.taken` sends requests.
 """
 
-from ottla.client.consumer.chunks import Chunk
+from ottla.client.consumer.chunks import Batches, Chunk
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions
 from ottla.client.errors import IllegalState, KafkaError
@@ -87,7 +87,7 @@ class ChunkReader:
         self._next += count
         return True
 
-    def take_batches(self) -> tuple[TopicPartition, bytes, int, int] | None:
+    def take_batches(self) -> tuple[TopicPartition, Batches, int, int] | None:
         """Return a whole chunk: partition, batches, first requested offset, next offset. Raises CorruptBatch."""
         self.polls += 1
         if self.attention:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.client.arrow import pa
+from ottla.client.consumer.chunks import Batches
 from ottla.client.errors import CorruptBatch
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import CORRUPT_MESSAGE
@@ -19,7 +20,12 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 
 
 def table_of(
-    partition: TopicPartition, batches: bytes, position: int, next_offset: int, *, columns: Sequence[str] | None = None
+    partition: TopicPartition,
+    batches: Batches,
+    position: int,
+    next_offset: int,
+    *,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Convert the records of whole batches from `position` (inclusive) to `next_offset` (exclusive) to a table.
 
@@ -31,7 +37,7 @@ def table_of(
     complete = False
     while not complete:
         try:
-            rows = reader.read(batches, position, next_offset)
+            rows = reader.read(batches.data, position, next_offset, start=batches.start, end=batches.end)
         except CorruptRecords as damage:
             raise CorruptBatch(f"{partition}: {damage}", CORRUPT_MESSAGE) from None
         complete, position = rows.complete, rows.next_offset
