@@ -1,5 +1,6 @@
 """Options that all tests share."""
 
+import gc
 import random
 import zlib
 
@@ -43,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--interop", action="store_true", help="also with the real clients that `make interop` runs")
     parser.addoption("--seed", metavar="N", type=int, help="the dice of a test that failed, as it printed them")
+
+
+def pytest_collection_finish() -> None:
+    """Take what pytest has collected, half a gigabyte, out of the garbage collector's way: it took a tenth of the time of all
+    tests to look through it again and again.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
