@@ -47,8 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take what pytest has collected, half a gigabyte, out of the garbage collector's way: it took a tenth of the time of all
-    tests to look through it again and again.
+    """Take what pytest has collected, half a gigabyte, out of the garbage collector's way, which looked through it again and
+    again: 6 % of the time of all tests.
     """
     gc.collect()
     gc.freeze()
