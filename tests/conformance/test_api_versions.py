@@ -82,6 +82,24 @@ def test_a_client_may_say_whom_it_means(broker: Wire, version: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("length", "client_id"),
+    [(-1, b""), (-2, b""), (0, b""), (9, "klient-ß".encode()), (2, b"\xff\xfe")],
+    ids=["null", "negative", "empty", "not ASCII", "not UTF-8"],
+)
+@pytest.mark.parametrize(
+    ("version", "rest"),
+    [(0, b""), (3, b"\0\2x\2y\0"), (3, b"\1\7\4more\2x\2y\0")],
+    ids=["header 1", "header 2", "tagged field"],
+)
+def test_any_client_id_is_served(broker: Wire, length: int, client_id: bytes, version: int, rest: bytes) -> None:
+    header = struct.pack(">hhih", API_VERSIONS, version, 7, length) + client_id
+    broker.send_raw(struct.pack(">i", len(header + rest)) + header + rest)
+    size, correlation_id = struct.unpack(">ii", broker.receive_raw(8))
+    answer, _ = codec.decode(ApiVersionsResponse, version, broker.receive_raw(size - 4))
+    assert (correlation_id, answer.error_code) == (7, NONE)
+
+
+@pytest.mark.parametrize(
     "frame",
     [
         struct.pack(">ihhih", 10, 999, 0, 1, -1),  # an API that nobody knows

@@ -1,18 +1,25 @@
-"""Requests between brokers when the other broker dies without a reset."""
+"""Requests between brokers when the other broker dies without a reset, and the outcomes of the fetches of followers."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ottla.broker.cluster.peers import Peers
-from ottla.environment import Environment, IncomingConnection
+from ottla.broker.cluster.peers import Peers, _Fetch
+from ottla.environment import Cancellable, Environment, IncomingConnection
 from ottla.metadata.image import EMPTY, BrokerImage, Delta, Endpoint, Image
+from ottla.net.errors import ConnectionLost, UnsupportedVersion
+from ottla.net.scheduler import Promise
+from ottla.protocol.connection import PositionalResponse
+from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 
 from .disks import BrokerFiles, HostDisk
 from .hosts import Host, HostRandom, HostWorkers
 from .network import HostNetwork, Network
 from .world import SECOND_US, World
+
+if TYPE_CHECKING:
+    from ottla.net.connection import Link
 
 _ENDPOINTS = (Endpoint("PLAINTEXT", "b2", 9092, "PLAINTEXT"),)
 _OTHER = BrokerImage(2, "b2", 9092, "", endpoints=_ENDPOINTS, epoch=5, listener="PLAINTEXT")
@@ -66,6 +73,9 @@ class _Case:
         answer: Any = self.peers.request(2, MetadataRequest(topics=[]))
         answer.listen(self.answers.append, lambda: self.answers.append("abandoned"))
 
+    def fetch(self, node_id: int) -> Cancellable:
+        return self.peers.fetch(node_id, FetchRequest(), "replication-0", 30_000, self.answers.append)
+
     def advance(self, image: Image) -> None:
         """Apply the next image."""
         before, self.image = self.image, image
@@ -96,3 +106,79 @@ def test_next_request_uses_another_connection_at_once() -> None:
     case.world.run(2 * SECOND_US)
     assert len(case.server.accepted) == 2
     assert case.answers == [None]
+
+
+def test_fetch_from_an_unknown_broker_is_answered_in_the_call() -> None:
+    case = _Case()
+    case.fetch(3)
+    assert case.answers == [None]
+
+
+def test_fetch_from_a_broker_that_is_fenced_while_it_is_connected_is_answered_once() -> None:
+    case = _Case()
+    case.fetch(2)
+    case.world.run(2 * SECOND_US)
+    assert case.answers == []
+    case.advance(_image())
+    case.world.run(3 * SECOND_US)
+    assert case.answers == [None, None]  # of the request and of the fetch
+
+
+def test_cancelled_fetch_is_not_answered() -> None:
+    case = _Case()
+    case.fetch(2).cancel()
+    case.advance(_image())
+    case.world.run(2 * SECOND_US)
+    assert case.answers == [None]  # of the request
+
+
+class _Ready:
+    """Ready connection, whose response a test gives."""
+
+    def __init__(self, versions: int = 18) -> None:
+        self.response: Promise[PositionalResponse] = Promise()
+        self._versions = versions
+
+    def version(self, request: type[FetchRequest], *, oldest: int) -> int:
+        if self._versions < oldest:
+            raise UnsupportedVersion(f"no version of {request.__name__} from {oldest} on", 35)
+        return self._versions
+
+    def request_positions(self, request: FetchRequest, version: int, *, timeout_ms: int) -> Promise[PositionalResponse]:
+        assert (version, timeout_ms) == (self._versions, 30_000), request
+        return self.response
+
+
+def _fetch_over(link: _Ready) -> tuple[_Fetch, list[PositionalResponse | None]]:
+    answers: list[PositionalResponse | None] = []
+    fetch = _Fetch(2, FetchRequest(), 30_000, answers.append)
+    fetch.send(cast("Link", link))
+    return fetch, answers
+
+
+def test_response_of_a_fetch_is_passed_on_once() -> None:
+    link, response = _Ready(), PositionalResponse(b"", None)
+    fetch, answers = _fetch_over(link)
+    assert answers == []
+    link.response.keep(response)
+    fetch.end(None)
+    assert answers == [response]
+
+
+def test_fetch_whose_connection_is_lost_is_answered_without_a_response() -> None:
+    link = _Ready()
+    _, answers = _fetch_over(link)
+    link.response.fail(ConnectionLost("b2: reset"))
+    assert answers == [None]
+
+
+def test_response_to_a_cancelled_fetch_is_dropped() -> None:
+    link = _Ready()
+    fetch, answers = _fetch_over(link)
+    fetch.cancel()
+    link.response.keep(PositionalResponse(b"", None))
+    assert answers == []
+
+
+def test_fetch_from_a_broker_without_the_version_is_answered_without_a_response() -> None:
+    assert _fetch_over(_Ready(versions=14))[1] == [None]

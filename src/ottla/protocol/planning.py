@@ -4,7 +4,6 @@ A plan is built when its message is first decoded in a version, and its function
 """
 
 from collections.abc import Callable
-from functools import partial
 from itertools import repeat, starmap
 from typing import Any
 
@@ -121,9 +120,9 @@ class Planner(FunctionSource):
         """Generate the function that turns the values of several structs into a list of objects."""
         generating = FunctionSource(self.flexible, self.version)
         generating.scope |= {"starmap": starmap, "repeat": repeat}
+        made = self.create(generating, cls)
+        generating.line(1, "v = iter(values)")
         if self.objects:
-            made = self.create(generating, cls)
-            generating.line(1, "v = iter(values)")
             targets = self.targets(order)
             generating.line(1, f"made = list(starmap({made}, repeat(({generating.bind(cls)},), count)))")
             generating.line(1, f"for {', '.join(['o', *targets])}, in zip(made{', v' * len(targets)}):")
@@ -131,19 +130,13 @@ class Planner(FunctionSource):
             self.absent(generating, 2, cls, order)
             generating.line(1, "return made")
         else:
-            # By columns: no code of Python runs for a row.
-            made = generating.bind(partial(tuple.__new__, positions_class(cls)))
-            columns = ", ".join(self.column(generating, declared, order) for declared in cls.FIELDS)
-            generating.line(1, f"return list(map({made}, zip({columns})))")
+            kind = generating.bind(positions_class(cls))
+            listed = self.listed(generating, cls, order)
+            names = ", ".join(["_", *order])
+            rows = f"zip(repeat(None, count){', v' * len(order)})"
+            generating.line(1, f"return [{made}({kind}, ({listed})) for {names}, in {rows}]")
         function: Callable[[list[Any], int], list[Any]] = generating.compiled(f"many_{cls.__name__}", "values, count")
         return function
-
-    def column(self, generating: FunctionSource, declared: Field, order: list[str]) -> str:
-        """Return the expression of the values of a field in all rows."""
-        if declared.name in order:
-            return f"values[{order.index(declared.name)}::{len(order)}]"
-        constant = self.constant(generating, declared)
-        return "[[] for _ in range(count)]" if constant == "[]" else f"repeat({constant}, count)"
 
     def create(self, generating: FunctionSource, cls: type[Struct]) -> str:
         return generating.bind(cls.__new__ if self.objects else tuple.__new__)

@@ -313,7 +313,7 @@ class Following:
 
     def _pump(self, fetcher: _Fetcher) -> None:
         """Send the requests that are due, and wait for the next."""
-        # While effects of the session's last response run, none of both is due: a request aside needs one of the session.
+        # While effects of the session's last response run, neither is due: a request aside needs a running one of the session.
         if not self._is_running or not fetcher.is_live or fetcher.busy[_SESSION]:
             return
         fetching, now_ms = fetcher.fetching, self._clock.now_ms()

@@ -36,6 +36,9 @@ class Batches(NamedTuple):
 class Chunk:
     """Contiguous whole batches of one partition.
 
+    A chunk keeps its response in memory. Chunks are read in the order in which they came, so at most one response is partly
+    read: the others are as large as what is unread in them.
+
     fetched      the batches as they were fetched
     position     first requested offset; batches may begin before it
     next_offset  offset at which the next chunk begins
