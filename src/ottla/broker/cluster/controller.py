@@ -104,8 +104,10 @@ class Controller:
         self._index: PartitionIndex | None = None
         """None while another broker is the controller."""
         self._epoch = 0
+        self._inactive: dict[Place, None] = {}
+        """Partitions to look at first: their leader had failed, or wanted to stop, when they were entered."""
         self._due: dict[Place, bool] = {}
-        """Partitions to look at; True if the preferred leader is to be elected."""
+        """Other partitions to look at; True if the preferred leader is to be elected."""
         self._is_writing = False
         self._is_candidate = False
         self._timer: Cancellable | None = None
@@ -160,7 +162,7 @@ class Controller:
                 for first in range(0, len(topic.partitions), _PARTITIONS_A_STEP):
                     numbers = range(first, min(first + _PARTITIONS_A_STEP, len(topic.partitions)))
                     index.update(topic, numbers)
-                    self._due.update(dict.fromkeys(((topic.id, number) for number in numbers), False))
+                    self._enter((topic.id, number) for number in numbers)
                     entered += len(numbers)
                     if entered >= _PARTITIONS_A_STEP:
                         entered = 0
@@ -216,7 +218,7 @@ class Controller:
             self._look_at((image.topics[name].id, number) for number in numbers)
         if delta.settings and delta.before.features != image.features:
             for topic in image.topics.values():
-                self._due.update(dict.fromkeys(((topic.id, number) for number in range(len(topic.partitions))), False))
+                self._enter((topic.id, number) for number in range(len(topic.partitions)))
             self._write()
         if delta.membership:
             before = delta.before.brokers
@@ -257,25 +259,46 @@ class Controller:
             self._look_at(self._index.of(NO_LEADER))
 
     def _look_at(self, places: Iterable[Place]) -> None:
-        for place in places:
-            self._due.setdefault(place, False)
+        self._enter(places)
         self._write()
+
+    def _enter(self, places: Iterable[Place]) -> None:
+        """Enter partitions to look at. Those that lack a leader are served before those with only a replica less: a failed broker
+        follows several times as many partitions as it led.
+        """
+        image = self._metadata.image
+        for topic_id, index in places:
+            topic = image.topics_by_id.get(topic_id)
+            if topic is not None and not image.is_active(topic.partitions[index].leader):
+                self._inactive[topic_id, index] = None
+            else:
+                self._due.setdefault((topic_id, index), False)
+
+    def _taken(self) -> tuple[Place, bool]:
+        """Take the next partition to look at; the second value is True if its preferred leader is to be elected."""
+        if self._inactive:
+            place = next(iter(self._inactive))
+            del self._inactive[place]
+            return place, self._due.pop(place, False)
+        place = next(iter(self._due))
+        return place, self._due.pop(place)
 
     def _write(self) -> None:
         """Write the next change of those that are needed."""
-        while self._due and not self._is_writing and self._index is not None:
+        while (self._inactive or self._due) and not self._is_writing and self._index is not None:
             planned: list[tuple[TopicImage, int, PartitionImage]] = []
             topics: set[bytes] = set()
             leaders: set[int] = set()
             examined = 0
             # A leader is compared by its registration and its sign of life.
-            while self._due and len(planned) + len(topics) + 2 * len(leaders) < _COMPARISONS_A_CHANGE:
+            while (self._inactive or self._due) and (
+                len(planned) + len(topics) + 2 * len(leaders) < _COMPARISONS_A_CHANGE
+            ):
                 examined += 1
                 if examined > _PARTITIONS_A_STEP:
                     self._timer = self._timers.call_later(0, self._write)
                     break
-                place = next(iter(self._due))
-                balances = self._due.pop(place)
+                place, balances = self._taken()
                 topic = self._metadata.image.topics_by_id.get(place[0])
                 state = None if topic is None else self._planned(topic, place[1], balances=balances)
                 if topic is not None and state is not None:
@@ -328,8 +351,7 @@ class Controller:
                 self._log(planned)
                 self._write()
                 return
-            for topic, index, _ in planned:
-                self._due.setdefault((topic.id, index), False)
+            self._enter((topic.id, index) for topic, index, _ in planned)
             if outcome.error is None:
                 self._write()
             elif self._index is not None:

@@ -23,7 +23,8 @@ from ottla.metadata.store import MetadataStore
 
 _logger = logging.getLogger("ottla.cluster")
 _ATTEMPTS: Final = 3
-_ATTEMPT_EVERY_MS: Final = 100
+_ATTEMPT_EVERY_MS: Final = 50
+_BRIEF_CONNECTION_MS: Final = 100
 _ATTEMPT_TIMEOUT_MS: Final = 1000
 _RECONNECT_MS: Final = 1000
 REFUSED: Final = "Connection refused"
@@ -74,6 +75,8 @@ class _Peer:
         self.refusals = 0
         self.was_connected = False
         self.connected_ms = 0
+        self.brief_connections = 0
+        """Connections one after the other that the peer has closed at once."""
         self.is_closed = False
 
     def close(self) -> None:
@@ -213,11 +216,15 @@ class QuickFencing:
         stream, peer.stream = peer.stream, None
         if stream is not None:
             stream.close()
-        # A process that has ended refuses the next connection. One that closes connections has no room for them.
-        if self._clock.now_ms() - peer.connected_ms < _ATTEMPT_EVERY_MS:
-            self._later(peer, _RECONNECT_MS)
-        elif not peer.is_closed:
-            self._connect(peer)
+        # A process that has ended refuses the next connection, or closes it because its listening socket is the last to go. One
+        # that goes on to close them has no room for more.
+        if self._clock.now_ms() - peer.connected_ms >= _BRIEF_CONNECTION_MS:
+            peer.brief_connections = 0
+            if not peer.is_closed:
+                self._connect(peer)
+        else:
+            peer.brief_connections += 1
+            self._later(peer, _ATTEMPT_EVERY_MS if peer.brief_connections == 1 else _RECONNECT_MS)
 
     def _later(self, peer: _Peer, delay_ms: int) -> None:
         if not peer.is_closed:
