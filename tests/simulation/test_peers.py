@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.cluster.peers import Peers, _Fetch
 from ottla.environment import Cancellable, Environment, IncomingConnection
 from ottla.metadata.image import EMPTY, BrokerImage, Delta, Endpoint, Image
-from ottla.net.errors import ConnectionLost, UnsupportedVersion
+from ottla.net.errors import ConnectionLost, RequestTimedOut, UnsupportedVersion
 from ottla.net.scheduler import Promise
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.messages.fetch import FetchRequest
@@ -149,9 +149,9 @@ class _Ready:
         return self.response
 
 
-def _fetch_over(link: _Ready) -> tuple[_Fetch, list[PositionalResponse | None]]:
+def _fetch_over(link: _Ready, peers: Peers | None = None) -> tuple[_Fetch, list[PositionalResponse | None]]:
     answers: list[PositionalResponse | None] = []
-    fetch = _Fetch(2, FetchRequest(), 30_000, answers.append)
+    fetch = _Fetch(peers or _Case().peers, 2, FetchRequest(), 30_000, answers.append)
     fetch.send(cast("Link", link))
     return fetch, answers
 
@@ -170,6 +170,46 @@ def test_fetch_whose_connection_is_lost_is_answered_without_a_response() -> None
     _, answers = _fetch_over(link)
     link.response.fail(ConnectionLost("b2: reset"))
     assert answers == [None]
+
+
+def test_broker_whose_connection_broke_is_lost_for_a_second() -> None:
+    case, link = _Case(), _Ready()
+    _fetch_over(link, case.peers)
+    assert list(case.peers.lost) == []
+    link.response.fail(ConnectionLost("b2: reset"))
+    begun = case.world.now_us
+    case.world.run(begun + SECOND_US - 1)
+    assert list(case.peers.lost) == [2]
+    case.world.run(begun + SECOND_US + 1)
+    assert list(case.peers.lost) == []
+    assert case.peers.losses == 1
+
+
+def test_attempts_to_connect_again_make_the_loss_no_longer() -> None:
+    case = _Case()
+    for _ in range(2):
+        link = _Ready()
+        _fetch_over(link, case.peers)
+        link.response.fail(ConnectionLost("b2: reset"))
+        begun = case.world.now_us
+        case.world.run(begun + SECOND_US * 6 // 10)
+    assert list(case.peers.lost) == []
+
+
+def test_broker_that_answers_again_is_not_lost() -> None:
+    case, broken, link = _Case(), _Ready(), _Ready()
+    _fetch_over(broken, case.peers)
+    _fetch_over(link, case.peers)
+    broken.response.fail(ConnectionLost("b2: reset"))
+    link.response.keep(PositionalResponse(b"", None))
+    assert list(case.peers.lost) == []
+
+
+def test_broker_that_does_not_answer_in_time_is_not_lost() -> None:
+    case, link = _Case(), _Ready()
+    _fetch_over(link, case.peers)
+    link.response.fail(RequestTimedOut("b2: no response"))
+    assert list(case.peers.lost) == []
 
 
 def test_response_to_a_cancelled_fetch_is_dropped() -> None:

@@ -6,7 +6,10 @@ from functools import partial
 
 from ottla import Producer
 from ottla.log.log import Log
+from ottla.protocol.errors import LEADER_NOT_AVAILABLE
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.testing import KafkaCluster
+from tests.conformance.conftest import Wire
 
 _PARTITIONS = 8
 _CONFIGS = {"default.replication.factor": 3, "min.insync.replicas": 2, "num.replica.fetchers": 2}
@@ -71,6 +74,49 @@ def test_a_killed_broker_catches_up_and_joins_the_isr() -> None:
         cluster.restart(1)
         wait_for_isr(cluster, 3)
         wait_for_equal_logs(cluster)
+
+
+def test_a_leader_whose_connection_broke_is_not_named() -> None:
+    with KafkaCluster(3, _CONFIGS) as cluster:
+        cluster.create_topic("t", 1)
+        wait(lambda: is_seen_without_the_leader_that_lives(cluster))
+        partition = cluster.image.topics["t"].partitions[0]
+        for node in partition.replicas:
+            wait(lambda node=node: listed(cluster, node) == [(0, leader_of_t(cluster))] * 2)  # type: ignore[misc]
+
+
+def leader_of_t(cluster: KafkaCluster) -> int:
+    return cluster.image.topics["t"].partitions[0].leader
+
+
+def is_seen_without_the_leader_that_lives(cluster: KafkaCluster) -> bool:
+    """Cut a follower off from its leader. Return True if it lists no leader before the leader is fenced, and others list it."""
+    wait_for_isr(cluster, 3)
+    leader = leader_of_t(cluster)
+    follower, other = (node for node in (1, 2, 3) if node != leader)
+    broker = cluster[follower].broker
+    assert listed(cluster, leader)[0][0] == 0
+    with cluster.disconnect(leader, follower):
+        while leader in broker.image.brokers:
+            seen = listed(cluster, follower), listed(cluster, other)
+            if seen == ([(LEADER_NOT_AVAILABLE, -1)] * 2, [(0, leader)] * 2) and leader in broker.image.brokers:
+                return True
+    wait(lambda: len(broker.image.brokers) == 3)
+    return False
+
+
+def listed(cluster: KafkaCluster, node: int) -> list[tuple[int, int]]:
+    """Return the error and leader of the partition as a broker lists it, alone and among all topics."""
+    wire = Wire(cluster[node].address, is_kafka=False)
+    requests = (MetadataRequest(topics=[MetadataRequestTopic(name="t")]), MetadataRequest(topics=None))
+    rows = [
+        (row.error_code, row.leader_id)
+        for request in requests
+        for topic in wire.send(request, 12).topics
+        for row in topic.partitions
+    ]
+    wire.close()
+    return rows
 
 
 def test_a_follower_that_was_cut_off_catches_up() -> None:

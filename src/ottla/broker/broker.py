@@ -23,11 +23,12 @@ from ottla.metadata.configs import topic_configs
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.features import feature_level
-from ottla.metadata.image import BrokerImage, Image, TopicImage
+from ottla.metadata.image import NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
 from ottla.protocol.context import RequestContext
-from ottla.replication.replicas import Replicas
+from ottla.protocol.errors import LEADER_NOT_AVAILABLE
+from ottla.replication.replicas import PartitionView, Replicas
 from ottla.replication.throttle import ReplicationThrottles
 
 if TYPE_CHECKING:
@@ -120,6 +121,15 @@ class Broker:
             return self.listeners.advertised(context.address)
         endpoint = node.endpoint(context.listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def view(self, topic: TopicImage, index: int) -> PartitionView:
+        """Return the state of a partition as reported to clients; without its leader while this broker has just lost the
+        connection to it, so that clients ask again soon.
+        """
+        view = self.replicas.view(topic, index)
+        return (
+            view._replace(error_code=LEADER_NOT_AVAILABLE, leader=NO_LEADER) if view.leader in self.peers.lost else view
+        )
 
     def reachable(self, context: RequestContext) -> Collection[int]:
         """Return the node ids of the live brokers that have the listener which the sender of a request connected to."""

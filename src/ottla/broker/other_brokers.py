@@ -1,5 +1,6 @@
 """Requests of this broker to others of its cluster. `cluster/peers.py` sends them; a single broker has no others."""
 
+from collections.abc import Collection
 from typing import Protocol, TypeVar
 
 from ottla.protocol.answer import Answer
@@ -10,6 +11,14 @@ R = TypeVar("R", bound=Response)
 
 class OtherBrokers(Protocol):
     """The other brokers of the cluster."""
+
+    @property
+    def lost(self) -> Collection[int]:
+        """Brokers whose connection for the fetches of this one has just broken, and that have not answered again."""
+
+    @property
+    def losses(self) -> int:
+        """Number of times that a broker was added to `lost`."""
 
     def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
         """Send a request in the newest common version. The answer is None if the broker cannot be reached or does not answer,
@@ -24,6 +33,16 @@ class OtherBrokers(Protocol):
 
 class NoOtherBrokers:
     """The other brokers of a single broker."""
+
+    @property
+    def lost(self) -> Collection[int]:
+        """None."""
+        return ()
+
+    @property
+    def losses(self) -> int:
+        """0."""
+        return 0
 
     def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
         """Return None: there is no such broker."""

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.cluster.fencing import REFUSED, QuickFencing
 from ottla.environment import Address, Receiver
 from ottla.metadata.image import EMPTY, BrokerImage, Endpoint, Image, Liveness
 from ottla.metadata.store import MetadataStore
-from tests.unit.metadata.stores import VirtualTime
 
 BROKERS = (1, 2, 3)
 SESSION_MS = 6000

@@ -263,7 +263,7 @@ class Controller:
         self._write()
 
     def _enter(self, places: Iterable[Place]) -> None:
-        """Enter partitions to look at. Those that lack a leader are served before those with only a replica less: a failed broker
+        """Enter partitions to look at. Those that lack a leader are served before those that lack a follower: a failed broker
         follows several times as many partitions as it led.
         """
         image = self._metadata.image

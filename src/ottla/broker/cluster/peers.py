@@ -4,17 +4,21 @@ A broker that dies may leave its connections open: the reset can be lost, and a 
 connections to a broker are closed when the image has another incarnation of it, or no sign of life. Their requests are answered
 with None at once, and the caller decides: markers and share states are written again, and a client repeats what could not be
 verified, each at the coordinator or leader of the newer image.
+
+A broker that is killed resets its connections at once, long before it is fenced. A client that asks for the leaders then, and
+hears of the dead one, may wait for a second until it asks again, as librdkafka does. So a leader whose connection breaks is
+`lost`, until it answers again, for a second at most: it may live, and clients may reach it where this broker does not.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 from ottla.environment import Address, Cancellable, Environment, Transport
 from ottla.metadata.image import BrokerImage, Delta, Image
 from ottla.net.authentication import Credentials
 from ottla.net.connection import ConnectionSettings, Link
-from ottla.net.errors import KafkaError
+from ottla.net.errors import ConnectionLost, KafkaError
 from ottla.net.network import Network
 from ottla.net.scheduler import Promise, Scheduler
 from ottla.protocol.answer import Answer, Pending
@@ -28,20 +32,23 @@ _REQUEST_TIMEOUT_MS: Final = 30_000
 _SETUP_TIMEOUT_MS: Final = 3_000
 _OLDEST_FETCH: Final = 15
 """First version of Fetch with the broker epoch of the follower (KIP-903)."""
+_LOST_MS: Final = 1_000
 
 
 class _Fetch:
     """Fetch of a follower in flight. Not a task of the scheduler, which would take as long as a write to a log."""
 
-    __slots__ = ("_answered", "_request", "_timeout_ms", "node_id")
+    __slots__ = ("_answered", "_peers", "_request", "_timeout_ms", "node_id")
 
     def __init__(
         self,
+        peers: "Peers",
         node_id: int,
         request: FetchRequest,
         timeout_ms: int,
         answered: Callable[[PositionalResponse | None], None],
     ) -> None:
+        self._peers = peers
         self.node_id = node_id
         self._request = request
         self._timeout_ms = timeout_ms
@@ -63,8 +70,12 @@ class _Fetch:
     def _arrived(self, response: Promise[PositionalResponse]) -> None:
         if response.error is not None:
             _logger.debug("fetch from broker %d failed: %s", self.node_id, response.error)
+            if isinstance(response.error, ConnectionLost):
+                self._peers.has_lost(self.node_id)
             self.end(None)
         else:
+            if self._peers.lost:
+                self._peers.has_found(self.node_id)
             self.end(response.result())
 
     def end(self, response: PositionalResponse | None) -> None:
@@ -104,6 +115,11 @@ class Peers:
             reconnect_backoff_max_ms=1000,
             credentials=credentials,
         )
+        self._timers = environment.timers
+        self._found: dict[int, Cancellable] = {}
+        """Timers by which lost brokers count as found."""
+        self.losses = 0
+        """See `OtherBrokers.losses`."""
         self._scheduler = Scheduler(environment.clock, environment.timers, _report)
         self._network = Network(settings, self._scheduler, transport or environment.transport, environment.random)
 
@@ -146,7 +162,7 @@ class Peers:
         purpose  separates the connections of fetches, as a fetch waits for records
         """
         self._network.cluster_id = self._image().cluster_id
-        fetch = _Fetch(node_id, request, timeout_ms, answered)
+        fetch = _Fetch(self, node_id, request, timeout_ms, answered)
         address = self._address(node_id)
         link = None if address is None else self._network.link_if_ready(address, purpose)
         if link is not None:
@@ -156,6 +172,23 @@ class Peers:
         else:
             self._scheduler.background(self._connect(fetch, address, purpose), f"fetch from broker {node_id}")
         return fetch
+
+    @property
+    def lost(self) -> Collection[int]:
+        """See `OtherBrokers.lost`."""
+        return self._found
+
+    def has_lost(self, node_id: int) -> None:
+        """Note that the connection to a broker broke."""
+        if node_id not in self._found:
+            self.losses += 1
+            self._found[node_id] = self._timers.call_later(_LOST_MS, lambda: self.has_found(node_id))
+
+    def has_found(self, node_id: int) -> None:
+        """Note that a broker has answered, or that nothing is known of it any more."""
+        timer = self._found.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
 
     async def _connect(self, fetch: "_Fetch", address: Address, purpose: str) -> None:
         try:
@@ -182,6 +215,8 @@ class Peers:
 
     def close(self) -> None:
         """Close all connections; requests in flight are answered with None."""
+        for node_id in list(self._found):
+            self.has_found(node_id)
         self._network.close()
 
 

@@ -96,7 +96,7 @@ def _page(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in range(first, end):
-        placed, view = topic.partitions[index], broker.replicas.view(topic, index)
+        placed, view = topic.partitions[index], broker.view(topic, index)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 error_code=view.error_code,

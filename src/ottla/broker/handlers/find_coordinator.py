@@ -115,7 +115,7 @@ def _find(key: str, request: FindCoordinatorRequest, broker: Broker) -> _Found:
     topic = broker.image.topics.get(name)
     if topic is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)
-    leader = broker.replicas.view(topic, partition_of(key, len(topic.partitions))).leader
+    leader = broker.view(topic, partition_of(key, len(topic.partitions))).leader
     node = broker.image.brokers.get(leader)
     if node is None:
         return _Found(COORDINATOR_NOT_AVAILABLE)

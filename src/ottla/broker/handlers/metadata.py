@@ -13,7 +13,7 @@ Behaviour
     illegal name                   INVALID_TOPIC_EXCEPTION
     brokers                        live ones, at the address of the listener that this client connected to
     the leader lacks that listener LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE)
-    no leader, or one that is fenced  LEADER_NOT_AVAILABLE, leader -1
+    no leader, one that is fenced, or one to which this broker has just lost its connection  LEADER_NOT_AVAILABLE, leader -1
 
 Versions
     0  an empty list asks for everything
@@ -127,12 +127,14 @@ def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | No
         context.authorizer is not None
         or broker.throttling is not None  # the response carries the sender's throttle time
         or broker.replicas.has_failed
+        or broker.peers.lost
         or request.include_topic_authorized_operations
     ):
         return None
     return (
         broker.image.revision,
         broker.replicas.revision,
+        broker.peers.losses,
         broker.controller_id,
         broker.config,
         context.version,
@@ -255,7 +257,7 @@ def _described(topic: TopicImage, broker: Broker, context: RequestContext) -> Me
     reachable = broker.reachable(context)
     partitions = []
     for index, partition in enumerate(topic.partitions):
-        view = broker.replicas.view(topic, index)
+        view = broker.view(topic, index)
         error_code = view.error_code
         if view.leader not in reachable and error_code == NONE:
             error_code = LISTENER_NOT_FOUND if version >= _FIRST_WITH_LISTENER_NOT_FOUND else LEADER_NOT_AVAILABLE
