@@ -8,9 +8,9 @@ compressed records.
     members      one group of 500 consumers, for both protocols: from the first request until all have their partition, and
                  from a member's departure until the others have all partitions; the configs of groups.py, heartbeats every
                  0.5 s
-    partitions   partitions on one broker (10,000 on both, 50,000 on Ottla): to create, memory, a small topic beside them, a
-                 clean stop, and from a start until all are led. Apache Kafka maps two files for each partition: for 50,000
-                 it needs a larger vm.max_map_count than Linux has by default
+    partitions   partitions on one broker (10,000 and 50,000): to create, memory, a small topic beside them, a clean stop, and
+                 from a start until all are led. Apache Kafka keeps a file open and two in memory maps for each partition:
+                 50,000 are left out where a process may not have as many
     large        records of 1 MB, acks=all
     zstd         records of 1 KB of text, compressed by the producer with zstd and validated by the broker, acks=all; MB of
                  uncompressed values
@@ -23,6 +23,7 @@ process.
 """
 
 import argparse
+import resource
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -41,6 +42,9 @@ from log_speed import produce_frame
 
 CONNECTIONS: Final = 1_000
 FEWEST, MOST = 10_000, 50_000
+MAPS_OF_A_PARTITION: Final = 2
+OTHER_MAPS, OTHER_FILES = 10_000, 2_000
+"""Memory maps and open files that a process of Apache Kafka has at most besides those of the partitions."""
 CACHED_MB, STORED_MB = 200, 500
 
 
@@ -121,11 +125,26 @@ def members(sides: Sides) -> dict[str, object]:
     }
 
 
+def too_small_for_kafka(partitions: int) -> str | None:
+    """Return the limit of this machine that a broker of Apache Kafka with so many partitions exceeds; None if it has room."""
+    maps = int(Path("/proc/sys/vm/max_map_count").read_text())
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if maps < MAPS_OF_A_PARTITION * partitions + OTHER_MAPS:
+        return f"vm.max_map_count is {maps:,}"
+    return f"a process may have {files:,} open files" if files < partitions + OTHER_FILES else None
+
+
 def partitions(with_kafka: bool) -> dict[str, object]:
     figures = {f"Ottla, {FEWEST:,}": many(ottla, FEWEST)}
     if with_kafka:
         figures[f"Apache Kafka 4.4.0, {FEWEST:,}"] = many(kafka, FEWEST)
     figures[f"Ottla, {MOST:,}"] = many(ottla, MOST)
+    if with_kafka:
+        limit = too_small_for_kafka(MOST)
+        if limit is None:
+            figures[f"Apache Kafka 4.4.0, {MOST:,}"] = many(kafka, MOST)
+        else:
+            print(f"without Apache Kafka and {MOST:,} partitions: {limit}")
     print("partitions on one broker")
     for figure in next(iter(figures.values())):
         _show(figure, {side: row[figure] for side, row in figures.items()})

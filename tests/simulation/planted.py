@@ -281,7 +281,7 @@ PLANTED: Final[dict[str, Planted]] = {
     ),
     "election without the leader's registration": Planted(
         "leaders live",
-        4,
+        7,
         settings("producer"),
         _without_leaders,
         every(restart(50, 500, clean=True), (700, 2500), (20, 400)),
@@ -310,7 +310,7 @@ PLANTED: Final[dict[str, Planted]] = {
         every(_hang_watch, (4000, 9000)),
     ),
     "lease of the earlier process": Planted(
-        "starts bounded", 1, settings("producer"), _keep_old_lease, every(restart(100, 500), (4000, 8000))
+        "starts bounded", 12, settings("producer"), _keep_old_lease, every(restart(100, 500), (4000, 8000))
     ),
     "coordinator of an old epoch": Planted(
         "coordinators current",

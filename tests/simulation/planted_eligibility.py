@@ -83,7 +83,7 @@ ELIGIBILITY_BUGS: Final[dict[str, Planted]] = {
     ),
     "min.insync.replicas ahead of the state": Planted(
         "high watermark replicated",
-        5,
+        6,
         settings("producer", "hasty", "eligibility", replicas=3, configs=_CONFIGS),
         _use_config_early,
         every(_isolate, (2000, 4000), (50, 400)),
