@@ -138,7 +138,10 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): ast.parse(path.read_bytes()) for path in sorted(SOURCES.rglob("*.py"))}
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax trees of all modules by name. They are not read when tests are collected, which each process does."""
+    return {module_name(path): ast.parse(path.read_bytes()) for path in sorted(SOURCES.rglob("*.py"))}
 
 
 def _targets(node: ast.stmt) -> list[str]:
@@ -175,7 +178,7 @@ def exported(tree: ast.Module) -> list[str] | None:
 
 
 def test_what_a_module_exports_is_there_once() -> None:
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         names = exported(tree)
         if names is not None:
             assert len(set(names)) == len(names), name
@@ -184,17 +187,17 @@ def test_what_a_module_exports_is_there_once() -> None:
 
 def test_a_list_of_exports_hides_nothing_that_others_use() -> None:
     """A module with `__all__` is not asked for anything else by Ottla itself."""
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         for node in tree.body:
-            if isinstance(node, ast.ImportFrom) and node.module in MODULES:
-                names = exported(MODULES[node.module])
-                asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in MODULES}
+            if isinstance(node, ast.ImportFrom) and node.module in modules():
+                names = exported(modules()[node.module])
+                asked = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in modules()}
                 assert names is None or asked <= set(names), f"{name} imports {asked - set(names)} of {node.module}"
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_the_public_names_are_these(name: str) -> None:
-    tree = MODULES[name]
+    tree = modules()[name]
     names = exported(tree)
     found = {each for each in defined(tree) if not each.startswith("_")} if names is None else set(names)
     assert found == PUBLIC[name]
@@ -202,7 +205,7 @@ def test_the_public_names_are_these(name: str) -> None:
 
 def in_its_source(value: Any) -> str | None:
     """The docstring in the file: a compiled class has none of its own."""
-    for node in MODULES[value.__module__].body:
+    for node in modules()[value.__module__].body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == value.__name__:
             return ast.get_docstring(node)
     return None
@@ -224,7 +227,7 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
 
 
 def test_every_file_of_the_library_says_what_it_is() -> None:
-    silent = [name for name, tree in MODULES.items() if tree.body and not ast.get_docstring(tree)]
+    silent = [name for name, tree in modules().items() if tree.body and not ast.get_docstring(tree)]
     assert silent == []
 
 
