@@ -205,6 +205,14 @@ def test_broker_that_answers_again_is_not_lost() -> None:
     assert list(case.peers.lost) == []
 
 
+def test_connection_that_breaks_when_the_broker_stops_is_no_loss() -> None:
+    case, link = _Case(), _Ready()
+    _fetch_over(link, case.peers)
+    case.peers.close()
+    link.response.fail(ConnectionLost("b2: the connection was closed"))
+    assert list(case.peers.lost) == []
+
+
 def test_broker_that_does_not_answer_in_time_is_not_lost() -> None:
     case, link = _Case(), _Ready()
     _fetch_over(link, case.peers)

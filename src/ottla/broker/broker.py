@@ -127,9 +127,9 @@ class Broker:
         connection to it, so that clients ask again soon.
         """
         view = self.replicas.view(topic, index)
-        return (
-            view._replace(error_code=LEADER_NOT_AVAILABLE, leader=NO_LEADER) if view.leader in self.peers.lost else view
-        )
+        if view.leader in self.peers.lost:
+            return view._replace(error_code=LEADER_NOT_AVAILABLE, leader=NO_LEADER)
+        return view
 
     def reachable(self, context: RequestContext) -> Collection[int]:
         """Return the node ids of the live brokers that have the listener which the sender of a request connected to."""

@@ -274,6 +274,10 @@ class Controller:
             else:
                 self._due.setdefault((topic_id, index), False)
 
+    @property
+    def _has_due(self) -> bool:
+        return bool(self._inactive or self._due)
+
     def _taken(self) -> tuple[Place, bool]:
         """Take the next partition to look at; the second value is True if its preferred leader is to be elected."""
         if self._inactive:
@@ -285,15 +289,13 @@ class Controller:
 
     def _write(self) -> None:
         """Write the next change of those that are needed."""
-        while (self._inactive or self._due) and not self._is_writing and self._index is not None:
+        while self._has_due and not self._is_writing and self._index is not None:
             planned: list[tuple[TopicImage, int, PartitionImage]] = []
             topics: set[bytes] = set()
             leaders: set[int] = set()
             examined = 0
             # A leader is compared by its registration and its sign of life.
-            while (self._inactive or self._due) and (
-                len(planned) + len(topics) + 2 * len(leaders) < _COMPARISONS_A_CHANGE
-            ):
+            while self._has_due and len(planned) + len(topics) + 2 * len(leaders) < _COMPARISONS_A_CHANGE:
                 examined += 1
                 if examined > _PARTITIONS_A_STEP:
                     self._timer = self._timers.call_later(0, self._write)

@@ -116,8 +116,9 @@ class Peers:
             credentials=credentials,
         )
         self._timers = environment.timers
-        self._found: dict[int, Cancellable] = {}
-        """Timers by which lost brokers count as found."""
+        self._lost: dict[int, Cancellable] = {}
+        """Lost brokers, each with the timer after which it is not lost any more."""
+        self._is_closed = False
         self.losses = 0
         """See `OtherBrokers.losses`."""
         self._scheduler = Scheduler(environment.clock, environment.timers, _report)
@@ -176,17 +177,17 @@ class Peers:
     @property
     def lost(self) -> Collection[int]:
         """See `OtherBrokers.lost`."""
-        return self._found
+        return self._lost
 
     def has_lost(self, node_id: int) -> None:
         """Note that the connection to a broker broke."""
-        if node_id not in self._found:
+        if node_id not in self._lost and not self._is_closed:
             self.losses += 1
-            self._found[node_id] = self._timers.call_later(_LOST_MS, lambda: self.has_found(node_id))
+            self._lost[node_id] = self._timers.call_later(_LOST_MS, lambda: self.has_found(node_id))
 
     def has_found(self, node_id: int) -> None:
         """Note that a broker has answered, or that nothing is known of it any more."""
-        timer = self._found.pop(node_id, None)
+        timer = self._lost.pop(node_id, None)
         if timer is not None:
             timer.cancel()
 
@@ -215,7 +216,8 @@ class Peers:
 
     def close(self) -> None:
         """Close all connections; requests in flight are answered with None."""
-        for node_id in list(self._found):
+        self._is_closed = True
+        for node_id in list(self._lost):
             self.has_found(node_id)
         self._network.close()
 
