@@ -1,4 +1,7 @@
-"""ShareFetch over a socket: sessions, what is acquired and for how long, what waits, what is left out."""
+"""ShareFetch over a socket: sessions, what is acquired and for how long, what waits, what is left out.
+
+One file per API, as its versions and its errors are compared with those of Apache Kafka by the same requests.
+"""
 
 import time
 from collections.abc import Iterator

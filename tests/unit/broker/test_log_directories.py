@@ -1,4 +1,7 @@
-"""A broker on two log directories whose disks fail when a test says so: what suffers, and what does not."""
+"""A broker on two log directories whose disks fail when a test says so: what suffers, and what does not.
+
+One file, because all tests break the disks of the same broker, and differ in the moment only.
+"""
 
 import asyncio
 import errno

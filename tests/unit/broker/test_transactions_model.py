@@ -6,6 +6,8 @@ The clients do what real ones do: ask again when told to, abort when they must, 
 what each of them knows in the end about each of its transactions: committed, aborted, or it never heard (then all or nothing).
 
 A broker without sockets is under test: requests go in as bytes, answers come out as bytes; time is virtual.
+
+One piece, because the model decides each step of its clients by what all of them have heard.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Consumers and a cluster whose nodes freeze, die and lose answers: what users saw, in virtual time."""
+"""Consumers and a cluster whose nodes freeze, die and lose answers: what users saw, in virtual time.
+
+One file, because the stories share their cluster, and each is told by what the user of one consumer saw.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Producers and a cluster whose nodes freeze, die, and lose answers: what users saw, in virtual time."""
+"""Producers and a cluster whose nodes freeze, die, and lose answers: what users saw, in virtual time.
+
+One file, because the stories share their cluster, and each is told by what the user of one producer saw.
+"""
 
 import contextlib
 from collections.abc import Iterator

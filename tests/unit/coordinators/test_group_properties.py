@@ -154,6 +154,10 @@ def check(groups: Groups) -> None:
         members = group.members
         if group.state is State.EMPTY:
             assert not members
+        elif members:
+            for name in ("range", "sticky"):
+                everyone = all(name in dict(member.protocols) for member in members.values())
+                assert group.supports(group.protocol_type or "", [name]) == everyone
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             assert members
             assert group.leader in members

@@ -1,4 +1,7 @@
-"""Produce validation, batch by batch, with the answers Apache Kafka 4.4.0 gave to the same bytes."""
+"""Produce validation, batch by batch, with the answers Apache Kafka 4.4.0 gave to the same bytes.
+
+One file, because each test changes some bytes of the same batches and asks the one function that judges them.
+"""
 
 import gzip
 import random

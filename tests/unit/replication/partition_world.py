@@ -2,6 +2,8 @@
 
 Each step is a random event: an append, a request or response that is delivered, lost or repeated, a piece of work on a log, a
 flush, a change of the metadata that reaches a replica, an election, a restart. `heal` ends all faults, and compares the logs.
+
+One piece, because every random event may touch every part: the checks after each step look at all of them together.
 """
 
 import random

@@ -1,4 +1,7 @@
-"""Fetches of a follower: requests, and the effect of each row, by the rules of KIP-227, KIP-320 and KIP-595."""
+"""Fetches of a follower: requests, and the effect of each row, by the rules of KIP-227, KIP-320 and KIP-595.
+
+One file, because every test plays rows into the same one fetcher of a follower; the rules of a row differ by its error only.
+"""
 
 from typing import Any
 

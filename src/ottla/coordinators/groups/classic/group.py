@@ -20,6 +20,7 @@ from ottla.coordinators.groups.classic.embedded import decode_subscription
 from ottla.coordinators.groups.classic.member import Member
 from ottla.protocol import errors
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
+from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.wire import PeerError
 
 CONSUMER: Final = "consumer"
@@ -38,6 +39,7 @@ class ClassicGroup:
     """State of a classic group and its members; decisions about requests are in membership.py."""
 
     __slots__ = (
+        "_common_protocols",
         "generation",
         "group_id",
         "initial_delay_ms",
@@ -79,6 +81,8 @@ class ClassicGroup:
         self.initial_delay_ms = 0
         self.initial_remaining_ms = 0
         self.joined_meanwhile = False
+        self._common_protocols: set[str] | None = None
+        """Protocols that all members support; None if they must be looked for. Every JoinGroup needs them."""
 
     # Replay.
 
@@ -94,6 +98,7 @@ class ClassicGroup:
         self.leader = value.leader
         self.state_timestamp = value.current_state_timestamp
         self.members = {}
+        self._common_protocols = None
         for stored in value.members:
             member = known.get(stored.member_id)
             if member is None or not member.agrees(stored, value.protocol or ""):
@@ -149,9 +154,11 @@ class ClassicGroup:
         return not self._candidates().isdisjoint(names) if self.members else bool(names)
 
     def _candidates(self) -> set[str]:
-        """The protocols that all members support."""
-        sets = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*sets) if sets else set()
+        """The protocols that all members support, of which there is at least one."""
+        if self._common_protocols is None:
+            names = (set(member.protocol_names) for member in self.members.values())
+            self._common_protocols = set.intersection(*names)
+        return self._common_protocols
 
     def choose_protocol(self) -> str:
         """The protocol of the next generation: each member votes for its first choice among those that all support."""
@@ -185,6 +192,8 @@ class ClassicGroup:
         """Add a member; the first one sets the group's protocol type and becomes the leader."""
         if not self.members:
             self.protocol_type = protocol_type
+        elif self._common_protocols is not None:
+            self._common_protocols &= set(member.protocol_names)
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
@@ -195,6 +204,8 @@ class ClassicGroup:
         self.pending_members.discard(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
+        if member is not None:
+            self._common_protocols = None
         if member is not None and self.leader == member_id:
             self.leader = next(iter(self.members), None)
         return member
@@ -221,6 +232,19 @@ class ClassicGroup:
             self.pending_sync.remove(old.member_id)
             self.pending_sync.add(new_id)
         return new
+
+    def update(self, member: Member, request: JoinGroupRequest) -> None:
+        """Update a member from its new JoinGroup."""
+        names = member.protocol_names
+        member.update(request)
+        if member.protocol_names != names:
+            self._common_protocols = None
+
+    def restore_protocols(self, protocols: dict[str, list[tuple[str, bytes]]]) -> None:
+        """Set the protocols of all members; the log has only the one chosen of each."""
+        for member in self.members.values():
+            member.protocols = protocols[member.member_id]
+        self._common_protocols = None
 
     def elect_joined_leader(self) -> bool:
         """Ensure that the leader has rejoined; False when no member did."""

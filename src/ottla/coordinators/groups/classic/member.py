@@ -85,6 +85,11 @@ class Member:
             (self.session_timeout_ms, self.rebalance_timeout_ms) == (record.session_timeout, record.rebalance_timeout)
         )
 
+    @property
+    def protocol_names(self) -> list[str]:
+        """Names of the protocols in the member's order of preference."""
+        return [name for name, _ in self.protocols]
+
     def metadata(self, protocol: str) -> bytes:
         """The member's metadata for `protocol`; empty when it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")

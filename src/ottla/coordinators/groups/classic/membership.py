@@ -79,8 +79,8 @@ def take_over(
     """Start the classic group that a consumer group became (KIP-848): start the sessions; rebalance if a member left."""
     group = groups.groups[group_id]
     draft = _Draft()
+    group.restore_protocols(protocols)
     for member in group.members.values():
-        member.protocols = protocols[member.member_id]
         draft.session(group, member)
     if must_rejoin:
         _prepare_rebalance(groups, group, draft)
@@ -208,6 +208,8 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     if group.state is State.EMPTY:
         return True
     if group.state is State.PREPARING_REBALANCE:
+        if len(group.members) < max_size:
+            return True
         return (member is not None and member.join is not None) or group.joining < max_size
     return member is not None or len(group.members) < max_size
 
@@ -234,7 +236,7 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
         draft.answer(request, _joined(group, member, with_members=False))
     else:
         _park_join(member, request, draft)
-        member.update(request)
+        group.update(member, request)
         _rebalance_or_complete(groups, group, draft)
 
 
@@ -287,7 +289,7 @@ def _replace_static(
     _fence(old, draft)
     draft.cancel_session(group, old.member_id)
     member = group.replace(old, new_id)
-    member.update(request)
+    group.update(member, request)
     member.join = request
     draft.session(group, member)
     _rebalance_or_complete(groups, group, draft)
@@ -320,7 +322,7 @@ def _static_replaced(
     """
     group = groups.groups[request.group_id]
     member = group.members[new_id]
-    member.update(request)
+    group.update(member, request)
     draft = _Draft()
     draft.cancel_session(group, old_id)
     draft.session(group, member)
