@@ -158,7 +158,7 @@ def commits_per_second(broker: Running, topic: str, partitions: int, in_flight: 
 def commits(sides: list[Running]) -> dict[str, object]:
     topics = {side.name: new_topic(side, 100) for side in sides}
     return {
-        f"commits_{partitions}_{in_flight}": compared(
+        f"commits of {partitions} partitions, {in_flight} in flight": compared(
             f"offset commits of {partitions} partition{'s' * (partitions > 1)}, {in_flight} in flight",
             "/s",
             sides,
@@ -206,7 +206,7 @@ def rebalance_seconds(broker: Running, topic: str, protocol: str) -> float:
 def rebalance(sides: list[Running]) -> dict[str, object]:
     topics = {side.name: new_topic(side, PARTITIONS) for side in sides}
     return {
-        f"rebalance_{protocol}": compared(
+        f"rebalance, {protocol} protocol": compared(
             f"rebalance of {MEMBERS} members on {PARTITIONS} partitions, {protocol}",
             "ms",
             sides,
@@ -338,7 +338,9 @@ def heartbeats(sides: list[Running]) -> dict[str, object]:
         print(
             f"{total:,} members of {GROUPS:,} groups, a heartbeat each {EVERY_S:.0f} s, {protocol}: {shown}", flush=True
         )
-        figures[f"heartbeats_{protocol}"] = {name: statistics.median(values) for name, values in busy.items()}
+        figures[f"heartbeats, {protocol} protocol, share of a core"] = {
+            name: statistics.median(values) for name, values in busy.items()
+        }
     return figures
 
 
