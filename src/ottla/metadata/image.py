@@ -5,6 +5,7 @@ Readers hold an image, which never changes; code that must act on changes subscr
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -69,7 +70,7 @@ class PartitionImage(NamedTuple):
     @classmethod
     def new(cls, replicas: tuple[int, ...], min_isr: int = 0) -> "PartitionImage":
         """Return a partition of a new topic: the first replica leads, all are in sync."""
-        return cls(replicas, replicas, replicas[0], 0, min_isr=min_isr)
+        return _new_partition(replicas, min_isr)
 
     def is_new(self, min_isr: int) -> bool:
         """Return True for the state that a partition of a topic, with `TopicImage.min_isr`, has without a key in the store."""
@@ -126,6 +127,12 @@ class PartitionImage(NamedTuple):
 
 
 _OPTIONAL: Final = ("adding", "removing", "elr", "last_known_leader", "min_isr", "offline", "is_recovering")
+
+
+@lru_cache(maxsize=1024)
+def _new_partition(replicas: tuple[int, ...], min_isr: int) -> PartitionImage:
+    """Return a partition of a new topic; many have the same replicas."""
+    return PartitionImage(replicas, replicas, replicas[0], 0, min_isr=min_isr)
 
 
 def _fields(key: str, value: bytes) -> dict[str, Any]:

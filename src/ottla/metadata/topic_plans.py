@@ -228,5 +228,6 @@ class TopicPlans:
 
 def _with_min_isr(placed: Sequence[PartitionImage], min_isr: int) -> tuple[PartitionImage, ...]:
     """Return new partitions with the min.insync.replicas in force; those with the same replicas share one object."""
-    shared = {id(partition): partition._replace(min_isr=min_isr) for partition in placed}
+    distinct = {id(partition): partition for partition in placed}
+    shared = {key: partition._replace(min_isr=min_isr) for key, partition in distinct.items()}
     return tuple(shared[id(partition)] for partition in placed)
