@@ -158,8 +158,8 @@ def commits_per_second(broker: Running, topic: str, partitions: int, in_flight: 
 def commits(sides: list[Running]) -> dict[str, object]:
     topics = {side.name: new_topic(side, 100) for side in sides}
     return {
-        f"commits of {partitions} partitions, {in_flight} in flight": compared(
-            f"offset commits of {partitions} partition{'s' * (partitions > 1)}, {in_flight} in flight",
+        (name := f"offset commits of {partitions} partition{'s' * (partitions > 1)}, {in_flight} in flight"): compared(
+            name,
             "/s",
             sides,
             lambda side, p=partitions, n=in_flight: commits_per_second(side, topics[side.name], p, n),  # type: ignore[misc]

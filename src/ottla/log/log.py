@@ -139,6 +139,7 @@ class Log:
         jitter: Callable[[int], int] = lambda most: 0,  # noqa: ARG005
         failed: Callable[[OSError], None] = lambda cause: None,  # noqa: ARG005
     ) -> None:
+        # One function: it is the list of the log's state.
         self._store = store
         self.directory = directory
         self.name = directory.name

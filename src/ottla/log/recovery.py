@@ -205,7 +205,8 @@ def recover(
     cuts_gaps: bool = False,
     level: int = logging.WARNING,
 ) -> Recovered:
-    """Check and repair `segments` from `recovery_point` (offset, exclusive) on.
+    """Check and repair `segments` from `recovery_point` (offset, exclusive) on. One function, as how a segment ends decides
+    whether those after it are kept.
 
     clean      True after a clean stop: the recovery point is the end of the log, and no segment is scanned
     epochs     leader epochs, updated from the scanned batches

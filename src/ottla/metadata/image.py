@@ -129,9 +129,9 @@ class PartitionImage(NamedTuple):
 _OPTIONAL: Final = ("adding", "removing", "elr", "last_known_leader", "min_isr", "offline", "is_recovering")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _new_partition(replicas: tuple[int, ...], min_isr: int) -> PartitionImage:
-    """Return a partition of a new topic; many have the same replicas."""
+    """See `PartitionImage.new`: many partitions have the same replicas, and share one object."""
     return PartitionImage(replicas, replicas, replicas[0], 0, min_isr=min_isr)
 
 
@@ -182,17 +182,10 @@ class TopicImage(NamedTuple):
         fields = _fields(key, value)
         if "partitions" in fields:
             return cls._of_first_format(name, fields)
-        shared: dict[tuple[int, ...], PartitionImage] = {}
-        partitions = []
         min_isr = fields.pop("min_isr", 0)
-        for listed in fields.pop("replicas"):
-            replicas = tuple(listed)
-            partition = shared.get(replicas)
-            if partition is None:
-                partition = shared[replicas] = PartitionImage.new(replicas, min_isr)
-            partitions.append(partition)
+        partitions = tuple(PartitionImage.new(tuple(replicas), min_isr) for replicas in fields.pop("replicas"))
         topic_id, configs = bytes.fromhex(fields.pop("id")), fields.pop("configs")
-        return cls(name, topic_id, tuple(partitions), configs, fields or _NO_FIELDS, min_isr)
+        return cls(name, topic_id, partitions, configs, fields or _NO_FIELDS, min_isr)
 
     @classmethod
     def _of_first_format(cls, name: str, fields: dict[str, Any]) -> "TopicImage":

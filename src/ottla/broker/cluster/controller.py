@@ -104,7 +104,7 @@ class Controller:
         self._index: PartitionIndex | None = None
         """None while another broker is the controller."""
         self._epoch = 0
-        self._inactive: dict[Place, None] = {}
+        self._urgent: dict[Place, None] = {}
         """Partitions to look at first: their leader had failed, or wanted to stop, when they were entered."""
         self._due: dict[Place, bool] = {}
         """Other partitions to look at; True if the preferred leader is to be elected."""
@@ -264,25 +264,25 @@ class Controller:
 
     def _enter(self, places: Iterable[Place]) -> None:
         """Enter partitions to look at. Those that lack a leader are served before those that lack a follower: a failed broker
-        follows several times as many partitions as it led.
+        was a follower of several times as many partitions as it led.
         """
-        image = self._metadata.image
+        topics, active = self._metadata.image.topics_by_id, self._metadata.image.active
         for topic_id, index in places:
-            topic = image.topics_by_id.get(topic_id)
-            if topic is not None and not image.is_active(topic.partitions[index].leader):
-                self._inactive[topic_id, index] = None
+            topic = topics.get(topic_id)
+            if topic is not None and topic.partitions[index].leader not in active:
+                self._urgent[topic_id, index] = None
             else:
                 self._due.setdefault((topic_id, index), False)
 
     @property
     def _has_due(self) -> bool:
-        return bool(self._inactive or self._due)
+        return bool(self._urgent or self._due)
 
     def _taken(self) -> tuple[Place, bool]:
         """Take the next partition to look at; the second value is True if its preferred leader is to be elected."""
-        if self._inactive:
-            place = next(iter(self._inactive))
-            del self._inactive[place]
+        if self._urgent:
+            place = next(iter(self._urgent))
+            del self._urgent[place]
             return place, self._due.pop(place, False)
         place = next(iter(self._due))
         return place, self._due.pop(place)

@@ -33,6 +33,7 @@ _SETUP_TIMEOUT_MS: Final = 3_000
 _OLDEST_FETCH: Final = 15
 """First version of Fetch with the broker epoch of the follower (KIP-903)."""
 _LOST_MS: Final = 1_000
+"""Time after which a lost broker is not lost any more."""
 
 
 class _Fetch:
@@ -71,11 +72,11 @@ class _Fetch:
         if response.error is not None:
             _logger.debug("fetch from broker %d failed: %s", self.node_id, response.error)
             if isinstance(response.error, ConnectionLost):
-                self._peers.has_lost(self.node_id)
+                self._peers.note_loss(self.node_id)
             self.end(None)
         else:
             if self._peers.lost:
-                self._peers.has_found(self.node_id)
+                self._peers.note_answer(self.node_id)
             self.end(response.result())
 
     def end(self, response: PositionalResponse | None) -> None:
@@ -179,13 +180,13 @@ class Peers:
         """See `OtherBrokers.lost`."""
         return self._lost
 
-    def has_lost(self, node_id: int) -> None:
+    def note_loss(self, node_id: int) -> None:
         """Note that the connection to a broker broke."""
         if node_id not in self._lost and not self._is_closed:
             self.losses += 1
-            self._lost[node_id] = self._timers.call_later(_LOST_MS, lambda: self.has_found(node_id))
+            self._lost[node_id] = self._timers.call_later(_LOST_MS, lambda: self.note_answer(node_id))
 
-    def has_found(self, node_id: int) -> None:
+    def note_answer(self, node_id: int) -> None:
         """Note that a broker has answered, or that nothing is known of it any more."""
         timer = self._lost.pop(node_id, None)
         if timer is not None:
@@ -218,7 +219,7 @@ class Peers:
         """Close all connections; requests in flight are answered with None."""
         self._is_closed = True
         for node_id in list(self._lost):
-            self.has_found(node_id)
+            self.note_answer(node_id)
         self._network.close()
 
 

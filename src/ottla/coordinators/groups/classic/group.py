@@ -206,8 +206,8 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._common_protocols = None
-        if member is not None and self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+            if self.leader == member_id:
+                self.leader = next(iter(self.members), None)
         return member
 
     def replace(self, old: Member, new_id: str) -> Member:

@@ -204,14 +204,12 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Return whether group.max.size admits this member. While preparing, only rejoined members count, so that a group that has
     become too large drops its last ones.
     """
-    member = group.members.get(member_id)
-    if group.state is State.EMPTY:
+    if group.state is State.EMPTY or len(group.members) < max_size:
         return True
+    member = group.members.get(member_id)
     if group.state is State.PREPARING_REBALANCE:
-        if len(group.members) < max_size:
-            return True
         return (member is not None and member.join is not None) or group.joining < max_size
-    return member is not None or len(group.members) < max_size
+    return member is not None
 
 
 def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, draft: _Draft) -> None:
