@@ -1,15 +1,15 @@
 """Busy polling: keeps an event loop awake for a moment after a response, because the next request is about to come.
 
-A client with one request in flight sends the next one some 50 us after a response. By then the thread of the loop would sleep,
-and waking it takes as long again (a virtual machine's processor has to leave its idle state), and as much CPU time as the
-polling. So the loop looks for events without sleeping for POLL_NS after a response, but only where the request came within
-GAP_NS of the response before it:
+A client with one request in flight sends the next one some 50 us after a response, a client in Python some 200. By then the
+thread of the loop would sleep, and waking it takes as long again (a virtual machine's processor has to leave its idle state),
+and as much CPU time as the polling. So the loop looks for events without sleeping after a response, but only where the request
+came within GAP_NS of the response before it, and for no longer than twice the gaps of the last requests:
 
-    response       request  response                          POLL_NS without a request
+    response       request  response                          twice the gap
        |--- < GAP_NS ---|......|== polling ==| request, response |== polling ==| the loop sleeps
 
 The time that a request takes does not count: a client waits for the response however long it takes. A client that sends a
-request every millisecond never causes polling; the last of a burst of requests costs POLL_NS.
+request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+GAP_NS: Final = 400_000
 POLL_NS: Final = 60_000
-GAP_NS: Final = 200_000
+"""Shortest time of polling."""
 
 
 class BusyPolling:
@@ -28,19 +29,24 @@ class BusyPolling:
     now_ns  time of a monotonic clock, in ns
     """
 
-    __slots__ = ("_follows", "_is_polling", "_last_ns", "_loop", "_now_ns")
+    __slots__ = ("_follows", "_gap_ns", "_is_polling", "_last_ns", "_loop", "_now_ns")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._loop = loop
         self._now_ns = now_ns
         self._last_ns = -GAP_NS
+        self._gap_ns = 0
+        """Longest gap of the last requests below GAP_NS; an old one counts an eighth less with each request."""
         self._follows = False
         """True if the last request came shortly after a response."""
         self._is_polling = False
 
     def received(self) -> None:
         """Note that a request came. Called on the thread of the loop, like all methods."""
-        self._follows = self._now_ns() - self._last_ns < GAP_NS
+        gap_ns = self._now_ns() - self._last_ns
+        self._follows = gap_ns < GAP_NS
+        if self._follows:
+            self._gap_ns = max(gap_ns, self._gap_ns - (self._gap_ns >> 3))
 
     def responded(self) -> None:
         """Poll from now on, if the last request came shortly after the response before this one."""
@@ -51,7 +57,7 @@ class BusyPolling:
 
     def _poll(self) -> None:
         # A loop with a scheduled call does not sleep: it looks for events, and comes back.
-        if self._now_ns() - self._last_ns < POLL_NS:
+        if self._now_ns() - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), GAP_NS):
             self._loop.call_soon(self._poll)
         else:
             self._is_polling = False

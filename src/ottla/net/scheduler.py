@@ -66,6 +66,11 @@ class Promise(Generic[T]):
         else:
             self._listeners.append(listener)
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if there are listeners and no outcome yet."""
+        return bool(self._listeners)
+
     def ignore(self, listener: Callable[["Promise[T]"], object]) -> None:
         """Remove a listener."""
         if self._listeners is not None and listener in self._listeners:
@@ -264,6 +269,11 @@ class Signal:
     def wait(self) -> Promise[None]:
         """Return a promise that is kept at the next occurrence."""
         return self._next
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if a waiter waits for the next occurrence."""
+        return self._next.is_awaited
 
     def happen(self) -> None:
         """Keep the promises of all waiters."""

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+import pytest
+
 from ottla.environment.busy_polling import GAP_NS, POLL_NS, BusyPolling
 
 
@@ -44,13 +46,36 @@ def test_the_loop_sleeps_after_single_responses() -> None:
         assert loop.sleeps
 
 
-def test_the_loop_polls_after_responses_that_follow_each_other() -> None:
+@pytest.mark.parametrize(
+    ("gap_ns", "polling_ns"),
+    [
+        (0, POLL_NS),
+        (POLL_NS // 2, POLL_NS),
+        (POLL_NS, 2 * POLL_NS),
+        (GAP_NS // 2, GAP_NS),
+        (GAP_NS - 1, GAP_NS),
+    ],
+)
+def test_the_loop_polls_for_twice_the_gap_after_responses_that_follow_each_other(gap_ns: int, polling_ns: int) -> None:
     loop = Loop()
     loop.respond(0)
-    loop.respond(GAP_NS - 1)
-    loop.turn(POLL_NS - 1)
+    loop.respond(gap_ns)
+    loop.turn(polling_ns - 1)
     assert not loop.sleeps
     loop.turn(1)
+    assert loop.sleeps
+
+
+def test_a_long_gap_is_remembered_for_some_requests() -> None:
+    loop = Loop()
+    loop.respond(0)
+    loop.respond(GAP_NS // 2)
+    loop.respond(0)
+    loop.turn(GAP_NS * 3 // 4)
+    assert not loop.sleeps  # the next request after the long gap may come as late as that one
+    for _ in range(50):
+        loop.respond(0)
+    loop.turn(POLL_NS)
     assert loop.sleeps
 
 
@@ -68,7 +93,7 @@ def test_each_response_prolongs_the_polling() -> None:
     loop.respond(0)
     loop.respond(1000)
     for _ in range(10):
-        loop.turn(POLL_NS // 2)
+        loop.turn(POLL_NS // 4)
         loop.respond(POLL_NS // 4)
         assert not loop.sleeps
     loop.turn(POLL_NS)

@@ -2,7 +2,8 @@
 
 Strategy. One fetch is open at each node. When its response arrives, partitions with room are requested again at once, so
 that chunks are buffered before the application polls. A partition has room while it has less than max.partition.fetch.bytes
-buffered. A fetch contains only the changes since the previous one (fetch sessions, KIP-227):
+buffered. Only an application that waits for few records is served first: the fetch that follows is sent by its next poll, at
+the latest after NEXT_FETCH_MS. A fetch contains only the changes since the previous one (fetch sessions, KIP-227):
 
     session 0, epoch 0 --> all partitions; the response returns the session id
     session S, epoch n --> partitions with a changed position, new partitions, and forgotten ones
@@ -37,6 +38,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metrics import ConsumerSensors
 from ottla.client.topics import TopicInfo, TopicPartition
+from ottla.environment.alarm import Alarm
 from ottla.net.scheduler import Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
@@ -57,6 +59,9 @@ _LONGEST_BACKOFF: Final = 20
 """Number of failures after which a backoff is retry.backoff.max.ms."""
 _ANSWER_WITHIN_MS: Final = 3000
 """Time for a node to respond before its leaders are looked up again; the request itself has request.timeout.ms."""
+NEXT_FETCH_MS: Final = 1
+FEW_BYTES: Final = 16_384
+"""Size of fetched chunks up to which they are few records."""
 _SESSION_CODES: Final = frozenset(
     {
         table.FETCH_SESSION_ID_NOT_FOUND,
@@ -122,6 +127,7 @@ class Fetcher:
         self._recreated = recreated
         self._nodes: dict[int, _NodeFetch] = {}
         self._looking_up: set[str] = set()
+        self._next_fetch = Alarm(self.pump, core.clock, core.scheduler)
 
     def pump(self) -> None:
         """Send fetches for all partitions that have room and no fetch in flight."""
@@ -310,8 +316,13 @@ class Fetcher:
             self._begin_again(known)
         finally:
             known.busy = False
+        serves_first = self.arrived.is_awaited and sum(chunk.size for chunk in self.chunks) < FEW_BYTES
         self.arrived.happen()
-        self.pump()
+        if serves_first:
+            # Its thread takes the records while this one waits for the next event; sending here would keep it waiting.
+            self._next_fetch.set(self._core.clock.now_ms() + NEXT_FETCH_MS)
+        else:
+            self.pump()
 
     def _measure(self, answer: Any, sent_ms: int) -> None:
         now_ms, sensors = self._core.clock.now_ms(), self.sensors

@@ -1,0 +1,83 @@
+"""When the consumer sends the fetch that follows a response, in virtual time."""
+
+import pytest
+
+from ottla.client.consumer.core import ConsumerCore
+from ottla.client.consumer.fetcher import FEW_BYTES, NEXT_FETCH_MS
+from ottla.client.topics import TopicPartition
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+from .world import TOPIC_ID, Later, World
+
+WRITTEN_MS = 100
+"""Time from a fetch at the end of the log to its response with a new record."""
+
+
+class Reading:
+    """A consumer of a partition to which a record of `size` bytes is written now and then."""
+
+    def __init__(self, size: int) -> None:
+        self.world = World()
+        self.broker = self.world.broker()
+        self.broker.topics["t"] = {0: 1}
+        self.size = size
+        self.fetched = 0
+        self.broker.on(FetchRequest, self._fetch)
+        beginning = ListOffsetsPartitionResponse(partition_index=0, offset=0)
+        self.broker.on(
+            ListOffsetsRequest,
+            ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[beginning])]),
+        )
+        self.core = self.world.core(auto_offset_reset="earliest")
+        self.consumer = ConsumerCore(self.core)
+        self.consumer.assign([TopicPartition("t", 0)])
+
+    def _fetch(self, request: FetchRequest, version: int) -> Later:
+        offset = request.topics[0].partitions[0].fetch_offset if request.topics else self.fetched
+        self.fetched = offset + 1
+        row = PartitionData(partition_index=0, high_watermark=offset + 1, last_stable_offset=offset + 1)
+        row.records = build([Record(offset, 0, None, bytes(self.size))], base_offset=offset)
+        return Later(WRITTEN_MS, FetchResponse(responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[row])]))
+
+    def wait(self) -> None:
+        """Wait for the next record as an application does."""
+        assert self.world.run(self.core, self.consumer.wait(10_000))
+
+    @property
+    def in_flight(self) -> int:
+        """Number of fetches without a response."""
+        return sum(link.in_flight for link in self.core.network.open_links("fetch"))
+
+
+def test_an_application_that_waits_for_few_records_is_served_before_the_next_fetch() -> None:
+    reading = Reading(size=10)
+    reading.wait()
+    assert reading.in_flight == 0
+    reading.world.advance(NEXT_FETCH_MS)
+    assert reading.in_flight == 1
+
+
+def test_its_next_poll_sends_the_next_fetch() -> None:
+    reading = Reading(size=10)
+    for offset in range(5):
+        sent_ms = reading.world.now
+        reading.wait()
+        record = reading.consumer.take()
+        assert record is not None
+        assert record.offset == offset
+        assert offset == 0 or reading.world.now - sent_ms <= WRITTEN_MS + 2 * reading.broker.latency_ms
+
+
+@pytest.mark.parametrize("size", [FEW_BYTES, 4 * FEW_BYTES])
+def test_the_fetch_that_follows_many_bytes_is_sent_at_once(size: int) -> None:
+    reading = Reading(size)
+    reading.wait()
+    assert reading.in_flight == 1
