@@ -9,7 +9,8 @@ came within GAP_NS of the response before it, and for no longer than twice the g
        |--- < GAP_NS ---|......|== polling ==| request, response |== polling ==| the loop sleeps
 
 The time that a request takes does not count: a client waits for the response however long it takes. A client that sends a
-request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most.
+request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most. Nor does one that sends
+more than SMALL_BYTES at a time: it is busy with that, and may need the processor.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from typing import Final
 GAP_NS: Final = 400_000
 POLL_NS: Final = 60_000
 """Shortest time of polling."""
+SMALL_BYTES: Final = 16_384
 
 
 class BusyPolling:
@@ -38,18 +40,18 @@ class BusyPolling:
         self._gap_ns = 0
         """Longest gap of the last requests below GAP_NS; an old one counts an eighth less with each request."""
         self._follows = False
-        """True if the last request came shortly after a response."""
+        """True if the last request was small and came shortly after a response."""
         self._is_polling = False
 
-    def received(self) -> None:
-        """Note that a request came. Called on the thread of the loop, like all methods."""
+    def received(self, size: int) -> None:
+        """Note that `size` bytes of requests came. Called on the thread of the loop, like all methods."""
         gap_ns = self._now_ns() - self._last_ns
-        self._follows = gap_ns < GAP_NS
+        self._follows = gap_ns < GAP_NS and size <= SMALL_BYTES
         if self._follows:
             self._gap_ns = max(gap_ns, self._gap_ns - (self._gap_ns >> 3))
 
     def responded(self) -> None:
-        """Poll from now on, if the last request came shortly after the response before this one."""
+        """Poll from now on, if the last request was small and came shortly after the response before this one."""
         if self._follows and not self._is_polling:
             self._is_polling = True
             self._loop.call_soon(self._poll)

@@ -101,11 +101,10 @@ class ServedSocket:
         self.resume_reading()
 
     def _receive(self, buffers: Sequence[Any]) -> int:
+        size = self._socket.recv_into(buffers[0]) if len(buffers) == 1 else self._socket.recvmsg_into(buffers)[0]
         if self._polling is not None:
-            self._polling.received()
-        if len(buffers) == 1:
-            return self._socket.recv_into(buffers[0])
-        return self._socket.recvmsg_into(buffers)[0]
+            self._polling.received(size)
+        return size
 
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""

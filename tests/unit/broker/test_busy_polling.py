@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from ottla.environment.busy_polling import GAP_NS, POLL_NS, BusyPolling
+from ottla.environment.busy_polling import GAP_NS, POLL_NS, SMALL_BYTES, BusyPolling
 
 
 class Loop:
@@ -24,10 +24,10 @@ class Loop:
     def sleeps(self) -> bool:
         return not self.scheduled
 
-    def respond(self, after_ns: int, *, taking_ns: int = 0) -> None:
-        """Receive a request `after_ns`, and respond `taking_ns` later."""
+    def respond(self, after_ns: int, *, taking_ns: int = 0, size: int = 100) -> None:
+        """Receive a request of `size` bytes `after_ns`, and respond `taking_ns` later."""
         self.now_ns += after_ns
-        self.polling.received()
+        self.polling.received(size)
         self.now_ns += taking_ns
         self.polling.responded()
 
@@ -77,6 +77,16 @@ def test_a_long_gap_is_remembered_for_some_requests() -> None:
         loop.respond(0)
     loop.turn(POLL_NS)
     assert loop.sleeps
+
+
+def test_the_loop_polls_after_small_requests_only() -> None:
+    loop = Loop()
+    loop.respond(0)
+    slept = []
+    for size in (SMALL_BYTES + 1, SMALL_BYTES):
+        loop.respond(1000, size=size)
+        slept.append(loop.sleeps)
+    assert slept == [True, False]
 
 
 def test_the_time_that_requests_take_does_not_count() -> None:
