@@ -394,8 +394,7 @@ def test_a_member_that_was_denied_its_group_keeps_its_place(users: Users) -> Non
     with Consumer(configs, group_id=group, auto_offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         assert consumer.poll(20) is not None
-        users.disallow()
-        users.allow(AclOperation.READ, TOPIC, topic)
+        users.disallow(resource_type=GROUP)
         with pytest.raises(NotAuthorized, match=f"Read on group {group}"):
             consumer.poll(20)
         users.allow(AclOperation.READ, GROUP, group)

@@ -20,6 +20,7 @@ from ottla import (
     NewTopic,
     Producer,
     ResourcePattern,
+    ResourcePatternFilter,
 )
 from ottla.cli.main import main
 from ottla.client.errors import KafkaError, NotAuthorized
@@ -65,10 +66,10 @@ class Users:
         self.root.create_acls([allowing(operation, resource_type, name, f"User:{user}")]).check()
         self.settled()
 
-    def disallow(self, user: str = "alice") -> None:
-        """Delete the ACLs of a user."""
+    def disallow(self, user: str = "alice", resource_type: AclResourceType = AclResourceType.ANY) -> None:
+        """Delete the ACLs of a user, on all resources or on those of a type."""
         principal = AccessControlEntryFilter(principal=f"User:{user}")
-        self.root.delete_acls([AclBindingFilter(entry=principal)]).check()
+        self.root.delete_acls([AclBindingFilter(ResourcePatternFilter(resource_type), principal)]).check()
         self.settled()
 
     def topic(self, records: int = 0) -> str:

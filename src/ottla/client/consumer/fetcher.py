@@ -61,7 +61,7 @@ _ANSWER_WITHIN_MS: Final = 3000
 """Time for a node to respond before its leaders are looked up again; the request itself has request.timeout.ms."""
 NEXT_FETCH_MS: Final = 1
 FEW_BYTES: Final = 16_384
-"""Size of fetched chunks up to which they are few records."""
+"""Size of the buffered chunks of a fetch below which they are few records."""
 _SESSION_CODES: Final = frozenset(
     {
         table.FETCH_SESSION_ID_NOT_FOUND,
@@ -316,7 +316,7 @@ class Fetcher:
             self._begin_again(known)
         finally:
             known.busy = False
-        serves_first = self.arrived.is_awaited and sum(chunk.size for chunk in self.chunks) < FEW_BYTES
+        serves_first = self.arrived.is_awaited and sum(state.buffered for state in states) < FEW_BYTES
         self.arrived.happen()
         if serves_first:
             # Its thread takes the records while this one waits for the next event; sending here would keep it waiting.
