@@ -1,12 +1,14 @@
-"""Busy polling, with a clock and a loop in memory."""
+"""Busy polling, with a clock and a loop in memory; and what sockets report to it."""
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
+from ottla.environment import IncomingConnection
 from ottla.environment.busy_polling import GAP_NS, POLL_NS, SMALL_BYTES, BusyPolling
+from ottla.environment.listening import SocketListen
 
 
 class Loop:
@@ -118,3 +120,61 @@ def test_polling_begins_again_with_the_next_burst() -> None:
         assert not loop.sleeps
         loop.turn(POLL_NS)
         assert loop.sleeps
+
+
+class Echo:
+    """Connection that responds to what it receives with one byte."""
+
+    def __init__(self, incoming: IncomingConnection) -> None:
+        self.stream = incoming.accept()
+        self.memory = bytearray(1 << 20)
+
+    def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
+        if receive((self.memory,)):
+            self.stream.write((b"!",))
+        else:
+            self.stream.close()
+
+    def written(self) -> None:
+        pass
+
+    def lost(self) -> None:
+        pass
+
+
+class Noted(BusyPolling):
+    """Busy polling that notes its calls: the sizes of requests, and 0 for a response."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.calls: list[int] = []
+
+    def received(self, size: int) -> None:
+        self.calls.append(size)
+        super().received(size)
+
+    def responded(self) -> None:
+        self.calls.append(0)
+        super().responded()
+
+
+def test_sockets_report_requests_and_responses() -> None:
+    async def exchange() -> list[int]:
+        loop = asyncio.get_running_loop()
+        polling = Noted(loop)
+        listen = SocketListen(loop, polling)
+        listening = listen("127.0.0.1", 0, lambda incoming: incoming.serve(Echo(incoming)), lambda _: None)
+        reader, writer = await asyncio.open_connection(*listening.address)
+        for size in (7, 300):
+            writer.write(bytes(size))
+            assert await asyncio.wait_for(reader.readexactly(1), 10) == b"!"
+        writer.close()
+        await writer.wait_closed()
+        while len(polling.calls) < 5:
+            await asyncio.sleep(0)  # until the socket has noticed the end
+        listening.close()
+        return polling.calls
+
+    assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [7, 0, 300, 0, 0]
