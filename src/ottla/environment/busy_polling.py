@@ -10,7 +10,8 @@ came within GAP_NS of the response before it, and for no longer than twice the g
 
 The time that a request takes does not count: a client waits for the response however long it takes. A client that sends a
 request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most. Nor does one that sends
-more than SMALL_BYTES at a time: it is busy with that, and may need the processor.
+more than SMALL_BYTES at a time: it is busy with that, and may need the processor. Between two looks the thread yields its
+processor to one that waits for it: with several brokers on few processors the followers run while their leader polls.
 """
 
 import asyncio
@@ -25,17 +26,29 @@ POLL_NS: Final = 60_000
 SMALL_BYTES: Final = 16_384
 
 
+def _yield_processor() -> None:
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
+
+
 class BusyPolling:
     """Busy polling of one event loop.
 
-    now_ns  time of a monotonic clock, in ns
+    now_ns           time of a monotonic clock, in ns
+    yield_processor  lets another thread run that waits for this one's processor
     """
 
-    __slots__ = ("_follows", "_gap_ns", "_is_polling", "_last_ns", "_loop", "_now_ns")
+    __slots__ = ("_follows", "_gap_ns", "_is_polling", "_last_ns", "_loop", "_now_ns", "_yield_processor")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+        yield_processor: Callable[[], object] = _yield_processor,
+    ) -> None:
         self._loop = loop
         self._now_ns = now_ns
+        self._yield_processor = yield_processor
         self._last_ns = -GAP_NS
         self._gap_ns = 0
         """Longest gap of the last requests below GAP_NS; an old one counts an eighth less with each request."""
@@ -60,6 +73,7 @@ class BusyPolling:
     def _poll(self) -> None:
         # A loop with a scheduled call does not sleep: it looks for events, and comes back.
         if self._now_ns() - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), GAP_NS):
+            self._yield_processor()
             self._loop.call_soon(self._poll)
         else:
             self._is_polling = False

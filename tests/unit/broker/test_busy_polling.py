@@ -1,6 +1,7 @@
 """Busy polling, with a clock and a loop in memory; and what sockets report to it."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -17,7 +18,11 @@ class Loop:
     def __init__(self) -> None:
         self.now_ns = 1_000_000_000
         self.scheduled: list[Callable[[], None]] = []
-        self.polling = BusyPolling(cast("asyncio.AbstractEventLoop", self), lambda: self.now_ns)
+        self.yields = 0
+        self.polling = BusyPolling(cast("asyncio.AbstractEventLoop", self), lambda: self.now_ns, self._yielded)
+
+    def _yielded(self) -> None:
+        self.yields += 1
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.scheduled.append(callback)
@@ -120,6 +125,35 @@ def test_polling_begins_again_with_the_next_burst() -> None:
         assert not loop.sleeps
         loop.turn(POLL_NS)
         assert loop.sleeps
+
+
+def test_each_turn_of_polling_yields_the_processor() -> None:
+    loop = Loop()
+    loop.respond(0)
+    loop.respond(1000)
+    for turn in range(1, 4):
+        loop.turn(1000)
+        assert loop.yields == turn
+    loop.turn(POLL_NS)
+    assert loop.sleeps
+    assert loop.yields == 3  # a loop that sleeps has nothing to yield
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="this system has no sched_yield")
+def test_the_processor_is_yielded_by_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    yields: list[None] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(None))
+
+    async def poll() -> None:
+        polling = BusyPolling(asyncio.get_running_loop())
+        for _ in range(2):
+            polling.received(1)
+            polling.responded()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(poll())
+    assert yields
 
 
 class Echo:
