@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.client.consumer.assignors import (
@@ -175,6 +175,16 @@ def test_sticky_brings_as_many_near_as_apache_kafka() -> None:
     assert all(ours >= theirs - 1 for ours, theirs in found)
 
 
+@example(
+    before={"m0": ("c",), "m5": ("a",)},
+    places={
+        "a": [frozenset()],
+        "b": [frozenset()],
+        "c": [frozenset("xz"), frozenset(), frozenset(), frozenset(), frozenset("z"), frozenset()],
+    },
+    racks=["x", "z", None, "x", "x", None],
+    after={"m1": ("a", "c"), "m5": ("a",), "m0": ("a", "b"), "m2": ("b", "c"), "m3": ("c",), "m4": ("a", "b", "c")},
+)
 @given(SUBSCRIPTIONS, PLACES, st.lists(st.none() | RACKS, min_size=6, max_size=6), SUBSCRIPTIONS)
 @settings(max_examples=150, deadline=None)
 def test_racks_cost_no_balance(

@@ -165,6 +165,9 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
     it. Free partitions go to the eligible member with the fewest. Then partitions move from a member to an eligible one that
     has at least two fewer, until there is no such pair. Finally partitions are exchanged between members if that puts more
     of them in the rack of their member.
+
+    If racks matter, free partitions are distributed twice, once by the racks and once without them, as the exchange of pairs
+    cannot always correct a choice: the assignment with more partitions in the rack of their member is returned.
     """
     eligible: dict[str, list[str]] = {}
     for member in _ordered(members):
@@ -176,26 +179,34 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
         rack = members[member].rack
         return not matter or not rack or rack in topics[partition.topic][partition.partition]
 
-    assignment = _kept(members, topics)
-    taken = {partition for parts in assignment.values() for partition in parts}
-    free = [
-        TopicPartition(topic, index)
-        for topic in sorted(eligible)
-        for index in range(len(topics.get(topic, ())))
-        if (topic, index) not in taken
-    ]
-    # Partitions with the fewest eligible members come first.
-    for partition in sorted(free, key=lambda part: (len(eligible[part.topic]), part)):
-        least = min(
-            eligible[partition.topic], key=lambda member: (len(assignment[member]), not near(member, partition))
-        )
-        assignment[least].append(partition)
-    changes = True
-    while changes:
-        while _moved_one(assignment, eligible):
-            pass
-        changes = matter and _brought_nearer(assignment, eligible, near)
-    return {member: sorted(parts) for member, parts in assignment.items()}
+    def completed(*, by_racks: bool) -> Assignment:
+        assignment = _kept(members, topics)
+        taken = {partition for parts in assignment.values() for partition in parts}
+        free = [
+            TopicPartition(topic, index)
+            for topic in sorted(eligible)
+            for index in range(len(topics.get(topic, ())))
+            if (topic, index) not in taken
+        ]
+        # Partitions with the fewest eligible members come first.
+        for partition in sorted(free, key=lambda part: (len(eligible[part.topic]), part)):
+            least = min(
+                eligible[partition.topic],
+                key=lambda member: (len(assignment[member]), by_racks and not near(member, partition)),
+            )
+            assignment[least].append(partition)
+        changes = True
+        while changes:
+            while _moved_one(assignment, eligible):
+                pass
+            changes = matter and _brought_nearer(assignment, eligible, near)
+        return assignment
+
+    candidates = [completed(by_racks=True), completed(by_racks=False)] if matter else [completed(by_racks=False)]
+    best = max(
+        candidates, key=lambda found: sum(near(member, part) for member, parts in found.items() for part in parts)
+    )
+    return {member: sorted(parts) for member, parts in best.items()}
 
 
 def _kept(members: Members, topics: Topics) -> Assignment:
