@@ -216,15 +216,16 @@ class Scheduler:
         """Wait up to `delay_ms` for an outcome of any of these promises. Return True if `promise` has one."""
         either: Promise[None] = Promise()
 
-        def arrived(_: Promise[Any]) -> None:
+        def arrived(_: object = None) -> None:
             either.keep(None)
 
         awaited = (promise, *others)
-        if any(candidate.done for candidate in awaited):
-            return promise.done
+        for candidate in awaited:
+            if candidate.done:
+                return promise.done
         for candidate in awaited:
             candidate.listen(arrived)
-        timer = self._timers.call_later(max(delay_ms, 0), lambda: either.keep(None))
+        timer = self._timers.call_later(max(delay_ms, 0), arrived)
         try:
             await either
         finally:

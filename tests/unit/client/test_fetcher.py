@@ -12,6 +12,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.records.batch import build
 from ottla.records.record import Record
 
@@ -81,3 +82,85 @@ def test_the_fetch_that_follows_many_bytes_is_sent_at_once(size: int) -> None:
     reading = Reading(size)
     reading.wait()
     assert reading.in_flight == 1
+
+
+def test_records_that_were_requested_before_a_seek_are_dropped() -> None:
+    reading = Reading(size=10)
+    reading.wait()
+    reading.world.advance(NEXT_FETCH_MS)
+    assert reading.fetched == 1
+    reading.world.advance(reading.broker.latency_ms)
+    assert reading.fetched == 2  # a fetch of offset 1 is in flight
+    reading.consumer.seek(TopicPartition("t", 0), 0)
+    offsets = []
+    for _ in range(3):
+        reading.wait()
+        record = reading.consumer.take()
+        assert record is not None
+        offsets.append(record.offset)
+    assert offsets == [0, 1, 2]
+
+
+class Following:
+    """A consumer of two partitions without new records; `fetches` are the requests of its session."""
+
+    def __init__(self, response: Later | None) -> None:
+        self.world = World()
+        self.broker = self.world.broker()
+        self.broker.topics["t"] = {0: 1, 1: 1}
+        self.broker.on(FetchRequest, lambda _, __: response)
+        ends = [ListOffsetsPartitionResponse(partition_index=number, offset=0) for number in range(2)]
+        self.broker.on(
+            ListOffsetsRequest, ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=ends)])
+        )
+        self.core = self.world.core()
+        self.consumer = ConsumerCore(self.core)
+        self.partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        self.consumer.assign(self.partitions)
+
+    def wait(self, ms: int) -> None:
+        assert not self.world.run(self.core, self.consumer.wait(ms))
+
+    @property
+    def last_fetch(self) -> tuple[list[int], list[int]]:
+        """Partitions that the last fetch adds or changes, and those that it forgets."""
+        request = [request for request, _ in self.broker.requests if isinstance(request, FetchRequest)][-1]
+        added = [row.partition for topic in request.topics for row in topic.partitions]
+        return added, [number for topic in request.forgotten_topics_data for number in topic.partitions]
+
+
+def test_a_fetch_names_only_what_has_changed() -> None:
+    reading = Following(Later(100, FetchResponse(session_id=7)))
+    reading.wait(50)
+    assert reading.last_fetch == ([0, 1], [])
+    reading.wait(100)
+    assert reading.last_fetch == ([], [])
+    reading.consumer.pause(reading.partitions[1:])
+    reading.wait(200)
+    assert reading.last_fetch == ([], [])  # forgotten by the fetch before this one
+    reading.consumer.resume(reading.partitions[1:])
+    reading.wait(100)
+    assert reading.last_fetch == ([1], [])
+    reading.consumer.assign(reading.partitions[1:])
+    reading.wait(100)
+    assert reading.last_fetch == ([], [0])
+
+
+def test_a_row_of_a_partition_that_was_not_requested_begins_a_new_session() -> None:
+    row = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[PartitionData(partition_index=9)])
+    reading = Following(Later(100, FetchResponse(session_id=7, responses=[row])))
+    for _ in range(3):
+        reading.wait(300)
+        assert reading.last_fetch == ([0, 1], [])
+
+
+def test_leaders_are_looked_up_again_and_again_while_a_node_does_not_respond() -> None:
+    reading = Following(None)
+    reading.wait(1000)
+    lookups = []
+    for _ in range(4):
+        before = reading.broker.asked[MetadataRequest]
+        reading.wait(3500)
+        lookups.append(reading.broker.asked[MetadataRequest] - before)
+    assert lookups == [1, 1, 1, 1]
+    assert reading.broker.asked[FetchRequest] == 1  # the one in flight may still be answered

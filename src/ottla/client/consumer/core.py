@@ -64,7 +64,9 @@ class ConsumerCore(ChunkReader):
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
         self._truncations: deque[tuple[PartitionState, int, EpochEnd]] = deque()
-        self._woken = Signal()
+        self._woken = self._fetcher.arrived
+        """Signal for `wait`: also of listeners to run, and of the end of changes."""
+        self._timeout = Alarm(self._woken.happen, core.clock, core.scheduler)
         self._topics: list[str] = []
         self._pattern: str | None = None
         self._search = PositionSearch(
@@ -221,7 +223,7 @@ class ConsumerCore(ChunkReader):
 
     async def _wait(self, deadline: int) -> Handover | bool:
         while True:
-            woken, arrived = self._woken.wait(), self._fetcher.arrived.wait()
+            woken = self._woken.wait()
             if self._handovers:
                 return self._handovers.popleft()
             left = deadline - self.core.clock.now_ms()
@@ -240,7 +242,8 @@ class ConsumerCore(ChunkReader):
             self._search.begin()
             self._fetcher.pump()
             self.core.metadata.watch(self._topics, self._wake_application)
-            await self.core.scheduler.within(woken, left, arrived)
+            self._timeout.set(deadline)  # usually a timer of an earlier call is running, which is sooner
+            await woken
 
     def _raise_trouble(self) -> None:
         failure: BaseException | None = self._fetcher.failure
@@ -484,8 +487,9 @@ class ConsumerCore(ChunkReader):
                 leaving.cancel()
         finally:
             self._closed = True
-            self._fetcher.active = False
+            self._fetcher.close()
             self._reminder.cancel()
+            self._timeout.cancel()
             self.core.close()
 
     async def _leave(self) -> None:

@@ -77,11 +77,17 @@ Truncated = Callable[[PartitionState, EpochEnd], None]
 
 
 class _NodeFetch:
-    """State of the fetches to one node."""
+    """State of the fetches to one node.
 
-    __slots__ = ("asked", "busy", "epoch", "not_before", "session", "validating")
+    awaits        topics of the fetch that is in flight
+    answer_by_ms  time at which their leaders are looked up, if the node has not responded by then
+    """
+
+    __slots__ = ("answer_by_ms", "asked", "awaits", "busy", "epoch", "not_before", "session", "validating")
 
     def __init__(self) -> None:
+        self.awaits: list[str] = []
+        self.answer_by_ms = 0
         self.busy = False
         self.validating = 0
         self.session = 0
@@ -128,6 +134,13 @@ class Fetcher:
         self._nodes: dict[int, _NodeFetch] = {}
         self._looking_up: set[str] = set()
         self._next_fetch = Alarm(self.pump, core.clock, core.scheduler)
+        self._overdue = Alarm(self._look_for_leaders, core.clock, core.scheduler)
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self.active = False
+        self._next_fetch.cancel()
+        self._overdue.cancel()
 
     def pump(self) -> None:
         """Send fetches for all partitions that have room and no fetch in flight."""
@@ -136,24 +149,45 @@ class Fetcher:
         now = self._core.clock.now_ms()
         by_node: dict[int, dict[PartitionState, TopicInfo]] = {}
         doubtful: dict[int, dict[PartitionState, Question]] = {}
+        unavailable = {
+            node for node, known in self._nodes.items() if known.busy or known.validating or known.not_before > now
+        }
+        infos: dict[str, TopicInfo] = {}
+        largest = self._config["max.partition.fetch.bytes"]
+        # This loop runs some times for each response, over all partitions: it calls a function only where one has changed.
         for state in list(self._positions.states.values()):
-            if state.fetch_position == UNKNOWN or state.paused or state.validating or state.not_before > now:
+            if (
+                state.fetch_position == UNKNOWN
+                or state.paused
+                or state.validating
+                or state.not_before > now
+                or state.buffered >= largest
+            ):
                 continue
-            if state.buffered >= self._config["max.partition.fetch.bytes"]:
-                continue
-            info = self._core.metadata.known(state.partition.topic)
+            topic, number = state.partition
+            info = infos.get(topic) or self._core.metadata.known(topic)
             if info is None:
-                self._look_up(state.partition.topic)
+                self._look_up(topic)
                 continue
+            infos[topic] = info
+            if state.fetched_by is info:
+                continue  # a fetch is in flight, and nothing is known that asks for another one
             if info.id != state.topic_id and self._is_recreated(state, info):
                 continue
-            question = self._question(state, info)
+            question = None
+            if info.epochs.get(number, -1) != state.valid_epoch:
+                question = self._question(state, info)
+                if question is not None:
+                    state.preferred = None
+            node = info.leaders.get(number, -1)
+            if node < 0 or state.preferred is not None:
+                node = self._node_of(state, info, now)
+                if node < 0:
+                    infos.pop(topic, None)  # it is stale
+                    continue
             if question is not None:
-                state.preferred = None
-            node = self._node_of(state, info, now)
-            if node >= 0 and question is not None:
                 doubtful.setdefault(node, {})[state] = question
-            elif node >= 0:
+            elif node not in unavailable:
                 by_node.setdefault(node, {})[state] = info
         for node, questions in doubtful.items():
             for state in questions:
@@ -164,7 +198,7 @@ class Fetcher:
         for node, states in by_node.items():
             known = self._nodes.setdefault(node, _NodeFetch())
             # An open fetch may wait for records, and would delay partitions that are validated meanwhile.
-            if not known.busy and not known.validating and known.not_before <= now:
+            if not known.busy and not known.validating:
                 known.busy = True
                 self._core.scheduler.background(self._fetch(node, known, states), "fetch")
 
@@ -284,6 +318,8 @@ class Fetcher:
 
     async def _fetch(self, node: int, known: _NodeFetch, states: dict[PartitionState, TopicInfo]) -> None:
         sent = {state: (state.version, state.fetch_position) for state in states}
+        for state, info in states.items():
+            state.fetched_by = info
         try:
             link = await self._core.network.ready(node, _PURPOSE)
             ids = {info.name: info.id for info in states.values()}
@@ -293,10 +329,9 @@ class Fetcher:
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             sent_ms = self._core.clock.now_ms()
             self.sensors.fetches.record(1, sent_ms)
-            asking = link.request_positions(request, version, timeout_ms=timeout_ms)
-            while not await self._core.scheduler.within(asking, self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS):
-                self._look_for_leaders(states)
-            frame, answer = asking.result()
+            known.awaits = list(ids)
+            self._await_answer(known, sent_ms)
+            frame, answer = await link.request_positions(request, version, timeout_ms=timeout_ms)
             self._measure(answer, sent_ms)
             if answer.error_code != table.NONE:
                 known.forget()
@@ -305,7 +340,7 @@ class Fetcher:
             else:
                 if version >= 7:
                     self._next_epoch(known, answer)
-                if not self._take(frame, answer, states, sent):
+                if not self._take(frame, answer, known, ids, sent):
                     self._begin_again(known)
         except KafkaError as error:
             if not error.retriable:
@@ -316,6 +351,10 @@ class Fetcher:
             self._begin_again(known)
         finally:
             known.busy = False
+            known.awaits = []
+            for state, info in states.items():
+                if state.fetched_by is info:
+                    state.fetched_by = None
         serves_first = self.arrived.is_awaited and sum(state.buffered for state in states) < FEW_BYTES
         self.arrived.happen()
         if serves_first:
@@ -340,26 +379,45 @@ class Fetcher:
         known.not_before = self._core.clock.now_ms() + wait
         self._core.scheduler.call_later(wait, self.pump)
 
-    def _look_for_leaders(self, states: dict[PartitionState, TopicInfo]) -> None:
-        """Refresh the metadata, as a node that does not respond may have lost leadership. A late response is still used."""
-        for info in states.values():
-            self._core.metadata.forget(info.name)
+    def _await_answer(self, known: _NodeFetch, now_ms: int) -> None:
+        known.answer_by_ms = now_ms + self._config["fetch.max.wait.ms"] + _ANSWER_WITHIN_MS
+        self._overdue.set(known.answer_by_ms)
+
+    def _look_for_leaders(self) -> None:
+        """Refresh the metadata of overdue fetches, as a node that does not respond may have lost leadership. A late response is
+        still used."""
+        now_ms = self._core.clock.now_ms()
+        for known in self._nodes.values():
+            if not known.awaits:
+                continue
+            if known.answer_by_ms > now_ms:
+                self._overdue.set(known.answer_by_ms)
+                continue
+            for topic in known.awaits:
+                self._core.metadata.forget(topic)
+            self._await_answer(known, now_ms)
         self.pump()
 
     def _request(self, known: _NodeFetch, states: dict[PartitionState, TopicInfo], version: int) -> FetchRequest:
         config = self._config
         requested: dict[TopicPartition, Asked] = {}
         topics: dict[str, FetchTopic] = {}
+        is_full, before = known.epoch == _FULL, known.asked
+        kept = 0
         for state, info in states.items():
-            epoch = info.epochs.get(state.partition.partition, -1)
+            partition = state.partition
+            epoch = info.epochs.get(partition.partition, -1)
             last = state.epoch_before(state.fetch_position)
-            asked = requested[state.partition] = (info.id, state.fetch_position, epoch, last)
-            if known.epoch > _FULL and known.asked.get(state.partition) == asked:
+            asked = requested[partition] = (info.id, state.fetch_position, epoch, last)
+            former = before.get(partition)
+            if former is not None and former[0] == info.id:
+                kept += 1
+            if former == asked and not is_full:
                 continue
             topic = topics.setdefault(info.name, FetchTopic(topic=info.name, topic_id=info.id))
             topic.partitions.append(
                 FetchPartition(
-                    partition=state.partition.partition,
+                    partition=partition.partition,
                     current_leader_epoch=epoch,
                     fetch_offset=state.fetch_position,
                     last_fetched_epoch=last if version >= _OLDEST_WITH_LAST_EPOCH else -1,
@@ -376,8 +434,8 @@ class Fetcher:
             topics=list(topics.values()),
             rack_id=config["client.rack"],
         )
-        if version >= 7 and known.epoch > _FULL:
-            request.forgotten_topics_data = _forgotten(known.asked, requested, by_id=version >= _OLDEST_WITH_IDS)
+        if version >= 7 and not is_full and kept < len(before):
+            request.forgotten_topics_data = _forgotten(before, requested, by_id=version >= _OLDEST_WITH_IDS)
         known.asked = requested
         return request
 
@@ -394,26 +452,25 @@ class Fetcher:
         self,
         frame: bytes,
         answer: Any,
-        states: dict[PartitionState, TopicInfo],
+        known: _NodeFetch,
+        ids: dict[str, bytes],
         sent: dict[PartitionState, tuple[int, int]],
     ) -> bool:
         """Handle the rows of a response, whose records are (start, end) in `frame`. Return False if one is for a partition that
         was not requested.
         """
         complete = True
-        by_name = {(info.name, state.partition.partition): state for state, info in states.items()}
-        by_id = {(info.id, state.partition.partition): state for state, info in states.items() if info.id != ZERO_UUID}
+        names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
         for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
             for row in topic.partitions:
-                state = by_name.get((topic.topic, row.partition_index)) or by_id.get(
-                    (topic.topic_id, row.partition_index)
-                )
-                if state is None:
+                partition = TopicPartition(name, row.partition_index)
+                if partition not in known.asked:
                     complete = False
                     continue
-                if sent[state] != (state.version, state.fetch_position):
-                    continue  # the position was changed after the request
-                if self._positions.states.get(state.partition) is state:
+                state = self._positions.states.get(partition)
+                # Otherwise the partition was revoked, or its position was changed after the request.
+                if state is not None and sent.get(state) == (state.version, state.fetch_position):
                     self._take_row(state, frame, row)
         return complete
 

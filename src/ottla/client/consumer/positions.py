@@ -14,7 +14,7 @@ Each position has the leader epoch of the record before it, by which a new leade
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.client.topics import TopicPartition
+from ottla.client.topics import TopicInfo, TopicPartition
 
 UNKNOWN: Final = -1
 
@@ -30,11 +30,13 @@ class PartitionState:
     buffered        bytes that are fetched and not yet read by the application
     topic_id        id of the topic that the position belongs to, None before it was looked up
     preferred       read replica to fetch from in place of the leader, and its expiry time (KIP-392)
+    fetched_by      metadata by which the fetch in flight was sent; None without one
     """
 
     __slots__ = (
         "buffered",
         "epochs",
+        "fetched_by",
         "fetch_position",
         "high_watermark",
         "last_stable_offset",
@@ -65,6 +67,7 @@ class PartitionState:
         self.not_before = 0
         self.topic_id: bytes | None = None
         self.preferred: tuple[int, int] | None = None
+        self.fetched_by: TopicInfo | None = None
         self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN
 
     def seek(self, offset: int, leader_epoch: int = -1) -> None:
@@ -87,12 +90,10 @@ class PartitionState:
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the record before an offset between `position` and `fetch_position`; -1 if unknown."""
-        latest = -1
-        for begin, epoch in self.epochs:
-            if begin >= offset:
-                break
-            latest = epoch
-        return latest
+        for begin, epoch in reversed(self.epochs):
+            if begin < offset:
+                return epoch
+        return -1
 
     def begin_after(self, leader_epoch: int) -> int:
         """Return the first fetched offset with a newer epoch; UNKNOWN without one."""
