@@ -65,7 +65,7 @@ class ConsumerCore(ChunkReader):
         self._handovers: deque[Handover] = deque()
         self._truncations: deque[tuple[PartitionState, int, EpochEnd]] = deque()
         self._woken = self._fetcher.arrived
-        """Signal for `wait`: also of listeners to run, and of the end of changes."""
+        """Signal that ends a wait: a chunk, an error, a listener to run, or the end of a change of partitions."""
         self._timeout = Alarm(self._woken.happen, core.clock, core.scheduler)
         self._topics: list[str] = []
         self._pattern: str | None = None

@@ -105,7 +105,7 @@ class Fetcher:
     """Fetcher of one consumer.
 
     chunks     fetched chunks, oldest first; the application's thread takes from the left
-    arrived    signals a new chunk, or an error in `failure`
+    arrived    signals a new chunk or an error in `failure`; the consumer signals by it what else ends a wait
     failure    error to raise in the application
     lost       callback for an offset out of range: (partition, error)
     truncated  callback for a truncated log: (partition, end of the records that remain)
@@ -154,7 +154,7 @@ class Fetcher:
         }
         infos: dict[str, TopicInfo] = {}
         largest = self._config["max.partition.fetch.bytes"]
-        # This loop runs some times for each response, over all partitions: it calls a function only where one has changed.
+        # This loop runs several times for each response, over all partitions: it calls functions only for those that changed.
         for state in list(self._positions.states.values()):
             if (
                 state.fetch_position == UNKNOWN
@@ -189,6 +189,12 @@ class Fetcher:
                 doubtful.setdefault(node, {})[state] = question
             elif node not in unavailable:
                 by_node.setdefault(node, {})[state] = info
+        self._send(by_node, doubtful)
+
+    def _send(
+        self, by_node: dict[int, dict[PartitionState, TopicInfo]], doubtful: dict[int, dict[PartitionState, Question]]
+    ) -> None:
+        """Begin to validate the doubtful positions, and to fetch from nodes without a fetch in flight."""
         for node, questions in doubtful.items():
             for state in questions:
                 state.validating = True

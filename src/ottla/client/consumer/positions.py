@@ -36,8 +36,8 @@ class PartitionState:
     __slots__ = (
         "buffered",
         "epochs",
-        "fetched_by",
         "fetch_position",
+        "fetched_by",
         "high_watermark",
         "last_stable_offset",
         "log_start",
