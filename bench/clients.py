@@ -283,43 +283,54 @@ def rates(broker: Running, cases: dict[str, Case], records: int, rounds: int, *,
     return medians
 
 
-def latencies(broker: Running, count: int = 2000) -> dict[str, float]:
-    """Milliseconds from produce to consume."""
-    servers = broker.bootstrap_servers
-    found: dict[str, float] = {}
-    topic = new_topic(broker)
+def latency_ottla(broker: Running, count: int) -> list[float]:
+    """Seconds from produce to consume of each record."""
+    servers, topic = broker.bootstrap_servers, new_topic(broker)
+    times = []
     with Producer(bootstrap_servers=servers, linger_ms=0) as producer, Consumer(bootstrap_servers=servers) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
-        times = []
         for _ in range(count):
             begun = time.perf_counter()
             producer.produce(topic, b"x")
             assert consumer.poll(30) is not None
             times.append(time.perf_counter() - begun)
-        found |= _quantiles("ottla", times)
-    topic = new_topic(broker)
-    rd_producer = RdProducer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
-    rd_consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "b", "fetch.wait.max.ms": 500})
-    rd_consumer.assign([RdPartition(topic, 0, 0)])
+    return times
+
+
+def latency_confluent(broker: Running, count: int) -> list[float]:
+    """Seconds from produce to consume of each record."""
+    servers, topic = broker.bootstrap_servers, new_topic(broker)
+    producer = RdProducer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
+    consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "b", "fetch.wait.max.ms": 500})
+    consumer.assign([RdPartition(topic, 0, 0)])
     times = []
     for _ in range(count):
         begun = time.perf_counter()
-        rd_producer.produce(topic, b"x")
-        rd_producer.poll(0)
-        while rd_consumer.poll(1) is None:
+        producer.produce(topic, b"x")
+        producer.poll(0)
+        while consumer.poll(1) is None:
             pass
         times.append(time.perf_counter() - begun)
-    rd_consumer.close()
-    rd_producer.flush()
-    return found | _quantiles("confluent-kafka", times)
+    consumer.close()
+    producer.flush()
+    return times
 
 
-def _quantiles(name: str, times: list[float]) -> dict[str, float]:
-    cut = statistics.quantiles(times[len(times) // 10 :], n=100)
-    p50, p99 = cut[49] * 1000, cut[98] * 1000
-    print(f"  {name:28} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms")
-    return {f"{name} p50 ms": p50, f"{name} p99 ms": p99}
+def latencies(broker: Running, rounds: int, count: int = 2000) -> dict[str, float]:
+    """Milliseconds from produce to consume, medians of the rounds; the first tenth of a round warms."""
+    sides = {"ottla": latency_ottla, "confluent-kafka": latency_confluent}
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, times in sides.items():
+            cut = statistics.quantiles(times(broker, count)[count // 10 :], n=100)
+            measured[name].append((cut[49] * 1000, cut[98] * 1000))
+    figures: dict[str, float] = {}
+    for name, found in measured.items():
+        p50, p99 = (statistics.median(column) for column in zip(*found, strict=True))
+        print(f"  {name:28} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   ({', '.join(f'{each:.2f}' for each, _ in found)})")
+        figures |= {f"{name} p50 ms": p50, f"{name} p99 ms": p99}
+    return figures
 
 
 def idle(broker: Running, seconds: float = 20) -> float:
@@ -369,7 +380,7 @@ def main() -> None:
         if "consume" in given.only:
             figures["consume"] = rates(broker, CONSUMERS, given.records, given.rounds, fill=True)
         if "latency" in given.only:
-            figures["latency"] = latencies(broker)
+            figures["latency"] = latencies(broker, given.rounds)
         if "idle" in given.only:
             figures["idle"] = idle(broker)
         if "list" in given.only:
