@@ -204,7 +204,8 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
 
     candidates = [completed(by_racks=True), completed(by_racks=False)] if matter else [completed(by_racks=False)]
     best = max(
-        candidates, key=lambda found: sum(near(member, part) for member, parts in found.items() for part in parts)
+        candidates,
+        key=lambda candidate: sum(near(member, part) for member, parts in candidate.items() for part in parts),
     )
     return {member: sorted(parts) for member, parts in best.items()}
 
