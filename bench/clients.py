@@ -5,7 +5,7 @@
 produce  records/s, record by record, until all are acknowledged (acks=all), of 100 bytes and of 1 KB; besides produce_many
          and produce_arrow
 consume  records/s, record by record; besides poll_arrow against confluent-kafka's records put into a pandas frame
-latency  p50 and p99 from produce to consume, one record at a time, linger 0
+latency  p50 and p99 from produce to consume, one record at a time, linger 0; of one partition, and of a consumer of 1,000
 idle     CPU of a consumer that waits for records, in per cent of a core
 import   milliseconds that `import ottla` adds to a bare interpreter
 list     milliseconds of a process of `ottla topics --list`
@@ -46,11 +46,11 @@ Case = Callable[[str, str, int, int], float]
 """(bootstrap servers, topic, records, size) -> seconds"""
 
 
-def new_topic(broker: Running) -> str:
-    """A topic of one partition."""
+def new_topic(broker: Running, partitions: int = 1) -> str:
+    """A new topic."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(name, 1, 1)]).check()
+        admin.create_topics([NewTopic(name, partitions, 1)]).check()
     return name
 
 
@@ -283,31 +283,31 @@ def rates(broker: Running, cases: dict[str, Case], records: int, rounds: int, *,
     return medians
 
 
-def latency_ottla(broker: Running, count: int) -> list[float]:
+def latency_ottla(broker: Running, partitions: int, count: int) -> list[float]:
     """Seconds from produce to consume of each record."""
-    servers, topic = broker.bootstrap_servers, new_topic(broker)
+    servers, topic = broker.bootstrap_servers, new_topic(broker, partitions)
     times = []
     with Producer(bootstrap_servers=servers, linger_ms=0) as producer, Consumer(bootstrap_servers=servers) as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
+        consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
         consumer.seek_to_beginning()
-        for _ in range(count):
+        for number in range(count):
             begun = time.perf_counter()
-            producer.produce(topic, b"x")
+            producer.produce(topic, b"x", partition=number % min(partitions, 10))
             assert consumer.poll(30) is not None
             times.append(time.perf_counter() - begun)
     return times
 
 
-def latency_confluent(broker: Running, count: int) -> list[float]:
+def latency_confluent(broker: Running, partitions: int, count: int) -> list[float]:
     """Seconds from produce to consume of each record."""
-    servers, topic = broker.bootstrap_servers, new_topic(broker)
+    servers, topic = broker.bootstrap_servers, new_topic(broker, partitions)
     producer = RdProducer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
     consumer = RdConsumer({"bootstrap.servers": servers, "group.id": "b", "fetch.wait.max.ms": 500})
-    consumer.assign([RdPartition(topic, 0, 0)])
+    consumer.assign([RdPartition(topic, number, 0) for number in range(partitions)])
     times = []
-    for _ in range(count):
+    for number in range(count):
         begun = time.perf_counter()
-        producer.produce(topic, b"x")
+        producer.produce(topic, b"x", partition=number % min(partitions, 10))
         producer.poll(0)
         while consumer.poll(1) is None:
             pass
@@ -317,19 +317,20 @@ def latency_confluent(broker: Running, count: int) -> list[float]:
     return times
 
 
-def latencies(broker: Running, rounds: int, count: int = 2000) -> dict[str, float]:
+def latencies(broker: Running, rounds: int, partitions: int, count: int) -> dict[str, float]:
     """Milliseconds from produce to consume, medians of the rounds; the first tenth of a round warms."""
     sides = {"ottla": latency_ottla, "confluent-kafka": latency_confluent}
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, times in sides.items():
-            cut = statistics.quantiles(times(broker, count)[count // 10 :], n=100)
+            cut = statistics.quantiles(times(broker, partitions, count)[count // 10 :], n=100)
             measured[name].append((cut[49] * 1000, cut[98] * 1000))
     figures: dict[str, float] = {}
     for name, found in measured.items():
         p50, p99 = (statistics.median(column) for column in zip(*found, strict=True))
-        print(f"  {name:28} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   ({', '.join(f'{each:.2f}' for each, _ in found)})")
-        figures |= {f"{name} p50 ms": p50, f"{name} p99 ms": p99}
+        side = name if partitions == 1 else f"{name} {partitions} partitions,"
+        print(f"  {side:34} p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   ({', '.join(f'{each:.2f}' for each, _ in found)})")
+        figures |= {f"{side} p50 ms": p50, f"{side} p99 ms": p99}
     return figures
 
 
@@ -380,7 +381,7 @@ def main() -> None:
         if "consume" in given.only:
             figures["consume"] = rates(broker, CONSUMERS, given.records, given.rounds, fill=True)
         if "latency" in given.only:
-            figures["latency"] = latencies(broker, given.rounds)
+            figures["latency"] = latencies(broker, given.rounds, 1, 2000) | latencies(broker, given.rounds, 1000, 300)
         if "idle" in given.only:
             figures["idle"] = idle(broker)
         if "list" in given.only:
