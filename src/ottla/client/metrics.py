@@ -71,27 +71,26 @@ class Sensor:
     count, total  number and sum of all values since the start
     """
 
-    __slots__ = ("_window", "_windows", "count", "total")
+    __slots__ = ("_windows", "count", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0
-        self._window = _Window(-_WINDOW_MS)
         self._windows: list[_Window] = []
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value."""
         self.count += 1
         self.total += value
-        window = self._window
-        if now_ms - window.begun_ms >= _WINDOW_MS:
-            window = self._window = _Window(now_ms)
-            self._windows.append(window)
-            del self._windows[:-_WINDOWS]
+        windows = self._windows
+        if not windows or now_ms - windows[-1].begun_ms >= _WINDOW_MS:
+            windows.append(_Window(now_ms))
+            del windows[:-_WINDOWS]
+        window = windows[-1]
         window.count += 1
         window.total += value
         if value > window.largest:
-            window.largest = value  # several times as fast as max()
+            window.largest = value
 
     def _recent(self, now_ms: int) -> list[_Window]:
         return [window for window in self._windows if now_ms - window.begun_ms < _WINDOW_MS * _WINDOWS]

@@ -22,24 +22,31 @@ WRITTEN_MS = 100
 """Time from a fetch at the end of the log to its response with a new record."""
 
 
-class Reading:
-    """A consumer of a partition whose next record, of `size` bytes, is there WRITTEN_MS after the fetch that waits for it."""
+class Scene:
+    """A consumer that reads partitions of a topic from the beginning, and its broker."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, partitions: int) -> None:
         self.world = World()
         self.broker = self.world.broker()
-        self.broker.topics["t"] = {0: 1}
-        self.size = size
-        self.fetched = 0
-        self.broker.on(FetchRequest, self._fetch)
-        beginning = ListOffsetsPartitionResponse(partition_index=0, offset=0)
+        self.broker.topics["t"] = dict.fromkeys(range(partitions), 1)
+        starts = [ListOffsetsPartitionResponse(partition_index=number, offset=0) for number in range(partitions)]
         self.broker.on(
-            ListOffsetsRequest,
-            ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[beginning])]),
+            ListOffsetsRequest, ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=starts)])
         )
         self.core = self.world.core(auto_offset_reset="earliest")
         self.consumer = ConsumerCore(self.core)
-        self.consumer.assign([TopicPartition("t", 0)])
+        self.partitions = [TopicPartition("t", number) for number in range(partitions)]
+        self.consumer.assign(self.partitions)
+
+
+class Reading(Scene):
+    """A partition whose next record, of `size` bytes, is there WRITTEN_MS after the fetch that waits for it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(1)
+        self.size = size
+        self.fetched = 0
+        self.broker.on(FetchRequest, self._fetch)
 
     def _fetch(self, request: FetchRequest, version: int) -> Later:
         offset = request.topics[0].partitions[0].fetch_offset if request.topics else self.fetched
@@ -91,7 +98,7 @@ def test_records_that_were_requested_before_a_seek_are_dropped() -> None:
     assert reading.fetched == 1
     reading.world.advance(reading.broker.latency_ms)
     assert reading.fetched == 2  # a fetch of offset 1 is in flight
-    reading.consumer.seek(TopicPartition("t", 0), 0)
+    reading.consumer.seek(reading.partitions[0], 0)
     offsets = []
     for _ in range(3):
         reading.wait()
@@ -101,22 +108,12 @@ def test_records_that_were_requested_before_a_seek_are_dropped() -> None:
     assert offsets == [0, 1, 2]
 
 
-class Following:
-    """A consumer of two partitions without new records; `fetches` are the requests of its session."""
+class Following(Scene):
+    """Two partitions; the broker responds to all fetches alike, without a record."""
 
     def __init__(self, response: Later | None) -> None:
-        self.world = World()
-        self.broker = self.world.broker()
-        self.broker.topics["t"] = {0: 1, 1: 1}
+        super().__init__(2)
         self.broker.on(FetchRequest, lambda _, __: response)
-        ends = [ListOffsetsPartitionResponse(partition_index=number, offset=0) for number in range(2)]
-        self.broker.on(
-            ListOffsetsRequest, ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=ends)])
-        )
-        self.core = self.world.core()
-        self.consumer = ConsumerCore(self.core)
-        self.partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
-        self.consumer.assign(self.partitions)
 
     def wait(self, ms: int) -> None:
         assert not self.world.run(self.core, self.consumer.wait(ms))
@@ -164,3 +161,15 @@ def test_leaders_are_looked_up_again_and_again_while_a_node_does_not_respond() -
         lookups.append(reading.broker.asked[MetadataRequest] - before)
     assert lookups == [1, 1, 1, 1]
     assert reading.broker.asked[FetchRequest] == 1  # the one in flight may still be answered
+
+
+def test_leaders_are_not_looked_up_while_no_fetch_is_in_flight() -> None:
+    reading = Following(Later(100, FetchResponse(session_id=7)))
+    reading.wait(50)
+    lookups = reading.broker.asked[MetadataRequest]
+    reading.consumer.pause(reading.partitions)
+    reading.wait(10_000)
+    reading.consumer.resume(reading.partitions)
+    reading.wait(1000)
+    assert reading.broker.asked[MetadataRequest] == lookups
+    assert reading.last_fetch == ([], [])  # the session goes on

@@ -179,17 +179,19 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
         rack = members[member].rack
         return not matter or not rack or rack in topics[partition.topic][partition.partition]
 
+    kept = _kept(members, topics)
+    taken = {partition for parts in kept.values() for partition in parts}
+    free = [
+        TopicPartition(topic, index)
+        for topic in sorted(eligible)
+        for index in range(len(topics.get(topic, ())))
+        if (topic, index) not in taken
+    ]
+    free.sort(key=lambda part: (len(eligible[part.topic]), part))  # those with the fewest eligible members come first
+
     def completed(*, by_racks: bool) -> Assignment:
-        assignment = _kept(members, topics)
-        taken = {partition for parts in assignment.values() for partition in parts}
-        free = [
-            TopicPartition(topic, index)
-            for topic in sorted(eligible)
-            for index in range(len(topics.get(topic, ())))
-            if (topic, index) not in taken
-        ]
-        # Partitions with the fewest eligible members come first.
-        for partition in sorted(free, key=lambda part: (len(eligible[part.topic]), part)):
+        assignment = {member: list(parts) for member, parts in kept.items()}
+        for partition in free:
             least = min(
                 eligible[partition.topic],
                 key=lambda member: (len(assignment[member]), by_racks and not near(member, partition)),
@@ -202,7 +204,9 @@ def assign_sticky(members: Members, topics: Topics) -> Assignment:
             changes = matter and _brought_nearer(assignment, eligible, near)
         return assignment
 
-    candidates = [completed(by_racks=True), completed(by_racks=False)] if matter else [completed(by_racks=False)]
+    candidates = [completed(by_racks=matter)]
+    if matter and free:
+        candidates.append(completed(by_racks=False))
     best = max(
         candidates,
         key=lambda candidate: sum(near(member, part) for member, parts in candidate.items() for part in parts),

@@ -79,14 +79,13 @@ Truncated = Callable[[PartitionState, EpochEnd], None]
 class _NodeFetch:
     """State of the fetches to one node.
 
-    awaits        topics of the fetch that is in flight
-    answer_by_ms  time at which their leaders are looked up, if the node has not responded by then
+    asked         partitions of the last fetch
+    answer_by_ms  time at which their leaders are looked up, if the node has not responded by then; 0 without a fetch in flight
     """
 
-    __slots__ = ("answer_by_ms", "asked", "awaits", "busy", "epoch", "not_before", "session", "validating")
+    __slots__ = ("answer_by_ms", "asked", "busy", "epoch", "not_before", "session", "validating")
 
     def __init__(self) -> None:
-        self.awaits: list[str] = []
         self.answer_by_ms = 0
         self.busy = False
         self.validating = 0
@@ -170,7 +169,7 @@ class Fetcher:
                 self._look_up(topic)
                 continue
             infos[topic] = info
-            if state.fetched_by is info:
+            if state.fetch_metadata is info:
                 continue  # a fetch is in flight, and nothing is known that asks for another one
             if info.id != state.topic_id and self._is_recreated(state, info):
                 continue
@@ -325,7 +324,7 @@ class Fetcher:
     async def _fetch(self, node: int, known: _NodeFetch, states: dict[PartitionState, TopicInfo]) -> None:
         sent = {state: (state.version, state.fetch_position) for state in states}
         for state, info in states.items():
-            state.fetched_by = info
+            state.fetch_metadata = info
         try:
             link = await self._core.network.ready(node, _PURPOSE)
             ids = {info.name: info.id for info in states.values()}
@@ -335,7 +334,6 @@ class Fetcher:
             timeout_ms = self._config["request.timeout.ms"] + self._config["fetch.max.wait.ms"]
             sent_ms = self._core.clock.now_ms()
             self.sensors.fetches.record(1, sent_ms)
-            known.awaits = list(ids)
             self._await_answer(known, sent_ms)
             frame, answer = await link.request_positions(request, version, timeout_ms=timeout_ms)
             self._measure(answer, sent_ms)
@@ -357,10 +355,10 @@ class Fetcher:
             self._begin_again(known)
         finally:
             known.busy = False
-            known.awaits = []
+            known.answer_by_ms = 0
             for state, info in states.items():
-                if state.fetched_by is info:
-                    state.fetched_by = None
+                if state.fetch_metadata is info:
+                    state.fetch_metadata = None
         serves_first = self.arrived.is_awaited and sum(state.buffered for state in states) < FEW_BYTES
         self.arrived.happen()
         if serves_first:
@@ -394,12 +392,12 @@ class Fetcher:
         still used."""
         now_ms = self._core.clock.now_ms()
         for known in self._nodes.values():
-            if not known.awaits:
+            if not known.answer_by_ms:
                 continue
             if known.answer_by_ms > now_ms:
                 self._overdue.set(known.answer_by_ms)
                 continue
-            for topic in known.awaits:
+            for topic in {partition.topic: None for partition in known.asked}:
                 self._core.metadata.forget(topic)
             self._await_answer(known, now_ms)
         self.pump()

@@ -30,14 +30,14 @@ class PartitionState:
     buffered        bytes that are fetched and not yet read by the application
     topic_id        id of the topic that the position belongs to, None before it was looked up
     preferred       read replica to fetch from in place of the leader, and its expiry time (KIP-392)
-    fetched_by      metadata by which the fetch in flight was sent; None without one
+    fetch_metadata  metadata of the topic with which the fetch in flight was sent; None without one
     """
 
     __slots__ = (
         "buffered",
         "epochs",
+        "fetch_metadata",
         "fetch_position",
-        "fetched_by",
         "high_watermark",
         "last_stable_offset",
         "log_start",
@@ -67,7 +67,7 @@ class PartitionState:
         self.not_before = 0
         self.topic_id: bytes | None = None
         self.preferred: tuple[int, int] | None = None
-        self.fetched_by: TopicInfo | None = None
+        self.fetch_metadata: TopicInfo | None = None
         self.high_watermark = self.last_stable_offset = self.log_start = UNKNOWN
 
     def seek(self, offset: int, leader_epoch: int = -1) -> None:
