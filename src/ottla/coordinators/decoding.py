@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol.codec import reader
 from ottla.protocol.schema import Message
 

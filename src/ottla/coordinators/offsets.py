@@ -22,7 +22,8 @@ from ottla.coordinators.groups.records import (
 )
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.groups.streams.group import StreamsGroup
-from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer, operation
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -26,54 +26,23 @@ One file, because the order of append, replay, timers, answers and messages is o
 """
 
 import heapq
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from ottla.coordinators.loading import Loader, ReplayRun
+from ottla.coordinators.log import CoordinatorLog, Ending
 from ottla.coordinators.partitions import partition_of
+from ottla.coordinators.records import CoordinatorRecord, CoordinatorState, RecordBlock
 from ottla.environment import Clock
 from ottla.protocol import errors
 from ottla.protocol.answer import Answer, NotReady, Pending
-from ottla.protocol.codec import encode
-from ottla.protocol.schema import Message
 
 Millis = int
-_INT16: Final = tuple(number.to_bytes(2, "big") for number in range(128))
-"""Encoded types and versions of records, by their number."""
-S = TypeVar("S", bound="CoordinatorState")
+S = TypeVar("S", bound=CoordinatorState)
 Q = TypeVar("Q")
 R = TypeVar("R")
-
-
-class CoordinatorRecord(NamedTuple):
-    """Record of an internal topic: `value` is None for a tombstone; `version` is the schema version of the value."""
-
-    key: Message
-    value: Message | None
-    version: int = 0
-
-    def encoded(self) -> tuple[bytes, bytes | None]:
-        """Encode key and value as in the log: the key's type, or the value's version, as int16 before the body."""
-        key = encode(self.key, 0, _INT16[self.key.API])
-        if self.value is None:
-            return key, None
-        return key, encode(self.value, self.version, _INT16[self.version])
-
-
-class RecordBlock(Sequence[CoordinatorRecord]):
-    """Records of one operation that are encoded and replayed together, which is faster than one after the other."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def encoded(self) -> list[tuple[bytes, bytes | None]]:
-        """Return keys and values as in the log."""
-
-    @abstractmethod
-    def replay(self, state: Any) -> None:
-        """Apply the records to the state of the operation that made them."""
 
 
 class Timer(NamedTuple):
@@ -139,77 +108,6 @@ def operation(
     return lambda decide: Operation(decide, refuse, check)
 
 
-class CoordinatorAppend(NamedTuple):
-    """Outcome of an append: `end_offset` (exclusive) when `error_code` is NONE."""
-
-    error_code: int
-    end_offset: int = -1
-
-
-class Logged(NamedTuple):
-    """Record or marker read from the log: `producer_id` is that of its transaction, -1 without one. A marker has no key, and
-    its `commit` is the outcome of the transaction."""
-
-    key: bytes | None
-    value: bytes | None
-    producer_id: int = -1
-    commit: bool | None = None
-    offset: int = -1
-
-
-class Ending(NamedTuple):
-    """End of a producer's transaction in a partition; `new_epoch` for markers with an epoch of their own (KIP-890)."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
-    new_epoch: bool
-
-
-class CoordinatorLog(Protocol):
-    """Interface of the runtime to a partition of its internal topic, implemented by the broker on its logs."""
-
-    def append(
-        self, records: Sequence[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
-    ) -> CoordinatorAppend:
-        """Append (key, value) pairs as one batch, in the transaction of `producer` (id, epoch) unless that is None.
-
-        The batch is not committed yet when this returns: see `committed_offset`.
-        """
-
-    def append_marker(self, ending: Ending) -> CoordinatorAppend:
-        """Append the marker that ends a producer's transaction."""
-
-    def committed_offset(self) -> int:
-        """The high watermark (exclusive)."""
-
-    def end_offset(self) -> int:
-        """The end of the log (exclusive), whether committed or not."""
-
-    def watch(self, committed: Callable[[], None]) -> None:
-        """Call `committed` whenever the high watermark has moved, until `close`."""
-
-    def close(self) -> None:
-        """Stop calls of `committed`; the runtime has unloaded this partition, or loads it again."""
-
-    def read(self) -> Iterator[Logged]:
-        """Yield every record and marker of the partition, oldest first."""
-
-
-class CoordinatorState(Protocol):
-    """State of one partition, built by replaying its records."""
-
-    def replay(self, record: CoordinatorRecord) -> None:
-        """Apply a record: the only place where logged state changes."""
-
-    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
-        """Apply a record of an open transaction."""
-
-    def replay_end(self, producer_id: int, *, commit: bool) -> None:
-        """Apply the marker of a producer's transaction."""
-
-
 def coordinator_error(code: int) -> int:
     """Return the error for a coordinator's client after an append failed with `code`."""
     return _CLIENT_ERRORS.get(code, code)
@@ -243,6 +141,7 @@ class _Shard(Generic[S]):
 
     __slots__ = (
         "deferred",
+        "loader",
         "log",
         "outgoing",
         "parked",
@@ -250,7 +149,6 @@ class _Shard(Generic[S]):
         "phase",
         "state",
         "timers",
-        "unread",
         "written",
     )
 
@@ -259,7 +157,7 @@ class _Shard(Generic[S]):
         self.state = state
         self.log = log
         self.phase = _LOADING
-        self.unread: Iterator[Logged] | None = None
+        self.loader: Loader[S] | None = None
         self.written = 0
         """End offset (exclusive) of the last append."""
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
@@ -288,6 +186,7 @@ class Runtime(Generic[S]):
         commit_timeout_ms: Millis = 5000,
         send: Callable[[int, Any], None] = lambda partition, message: None,  # noqa: ARG005
         locate: Callable[[S, int], None] | None = None,
+        replay_run: ReplayRun[S] | None = None,
     ) -> None:
         """partitions         number of partitions of the internal topic
         new_state          returns an empty state for a partition's number
@@ -297,6 +196,7 @@ class Runtime(Generic[S]):
         send               called with (partition, message) for the `outgoing` of results
         commit_timeout_ms  maximum time that an answer waits for its records to be committed (offsets.commit.timeout.ms)
         locate             called with (state, offset) before a record is replayed, for a state that needs its offset
+        replay_run         replays records together while a partition is loaded; not with `locate`
         """
         self.partitions = partitions
         self._new_state = new_state
@@ -307,6 +207,7 @@ class Runtime(Generic[S]):
         self._commit_timeout_ms = commit_timeout_ms
         self._send = send
         self._locate = locate
+        self._replay_run = replay_run
         self._shards: dict[int, _Shard[S]] = {}
         self._heap: list[tuple[Millis, int, int, tuple[Any, ...]]] = []
         """Entries (deadline, number, partition, timer); an entry is void unless its timer has the same number."""
@@ -322,38 +223,22 @@ class Runtime(Generic[S]):
         """
         self.unload(partition)
         shard = self._shards[partition] = _Shard(partition, self._new_state(partition), log)
-        shard.unread = log.read()
+        shard.loader = Loader(shard.state, log.read(), self._decode, self._locate, self._replay_run)
         log.watch(partial(self.committed, partition))
 
     def load_more(self, partition: int, records: int = 1000) -> bool:
         """Replay up to `records` more records; returns True when the partition is loaded, or was unloaded meanwhile."""
         shard = self._shards.get(partition)
-        if shard is None or shard.unread is None:
+        if shard is None or shard.loader is None:
             return True
-        replay, decode = shard.state.replay, self._decode
-        for _ in range(records):
-            try:
-                logged = next(shard.unread)
-            except StopIteration:
-                shard.unread = None
-                shard.phase = _ACTIVE
-                # The replayed records are in the state, committed or not: no answer may reveal them before they are committed.
-                shard.written = shard.log.end_offset()
-                self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
-                return True
-            if logged.commit is not None:
-                shard.state.replay_end(logged.producer_id, commit=logged.commit)
-                continue
-            record = decode(logged.key, logged.value) if logged.key is not None else None
-            if record is None:
-                continue
-            if self._locate is not None:
-                self._locate(shard.state, logged.offset)
-            if logged.producer_id < 0:
-                replay(record)
-            else:
-                shard.state.replay_pending(record, logged.producer_id)
-        return False
+        if not shard.loader.replay(records):
+            return False
+        shard.loader = None
+        shard.phase = _ACTIVE
+        # The replayed records are in the state, committed or not: no answer may reveal them before they are committed.
+        shard.written = shard.log.end_offset()
+        self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
+        return True
 
     def unload(self, partition: int) -> None:
         """Stop being the coordinator of `partition`: parked requests get NOT_COORDINATOR, the state is dropped."""

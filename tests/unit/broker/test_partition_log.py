@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ottla.broker.coordination.partition_log import PartitionLog
-from ottla.coordinators.runtime import Ending
+from ottla.coordinators.log import Ending
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.memory_store import MemoryStore

@@ -25,7 +25,7 @@ import pytest
 from ottla.broker.config import broker_config
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.lifecycle import BrokerServer
-from ottla.coordinators.runtime import CoordinatorAppend, Ending
+from ottla.coordinators.log import CoordinatorAppend, Ending
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.protocol.answer import Pending

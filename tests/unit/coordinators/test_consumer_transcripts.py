@@ -25,7 +25,7 @@ from ottla.coordinators.groups import routing as membership
 from ottla.coordinators.groups.classic.embedded import decode_assignment, encode_assignment
 from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, GroupSettings
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.protocol import errors
 from ottla.protocol.codec import encode

@@ -6,22 +6,13 @@ from typing import NamedTuple
 import pytest
 
 from ottla.coordinators.groups.records import decode_record, group_tombstone
-from ottla.coordinators.runtime import (
-    NOTHING,
-    CoordinatorAppend,
-    CoordinatorRecord,
-    Logged,
-    Operation,
-    Result,
-    Runtime,
-    Timer,
-    coordinator_error,
-    operation,
-)
+from ottla.coordinators.log import CoordinatorAppend
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import NOTHING, Operation, Result, Runtime, Timer, coordinator_error, operation
 from ottla.protocol import errors
 from ottla.protocol.answer import Answer, Pending, gather
 
-from .world import EPOCH, MemoryLog, VirtualClock
+from .world import EPOCH, Logged, MemoryLog, VirtualClock
 
 
 class Ask(NamedTuple):

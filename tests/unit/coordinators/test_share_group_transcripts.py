@@ -27,7 +27,7 @@ from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.share import offsets as share_offsets
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares
 from ottla.coordinators.groups.state import Bounded, GroupSettings, ShareSettings
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol import errors
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest

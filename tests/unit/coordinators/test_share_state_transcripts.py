@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.runtime import CoordinatorRecord, Operation, Runtime
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Operation, Runtime
 from ottla.coordinators.share import state
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record

@@ -22,7 +22,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.runtime import CoordinatorRecord, Runtime
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.transactions.coordinator import loaded
 from ottla.coordinators.transactions.ending import completed, end_transaction
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions, verify_partitions

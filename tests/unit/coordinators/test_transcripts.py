@@ -22,7 +22,7 @@ from ottla.coordinators.groups import listing
 from ottla.coordinators.groups import routing as membership
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import GroupSettings
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol import errors
 from ottla.protocol.answer import Pending
 from ottla.protocol.errors import name_of

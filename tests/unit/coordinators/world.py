@@ -1,19 +1,32 @@
 """A world for coordinators: a log in memory, a clock that only moves when told, chance that repeats itself."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
-from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged, Operation, Runtime
+from ottla.coordinators.log import CoordinatorAppend, Ending, LoggedBatch
+from ottla.coordinators.runtime import Operation, Runtime
 from ottla.coordinators.topology import Topology
 from ottla.protocol.answer import Pending
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE
+from ottla.records.record import Record
 
 EPOCH = 1_700_000_000_000
 """The wall clock at virtual time 0, in ms."""
+
+
+class Logged(NamedTuple):
+    """What has been appended: a record, or a marker that has no key."""
+
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    commit: bool | None = None
+    offset: int = -1
 
 
 class MemoryLog:
@@ -80,8 +93,13 @@ class MemoryLog:
         ]
         self._committed = len(self.logged)
 
-    def read(self) -> Iterator[Logged]:
-        return iter(list(self.logged))
+    def read(self) -> Iterator[LoggedBatch]:
+        """Records that stand together are one batch if no transaction divides them."""
+        for (producer_id, commit), some in groupby(list(self.logged), lambda each: (each.producer_id, each.commit)):
+            if commit is not None:
+                yield from (LoggedBatch((), producer_id, commit) for _ in some)
+            else:
+                yield LoggedBatch([Record(each.offset, -1, each.key, each.value) for each in some], producer_id)
 
 
 class VirtualClock:

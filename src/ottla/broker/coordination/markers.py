@@ -16,7 +16,8 @@ from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.retrying import repeat_while
-from ottla.coordinators.runtime import Ending, Runtime
+from ottla.coordinators.log import Ending
+from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.transactions.state import Markers
 from ottla.coordinators.transactions.transaction import TopicPartition as Place
 from ottla.environment import Clock, Timers

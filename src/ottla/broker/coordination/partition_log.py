@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.coordinators.runtime import CoordinatorAppend, Ending, Logged
+from ottla.coordinators.log import CoordinatorAppend, Ending, LoggedBatch
 from ottla.environment import Clock
 from ottla.log.log import AppendResult, StorageError
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
@@ -75,14 +75,13 @@ class PartitionLog:
         """The log end (exclusive)."""
         return self._partition.log.end_offset
 
-    def read(self) -> Iterator[Logged]:
-        """Yield every record and marker, oldest first."""
+    def read(self) -> Iterator[LoggedBatch]:
+        """Yield all batches and markers, oldest first."""
         for header, records in self._partition.log.batches():
             producer_id = header.producer_id if header.is_transactional else -1
             if not header.is_control:
-                for record in records:
-                    yield Logged(record.key, record.value, producer_id, None, record.offset)
+                yield LoggedBatch(records, producer_id)
             elif records:
                 kind = read_marker(records[0].key, records[0].value).type
                 if kind in (ABORT, COMMIT):
-                    yield Logged(None, None, producer_id, kind == COMMIT)
+                    yield LoggedBatch((), producer_id, kind == COMMIT)

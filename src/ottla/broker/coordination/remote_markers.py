@@ -5,7 +5,7 @@ from typing import Final
 
 from ottla.broker.coordination.remote_verification import by_topic
 from ottla.broker.other_brokers import OtherBrokers
-from ottla.coordinators.runtime import Ending
+from ottla.coordinators.log import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP, TopicPartition
 from ottla.protocol.answer import after
 from ottla.protocol.errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION

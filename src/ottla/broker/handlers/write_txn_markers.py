@@ -22,7 +22,7 @@ from functools import partial
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.coordinators.runtime import Ending
+from ottla.coordinators.log import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED

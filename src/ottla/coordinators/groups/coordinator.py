@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ottla.coordinators.groups.classic.membership import after_loading
 from ottla.coordinators.groups.consumer import timers as consumer_timers
+from ottla.coordinators.groups.offset_commits import replay_run
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups, GroupSettings
@@ -46,6 +47,7 @@ def group_coordinator(
         alarm=alarm,
         commit_timeout_ms=values.integer("offsets.commit.timeout.ms"),
         send=send,
+        replay_run=replay_run,
     )
 
 

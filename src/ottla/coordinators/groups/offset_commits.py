@@ -1,20 +1,31 @@
-"""Committed offsets of one request, which are encoded in one pass and replayed together."""
+"""Committed offsets of one request, which are encoded in one pass and replayed together: when they are committed, and when they
+are loaded."""
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat, starmap
 from typing import Final, overload
 
-from ottla.coordinators.groups.offset_rows import PLAIN_VERSION, Pair, add_pairs
+from ottla.coordinators.groups.offset_rows import (
+    LENGTH_WITH_ID,
+    PLAIN_VERSION,
+    TOPIC_ID_TAG,
+    Pair,
+    Row,
+    add_pairs,
+    read_rows,
+)
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import CoordinatorRecord, RecordBlock
-from ottla.protocol.codec import encode
+from ottla.coordinators.records import CoordinatorRecord, RecordBlock
+from ottla.protocol.codec import encode, reader
 from ottla.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from ottla.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from ottla.records.record import Record
 
 VERSION_WITH_EXPIRY: Final = 1
 """The only version with the expiry time of an offset (RetentionTimeMs of OffsetCommit 2 to 4)."""
 
 _NO_ID: Final = bytes(16)
+_read_key: Final = reader(OffsetCommitKey, 0)
 
 
 class OffsetCommits(RecordBlock):
@@ -39,7 +50,7 @@ class OffsetCommits(RecordBlock):
         """Add the offsets of a topic. `now` is the commit time of those without one."""
         key = OffsetCommitKey(group=self.group, topic=topic, partition=0)
         prefix = encode(key, 0, OffsetCommitKey.API.to_bytes(2, "big"))[:-4]
-        tail = b"\0" if topic_id == _NO_ID else b"\1\0\x10" + topic_id
+        tail = b"\0" if topic_id == _NO_ID else TOPIC_ID_TAG + topic_id
         rows = self._rows(partitions, topic_id, now)
         add_pairs(rows, prefix, tail, self.version, self._pairs)
         self.topics.append((topic, rows))
@@ -47,8 +58,7 @@ class OffsetCommits(RecordBlock):
     def _rows(
         self, partitions: Sequence[OffsetCommitRequestPartition], topic_id: bytes, now: int
     ) -> list[tuple[int, OffsetCommitValue]]:
-        # Not by the constructor: its keywords cost more than everything else here.
-        values = list(starmap(OffsetCommitValue.__new__, repeat((OffsetCommitValue,), len(partitions))))
+        values = _blank(len(partitions))
         expires = self.expires
         for value, asked in zip(values, partitions, strict=True):
             time = asked.commit_timestamp
@@ -92,3 +102,32 @@ class OffsetCommits(RecordBlock):
 
     def __getitem__(self, index: int | slice) -> CoordinatorRecord | list[CoordinatorRecord]:
         return list(self)[index]
+
+
+def replay_run(groups: Groups, records: Sequence[Record], start: int, end: int) -> int:
+    """Replay a run of offsets that are committed to one topic: see `ReplayRun`."""
+    if groups.pending:
+        return start
+    rows: list[Row] = []
+    reached = read_rows(records, start, end, rows)
+    key, value = records[start].key, records[start].value
+    if not rows or key is None or value is None:
+        return start
+    topic_id = value[-len(_NO_ID) :] if len(value) == LENGTH_WITH_ID else _NO_ID
+    where = _read_key(key, 2)
+    values = _blank(len(rows))
+    for committed, row in zip(values, rows, strict=True):
+        _, committed.offset, committed.leader_epoch, committed.commit_timestamp = row
+        committed.metadata = ""
+        committed.expire_timestamp = -1
+        committed.topic_id = topic_id
+        committed.unknown_tags = None
+    groups.replay_offsets(
+        where.group, where.topic, [(row[0], committed) for row, committed in zip(rows, values, strict=True)]
+    )
+    return reached
+
+
+def _blank(count: int) -> list[OffsetCommitValue]:
+    """Return values whose fields the caller sets. The constructor's keywords would cost more than everything else."""
+    return list(starmap(OffsetCommitValue.__new__, repeat((OffsetCommitValue,), count)))

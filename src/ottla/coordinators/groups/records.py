@@ -7,7 +7,7 @@ from ottla.coordinators.groups.classic.group import ClassicGroup
 from ottla.coordinators.groups.consumer import records as consumer_records
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.streams import records as streams_records
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.protocol.messages.offset_commit_record import (
     LegacyOffsetCommitKey,

@@ -11,7 +11,8 @@ from ottla.coordinators.groups.share.records import KEYS as SHARE_KEYS
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.records import KEYS as STREAMS_KEYS
 from ottla.coordinators.groups.streams.targets import assignor_configs
-from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis
 from ottla.coordinators.topology import Topology
 from ottla.environment import Random
 from ottla.metadata.alteration import GROUP

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.coordinators.decoding import record_decoder
-from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.protocol.messages import share_snapshot_record, share_update_record
 from ottla.protocol.messages.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue

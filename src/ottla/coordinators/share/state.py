@@ -19,7 +19,8 @@ import base64
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer, operation
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis, Result, Timer, operation
 from ottla.coordinators.share import records
 from ottla.coordinators.share.records import SharePartitionKey
 from ottla.coordinators.share.state_batches import StateBatch, merge, merged

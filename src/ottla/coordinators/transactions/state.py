@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.coordinators.decoding import record_decoder
-from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis
 from ottla.coordinators.transactions.transaction import ONGOING, TopicPartition, Transaction
 from ottla.metadata.configs import BrokerValues
 from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue

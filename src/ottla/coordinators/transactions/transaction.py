@@ -13,7 +13,8 @@ every partition has its marker. `last_epoch`, by which a retried request is reco
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis
 from ottla.protocol.messages.transaction_log_record import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 EMPTY: Final = 0

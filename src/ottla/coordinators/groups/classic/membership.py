@@ -26,7 +26,8 @@ from ottla.coordinators.groups.classic.group import ClassicGroup, State
 from ottla.coordinators.groups.classic.member import Member, protocols_of
 from ottla.coordinators.groups.records import empty_group, stable_group
 from ottla.coordinators.groups.state import Groups, GroupSettings
-from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer, operation
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

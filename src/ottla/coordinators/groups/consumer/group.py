@@ -23,7 +23,7 @@ from ottla.coordinators.groups.consumer.member import (
     Target,
 )
 from ottla.coordinators.groups.consumer.records import group_tombstones
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

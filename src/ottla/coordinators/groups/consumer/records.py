@@ -7,7 +7,7 @@ when a group ends, to delete the records of a group that an older Kafka created.
 from typing import Final
 
 from ottla.coordinators.groups.consumer.member import Current, Description, Owned, Target
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

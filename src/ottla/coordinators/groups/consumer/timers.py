@@ -24,7 +24,8 @@ from ottla.coordinators.groups.consumer.records import (
 from ottla.coordinators.groups.consumer.regexes import matching
 from ottla.coordinators.groups.migration.downgrade import downgrade, may_downgrade
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer
 from ottla.protocol.context import RequestContext
 from ottla.security.operations import AclOperation, AclResourceType
 

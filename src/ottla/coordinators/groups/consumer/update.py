@@ -33,7 +33,8 @@ from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due, subscribed_ids
 from ottla.coordinators.groups.consumer.timers import end_revocation, refresh_regexes
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import CoordinatorRecord, Millis, Timer
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis, Timer
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.context import RequestContext

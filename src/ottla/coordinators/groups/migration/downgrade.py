@@ -15,7 +15,8 @@ from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import ConsumerMember, Current, Description, Owned
 from ottla.coordinators.groups.records import stable_group
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, Timer
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis, Result, Timer
 
 
 def may_downgrade(groups: Groups, group: ConsumerGroup, leaving: Collection[str]) -> bool:

@@ -19,7 +19,8 @@ from ottla.coordinators.groups.consumer.records import (
 )
 from ottla.coordinators.groups.records import group_tombstone
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import CoordinatorRecord, Result
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Result
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.wire import PeerError

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.consumer.member import Target
 from ottla.coordinators.groups.share.records import NamedPartitions, ShareDescription
-from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis
 from ottla.protocol.messages.share_group_current_member_assignment_record import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,

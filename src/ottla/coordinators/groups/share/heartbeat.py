@@ -21,7 +21,8 @@ from ottla.coordinators.groups.share.assignor import assign_simply
 from ottla.coordinators.groups.share.group import ShareGroup, ShareMember, joined, without
 from ottla.coordinators.groups.share.records import NamedPartitions, ShareDescription
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer, operation
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer, operation
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.messages.share_group_heartbeat import (

@@ -20,7 +20,8 @@ from ottla.coordinators.groups.streams.member import Current, Description, Membe
 from ottla.coordinators.groups.streams.records import group_tombstones
 from ottla.coordinators.groups.streams.subtopologies import GroupTopology
 from ottla.coordinators.groups.streams.tasks import TaskSet, pairs, tasks_of
-from ottla.coordinators.runtime import CoordinatorRecord, Millis
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis
 from ottla.protocol.messages.streams_group_current_member_assignment_record import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,

@@ -28,7 +28,8 @@ from ottla.coordinators.groups.streams.targets import missing_tags
 from ottla.coordinators.groups.streams.tasks import Tasks, TaskSet, in_order, tasks_of
 from ottla.coordinators.groups.streams.timers import end_session, fence
 from ottla.coordinators.groups.streams.update import Update
-from ottla.coordinators.runtime import NOTHING, CoordinatorRecord, Millis, Result, Timer, operation
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer, operation
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.messages.streams_group_heartbeat import (

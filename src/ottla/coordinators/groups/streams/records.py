@@ -6,7 +6,7 @@ from typing import Final
 from ottla.coordinators.groups.streams.member import Current, Description
 from ottla.coordinators.groups.streams.subtopologies import GroupTopology
 from ottla.coordinators.groups.streams.tasks import EpochTasks, Tasks, TaskSet, in_order
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol.messages.streams_group_current_member_assignment_record import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,

@@ -8,7 +8,7 @@ from ottla.coordinators.groups.streams.internal_topics import SizedTopology
 from ottla.coordinators.groups.streams.member import Current, Description, Offsets
 from ottla.coordinators.groups.streams.records import member_target
 from ottla.coordinators.groups.streams.tasks import TaskSet
-from ottla.coordinators.runtime import CoordinatorRecord
+from ottla.coordinators.records import CoordinatorRecord
 
 Members = Mapping[str, tuple[Description, Current, Offsets]]
 """Member id -> its description, current assignment and reported offsets, in the order of joining."""

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.groups.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinators.groups.streams.records import group_epoch
-from ottla.coordinators.runtime import CoordinatorRecord, Millis, Result, operation
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis, Result, operation
 from ottla.protocol import errors
 
 UNCERTAIN: Final = -2

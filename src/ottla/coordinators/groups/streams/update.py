@@ -36,7 +36,8 @@ from ottla.coordinators.groups.streams.subtopologies import GroupTopology
 from ottla.coordinators.groups.streams.targets import compute_targets, standby_replicas, target_records
 from ottla.coordinators.groups.streams.tasks import EpochTasks, Tasks, TaskSet
 from ottla.coordinators.groups.streams.timers import end_initial_delay, end_revocation
-from ottla.coordinators.runtime import CoordinatorRecord, Millis, Timer
+from ottla.coordinators.records import CoordinatorRecord
+from ottla.coordinators.runtime import Millis, Timer
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 
