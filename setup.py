@@ -18,6 +18,7 @@ COMPILED = [
     "src/ottla/broker/metrics/meter.py",
     "src/ottla/broker/metrics/traffic.py",
     "src/ottla/client/producer/accumulator.py",
+    "src/ottla/coordinators/groups/committed_offset.py",
     "src/ottla/coordinators/groups/offset_rows.py",
     "src/ottla/observability/distribution.py",
     "src/ottla/protocol/frames.py",

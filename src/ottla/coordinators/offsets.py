@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from ottla.coordinators.groups.classic.group import CONSUMER, ClassicGroup, State
 from ottla.coordinators.groups.classic.membership import expire_session
+from ottla.coordinators.groups.committed_offset import CommittedOffset
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.consumer.member import ConsumerMember
 from ottla.coordinators.groups.offset_commits import OffsetCommits
 from ottla.coordinators.groups.records import (
-    OffsetCommitValue,
     group_tombstone,
     offset_tombstone,
 )
@@ -331,7 +331,7 @@ def _unstable(index: int) -> OffsetFetchResponsePartitions:
     )
 
 
-def _fetched(index: int, value: OffsetCommitValue | None) -> OffsetFetchResponsePartitions:
+def _fetched(index: int, value: CommittedOffset | None) -> OffsetFetchResponsePartitions:
     if value is None:
         return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
     return OffsetFetchResponsePartitions(
@@ -486,7 +486,7 @@ def _expired_of_streams(group: StreamsGroup, groups: Groups, now: Millis) -> Ite
                 yield topic, partition
 
 
-def _is_due(value: OffsetCommitValue, since: int, groups: Groups, now: Millis) -> bool:
+def _is_due(value: CommittedOffset, since: int, groups: Groups, now: Millis) -> bool:
     if value.expire_timestamp != -1:
         return now >= value.expire_timestamp
     begun = since if since != -1 else value.commit_timestamp

@@ -103,8 +103,8 @@ class Replicas:
         """Called with the topic and index of each partition whose log goes offline."""
         self.came_online: list[Callable[[TopicImage], None]] = []
         """Called with the topic of partitions that were opened late."""
-        self.loaded_many: Callable[[], object] = _nothing
-        """Called whenever _MANY_PARTITIONS more have been opened, and by coordinators that have loaded many records."""
+        self.opened_many: Callable[[], object] = _nothing
+        """Called whenever _MANY_PARTITIONS more have been opened."""
         # Counted across topics: a change of thousands of topics with one partition each is done in steps too.
         self._opened_since = self._updated = self._moved = 0
         self.damaged: list[Callable[[Partition], None]] = []
@@ -339,7 +339,7 @@ class Replicas:
                 self._opened_since += 1
                 if self._opened_since >= _MANY_PARTITIONS:
                     self._opened_since = 0
-                    self.loaded_many()
+                    self.opened_many()
                 partitions[index] = partition = Partition(
                     topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
                 )

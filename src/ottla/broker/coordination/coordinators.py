@@ -42,8 +42,6 @@ from ottla.replication.replicas import Replicas
 _logger = logging.getLogger("ottla.broker")
 _RECORDS_A_TURN: Final = 500
 """Number of records replayed in one turn of the loop: this takes some milliseconds, in which no request is served."""
-_MANY_TURNS: Final = 100
-"""Number of turns after which `Replicas.loaded_many` is called: tens of thousands of records."""
 
 
 class Coordination:
@@ -83,8 +81,6 @@ class Coordination:
         self._epochs: dict[tuple[str, int], int] = {}
         """The leader epoch in which each partition was loaded."""
         self._loading: Cancellable | None = None
-        self._turns = 0
-        """Turns in which records were loaded."""
         self._topology = Topology(node_id)
         self.groups = group_coordinator(values, clock, random, self._topology, self._alarm.set, self._on_group_message)
         self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
@@ -228,9 +224,6 @@ class Coordination:
 
     def _load_a_piece(self) -> None:
         self._loading = None
-        self._turns += 1
-        if self._turns % _MANY_TURNS == 0:
-            self._replicas.loaded_many()
         topic, index = self._to_load[0]
         runtime = self._runtimes[topic]
         try:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.coordinators.groups.classic.group import ClassicGroup
+from ottla.coordinators.groups.committed_offset import CommittedOffset, committed_offset
 from ottla.coordinators.groups.consumer.group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
 from ottla.coordinators.groups.share.group import ShareGroup
@@ -172,8 +173,8 @@ class GroupSettings(NamedTuple):
         )
 
 
-Offsets = dict[str, dict[int, OffsetCommitValue]]
-"""Topic -> partition -> value of the last commit."""
+Offsets = dict[str, dict[int, CommittedOffset]]
+"""Topic -> partition -> last commit."""
 
 
 class Groups:
@@ -303,7 +304,7 @@ class Groups:
 
     # Replay.
 
-    def replay_offsets(self, group_id: str, topic: str, offsets: Iterable[tuple[int, OffsetCommitValue]]) -> None:
+    def replay_offsets(self, group_id: str, topic: str, offsets: Iterable[tuple[int, CommittedOffset]]) -> None:
         """Apply committed offsets of a group in a topic, by partition; only while no transaction is open."""
         self._offsets_of(group_id, topic).update(offsets)
 
@@ -420,7 +421,7 @@ class Groups:
             group = self.groups[group_id] = ClassicGroup(group_id)
         return group
 
-    def _offsets_of(self, group_id: str, topic: str) -> dict[int, OffsetCommitValue]:
+    def _offsets_of(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
         """Return the offsets of a group in a topic, by partition, which it creates without any."""
         offsets = self.offsets.get(group_id)
         if offsets is None:
@@ -435,7 +436,7 @@ class Groups:
     def _replay_offset(self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None) -> None:
         offsets = self.offsets.get(key.group)
         if value is not None:
-            self._offsets_of(key.group, key.topic)[key.partition] = value
+            self._offsets_of(key.group, key.topic)[key.partition] = committed_offset(value)
         elif offsets is not None and key.topic in offsets:
             offsets[key.topic].pop(key.partition, None)
             if not offsets[key.topic]:
