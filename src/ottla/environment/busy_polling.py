@@ -11,7 +11,11 @@ came within GAP_NS of the response before it, and for no longer than twice the g
 The time that a request takes does not count: a client waits for the response however long it takes. A client that sends a
 request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most. Nor does one that sends
 more than SMALL_BYTES at a time: it is busy with that, and may need the processor. Between two looks the thread yields its
-processor to one that waits for it: with several brokers on few processors the followers run while their leader polls.
+processor to one that waits for it: with several brokers on few processors the followers run while their leader polls. They
+give it back after some 100 us. A thread that computes keeps it for milliseconds, in which the request may come; a loop that
+sleeps gets the processor sooner, as the kernel prefers threads that were asleep. So the polling pauses when a yield has
+taken longer than YIELD_NS: for SHORT_PAUSE_NS at first, and twice as long as before, up to LONG_PAUSE_NS, when the next long
+yield comes soon.
 """
 
 import asyncio
@@ -24,6 +28,9 @@ GAP_NS: Final = 400_000
 POLL_NS: Final = 60_000
 """Shortest time of polling."""
 SMALL_BYTES: Final = 16_384
+YIELD_NS: Final = 1_000_000
+SHORT_PAUSE_NS: Final = 10_000_000
+LONG_PAUSE_NS: Final = 160_000_000
 
 
 def _yield_processor() -> None:
@@ -38,7 +45,17 @@ class BusyPolling:
     yield_processor  lets another thread run that waits for this one's processor
     """
 
-    __slots__ = ("_follows", "_gap_ns", "_is_polling", "_last_ns", "_loop", "_now_ns", "_yield_processor")
+    __slots__ = (
+        "_follows",
+        "_gap_ns",
+        "_is_polling",
+        "_last_ns",
+        "_loop",
+        "_now_ns",
+        "_pause_ns",
+        "_resume_ns",
+        "_yield_processor",
+    )
 
     def __init__(
         self,
@@ -55,6 +72,9 @@ class BusyPolling:
         self._follows = False
         """True if the last request was small and came shortly after a response."""
         self._is_polling = False
+        self._pause_ns = SHORT_PAUSE_NS
+        self._resume_ns = 0
+        """End of the last pause, which took `_pause_ns`."""
 
     def received(self, size: int) -> None:
         """Note that `size` bytes of requests came. Called on the thread of the loop, like all methods."""
@@ -65,18 +85,26 @@ class BusyPolling:
 
     def responded(self) -> None:
         """Poll from now on, if the last request was small and came shortly after the response before this one."""
-        if self._follows and not self._is_polling:
+        self._last_ns = self._now_ns()
+        if self._follows and not self._is_polling and self._last_ns >= self._resume_ns:
             self._is_polling = True
             self._loop.call_soon(self._poll)
-        self._last_ns = self._now_ns()
 
     def _poll(self) -> None:
         # A loop with a scheduled call does not sleep: it looks for events, and comes back.
-        if self._now_ns() - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), GAP_NS):
-            self._yield_processor()
-            self._loop.call_soon(self._poll)
-        else:
+        begun_ns = self._now_ns()
+        self._is_polling = begun_ns - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), GAP_NS)
+        if not self._is_polling:
+            return
+        self._yield_processor()
+        ended_ns = self._now_ns()
+        if ended_ns - begun_ns > YIELD_NS:
             self._is_polling = False
+            is_soon = begun_ns - self._resume_ns < self._pause_ns
+            self._pause_ns = min(2 * self._pause_ns, LONG_PAUSE_NS) if is_soon else SHORT_PAUSE_NS
+            self._resume_ns = ended_ns + self._pause_ns
+        else:
+            self._loop.call_soon(self._poll)
 
 
 def busy_polling(loop: asyncio.AbstractEventLoop) -> BusyPolling | None:

@@ -8,7 +8,15 @@ from typing import Any, cast
 import pytest
 
 from ottla.environment import IncomingConnection
-from ottla.environment.busy_polling import GAP_NS, POLL_NS, SMALL_BYTES, BusyPolling
+from ottla.environment.busy_polling import (
+    GAP_NS,
+    LONG_PAUSE_NS,
+    POLL_NS,
+    SHORT_PAUSE_NS,
+    SMALL_BYTES,
+    YIELD_NS,
+    BusyPolling,
+)
 from ottla.environment.listening import SocketListen
 
 
@@ -19,10 +27,12 @@ class Loop:
         self.now_ns = 1_000_000_000
         self.scheduled: list[Callable[[], None]] = []
         self.yields = 0
+        self.yield_ns = 0
         self.polling = BusyPolling(cast("asyncio.AbstractEventLoop", self), lambda: self.now_ns, self._yielded)
 
     def _yielded(self) -> None:
         self.yields += 1
+        self.now_ns += self.yield_ns
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.scheduled.append(callback)
@@ -137,6 +147,37 @@ def test_each_turn_of_polling_yields_the_processor() -> None:
     loop.turn(POLL_NS)
     assert loop.sleeps
     assert loop.yields == 3  # a loop that sleeps has nothing to yield
+
+
+def pause_ns(loop: Loop) -> int:
+    """Let a yield take long while the loop polls; return for how long it sleeps after responses that follow each other."""
+    for _ in range(2):
+        loop.respond(0)
+    assert loop.scheduled
+    loop.yield_ns = YIELD_NS + 1
+    loop.turn(1000)
+    loop.yield_ns = 0
+    begun_ns = loop.now_ns
+    while loop.sleeps:
+        assert loop.now_ns - begun_ns < 2 * LONG_PAUSE_NS
+        loop.respond(10_000)
+    loop.turn(GAP_NS)
+    assert not loop.scheduled
+    return loop.now_ns - GAP_NS - begun_ns
+
+
+def test_polling_pauses_while_other_threads_compute() -> None:
+    loop = Loop()
+    loop.respond(0)
+    loop.respond(1000)
+    loop.yield_ns = YIELD_NS
+    loop.turn(1000)
+    assert not loop.sleeps  # another broker may have worked for that long
+    loop.yield_ns = 0
+    loop.turn(GAP_NS)
+    assert [pause_ns(loop) // 1_000_000 for _ in range(6)] == [10, 20, 40, 80, 160, 160]
+    loop.now_ns += LONG_PAUSE_NS
+    assert pause_ns(loop) == SHORT_PAUSE_NS
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="this system has no sched_yield")
