@@ -1,6 +1,7 @@
 """Stop requests for long-running commands: after SIGTERM or Ctrl-C a command ends between two steps.
 
-The first signal raises no exception, which could interrupt a line of output. The second one raises KeyboardInterrupt.
+The first signal raises no exception, which could interrupt a line of output, except in a block that says it is interruptible.
+The second one raises KeyboardInterrupt.
 """
 
 import signal
@@ -8,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 
 STEP_S = 0.2
 """Maximum time that a step waits before it checks for a stop request."""
@@ -18,31 +19,26 @@ class Stop:
     """Signal handler.
 
     requested  SIGTERM or SIGINT was received
+    insisted   another one was received after it
+    is_interruptible  the first signal raises KeyboardInterrupt
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._is_interruptible = False
+        self.insisted = False
+        self.is_interruptible = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
         del number, frame
-        if self._is_interruptible or self.requested:
-            raise KeyboardInterrupt
+        self.insisted = self.requested
         self.requested = True
+        if self.insisted or self.is_interruptible:
+            raise KeyboardInterrupt
 
-    @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Let a signal interrupt the calls in the block, and store it in `requested`."""
-        self._is_interruptible = not self.requested
-        try:
-            yield
-        except KeyboardInterrupt:
-            if self.requested:
-                raise
-            self.requested = True
-        finally:
-            self._is_interruptible = False
+    def interruptible(self) -> "_Interruptible":
+        """Return a context in which a signal interrupts the calls; the block then ends."""
+        return _Interruptible(self)
 
     def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`, or until a stop is requested."""
@@ -51,9 +47,29 @@ class Stop:
             time.sleep(min(left, STEP_S))
 
 
+class _Interruptible:
+    """Interruptible block. No generator, which a signal at its first instruction would end."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        self._stop.is_interruptible = not self._stop.requested
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._stop.is_interruptible = False
+        return kind is KeyboardInterrupt and not self._stop.insisted
+
+
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Handle SIGTERM and SIGINT in the block; outside the main thread, which receives the signals, nothing is handled."""
+    """Handle SIGTERM and SIGINT in the block; outside the main thread, which receives the signals, nothing is handled.
+
+    The block ends without an error when the first signal comes at the very begin or end of an interruptible block, outside of
+    its handler.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -61,6 +77,9 @@ def stop_on_signals() -> Iterator[Stop]:
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stop
+    except KeyboardInterrupt:
+        if stop.insisted:
+            raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
