@@ -128,8 +128,6 @@ _CLIENT_ERRORS: Final = {
 
 _RETRY_MS: Final = 100
 """Delay before a timer whose operation raised NotReady runs again."""
-_LOADING: Final = 0
-_ACTIVE: Final = 1
 
 
 _Waiting = tuple[Any, Pending[Any], Any, Callable[[Any, int], Any]]
@@ -146,18 +144,17 @@ class _Shard(Generic[S]):
         "outgoing",
         "parked",
         "partition",
-        "phase",
         "state",
         "timers",
         "written",
     )
 
-    def __init__(self, partition: int, state: S, log: CoordinatorLog) -> None:
+    def __init__(self, partition: int, state: S, log: CoordinatorLog, loader: Loader[S]) -> None:
         self.partition = partition
         self.state = state
         self.log = log
-        self.phase = _LOADING
-        self.loader: Loader[S] | None = None
+        self.loader: Loader[S] | None = loader
+        """None once the partition is loaded, so that requests can be decided."""
         self.written = 0
         """End offset (exclusive) of the last append."""
         self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
@@ -222,8 +219,9 @@ class Runtime(Generic[S]):
         Its requests are answered with COORDINATOR_LOAD_IN_PROGRESS until it is loaded.
         """
         self.unload(partition)
-        shard = self._shards[partition] = _Shard(partition, self._new_state(partition), log)
-        shard.loader = Loader(shard.state, log.read(), self._decode, self._locate, self._replay_run)
+        state = self._new_state(partition)
+        loader = Loader(state, log.read(), self._decode, self._locate, self._replay_run)
+        self._shards[partition] = _Shard(partition, state, log, loader)
         log.watch(partial(self.committed, partition))
 
     def load_more(self, partition: int, records: int = 1000) -> bool:
@@ -234,7 +232,6 @@ class Runtime(Generic[S]):
         if not shard.loader.replay(records):
             return False
         shard.loader = None
-        shard.phase = _ACTIVE
         # The replayed records are in the state, committed or not: no answer may reveal them before they are committed.
         shard.written = shard.log.end_offset()
         self._settle(shard, self._loaded(shard.state, self._clock.wall_ms()), {}, self._clock.now_ms())
@@ -283,7 +280,7 @@ class Runtime(Generic[S]):
         shard = self._shards.get(partition)
         if shard is None:
             return errors.NOT_COORDINATOR
-        return errors.NONE if shard.phase == _ACTIVE else errors.COORDINATOR_LOAD_IN_PROGRESS
+        return errors.NONE if shard.loader is None else errors.COORDINATOR_LOAD_IN_PROGRESS
 
     def run(self, key: str, operation: Operation[Q, R], request: Q) -> Answer[R]:
         """Decide about `request` in the state of the partition that holds `key`."""
@@ -295,7 +292,7 @@ class Runtime(Generic[S]):
         if operation.check is not None and (code := operation.check(request)) != errors.NONE:
             return operation.refuse(request, code)
         shard = self._shards.get(partition)
-        if shard is None or shard.phase != _ACTIVE:
+        if shard is None or shard.loader is not None:
             return operation.refuse(request, self.availability(partition))
         try:
             result = operation.decide(shard.state, request, self._clock.wall_ms())
@@ -335,7 +332,7 @@ class Runtime(Generic[S]):
     def end_transaction(self, partition: int, ending: Ending) -> int:
         """Write the marker that ends a producer's transaction in `partition`; returns an error code."""
         shard = self._shards.get(partition)
-        if shard is None or shard.phase != _ACTIVE:
+        if shard is None or shard.loader is not None:
             return self.availability(partition)
         appended = shard.log.append_marker(ending)
         if appended.error_code != errors.NONE:
@@ -350,26 +347,26 @@ class Runtime(Generic[S]):
 
     def states(self) -> list[S]:
         """Return the states of all loaded partitions, for operations on all of them (ListGroups)."""
-        return [shard.state for shard in self._shards.values() if shard.phase == _ACTIVE]
+        return [shard.state for shard in self._shards.values() if shard.loader is None]
 
     def state_of(self, partition: int) -> S | None:
         """The state of a loaded partition."""
         shard = self._shards.get(partition)
-        return shard.state if shard is not None and shard.phase == _ACTIVE else None
+        return shard.state if shard is not None and shard.loader is None else None
 
     def active_partitions(self) -> list[int]:
         """The partitions that are loaded."""
-        return [number for number, shard in self._shards.items() if shard.phase == _ACTIVE]
+        return [number for number, shard in self._shards.items() if shard.loader is None]
 
     @property
     def loading_partitions(self) -> int:
         """Number of partitions that are being read."""
-        return sum(shard.phase == _LOADING for shard in self._shards.values())
+        return sum(shard.loader is not None for shard in self._shards.values())
 
     @property
     def is_loading(self) -> bool:
         """True if any partition is still being read."""
-        return any(shard.phase == _LOADING for shard in self._shards.values())
+        return any(shard.loader is not None for shard in self._shards.values())
 
     # Time.
 

@@ -29,6 +29,7 @@ POLL_NS: Final = 60_000
 """Shortest time of polling."""
 SMALL_BYTES: Final = 16_384
 YIELD_NS: Final = 1_000_000
+"""Time of a yield above which the thread that had the processor computes; a follower takes some 165 us for a record."""
 SHORT_PAUSE_NS: Final = 10_000_000
 LONG_PAUSE_NS: Final = 160_000_000
 

@@ -108,6 +108,6 @@ def replay_run(groups: Groups, records: Sequence[Record], start: int, end: int) 
     reached = read_rows(records, start, end, rows)
     key = records[start].key
     if rows and key is not None:
-        of = _read_key(key, 2)
-        groups.replay_offsets(of.group, of.topic, rows)
+        first = _read_key(key, 2)
+        groups.replay_offsets(first.group, first.topic, rows)
     return reached
