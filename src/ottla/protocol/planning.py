@@ -161,4 +161,4 @@ class Planner(FunctionSource):
 
     def constant(self, generating: FunctionSource, declared: Field) -> str:
         value = self.default(declared)
-        return "[]" if isinstance(value, list) else "None" if value is None else generating.bind(value)
+        return generating.bind(value) if isinstance(value, Struct) else repr(value)
