@@ -20,6 +20,8 @@ from brokers import FIGURES
 PAGE: Final = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 OTTLA, KAFKA = "Ottla", "Apache Kafka 4.4.0"
 _SIDES: Final = {
+    "1 broker": "1 broker",
+    "2 brokers": "2 brokers",
     "ottla": OTTLA,
     "Ottla": OTTLA,
     "kafka": KAFKA,
@@ -31,8 +33,6 @@ _SIDES: Final = {
     "kafka-python": "kafka-python",
     "aiokafka": "aiokafka",
     "kio": "kio",
-    "1 broker": "1 broker",
-    "2 brokers": "2 brokers",
 }
 """Columns of the tables by the names that scripts give to what they measure; a name may go on, such as "ottla 100"."""
 _SIDE: Final = re.compile(rf"({'|'.join(map(re.escape, _SIDES))})(?:$|,? (.*))")

@@ -37,8 +37,7 @@ from groups import CONFIGS, ready
 from load_groups import MEMBERS, ClassicMember, ConsumerMember, cold_start
 from load_partitions import TOPICS, create_topics, list_topics, many
 from load_records import CONSUMERS, Figures, consume, fill, produce, read_at_once, read_from_disk, rows_of_text
-from load_sockets import ask_for
-from log_speed import produce_frame
+from load_sockets import produce_at_once
 
 CONNECTIONS: Final = 1_000
 FEWEST, MOST = 10_000, 50_000
@@ -88,8 +87,7 @@ def connections(sides: Sides) -> dict[str, object]:
     topics = {side.running.name: new_topic(side.running, 10) for side in sides}
 
     def produced(side: Side) -> Figures:
-        frame = produce_frame(topics[side.running.name], b"v" * 100)
-        answered = ask_for(side.running, 2, [iter(lambda: frame, b"") for _ in range(CONNECTIONS)])
+        answered = produce_at_once([(side.running, topics[side.running.name])], CONNECTIONS, 2)
         return {
             "requests/s": answered.answers / answered.seconds,
             "p99 ms": answered.p99_ms,
@@ -183,10 +181,10 @@ def consumers(sides: Sides) -> dict[str, object]:
     topics = {side.running.name: fill(side.running, CACHED_MB) for side in sides}
 
     def measure(side: Side) -> Figures:
-        return read_at_once(side.running, topics[side.running.name], CACHED_MB, 3)
+        return read_at_once([(side.running, topics[side.running.name])], CACHED_MB, 3)
 
     for side in sides:
-        read_at_once(side.running, topics[side.running.name], CACHED_MB, 10)  # Java compiles for that long
+        read_at_once([(side.running, topics[side.running.name])], CACHED_MB, 10)  # Java compiles for that long
     return {"consumers": rounds(f"{CONSUMERS} consumers of a topic in the page cache", "MB/s", sides, measure)}
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,7 +76,7 @@ def list_topics(broker: Running, seconds: float) -> Figures:
     answer = wire.ask(request, _METADATA_VERSION)
     wire.close()
     assert sum(not row.error_code for row in answer.topics) >= TOPICS
-    answered = ask_for(broker, seconds, [iter(lambda: frame, b"")])
+    answered = ask_for([(broker, repeat(frame))], seconds)
     return {
         "ms": statistics.median(answered.took_ms),
         "CPU ms": answered.cpu_s / answered.answers * 1000,

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from broker_speed import new_topic
 from brokers import Running
 from groups import Wire
-from load_sockets import Answered, ask_for
+from load_sockets import Answered, Led, ask_for
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 Figures = dict[str, float]
@@ -78,9 +78,9 @@ def rows_of_text() -> list[bytes]:
     return values
 
 
-def fill(broker: Running, megabytes: int) -> str:
-    """A topic that holds records of 1 KB."""
-    topic = new_topic(broker)
+def fill(broker: Running, megabytes: int, topic: str | None = None) -> str:
+    """A topic, a new one unless given, that holds records of 1 KB."""
+    topic = topic or new_topic(broker)
     produce(broker, topic, _KILOBYTE, megabytes, queue_buffering_max_messages=1_000_000)
     return topic
 
@@ -99,11 +99,15 @@ def fetches(broker: Running, topic: str, megabytes: int) -> list[bytes]:
     return frames
 
 
-def read_at_once(broker: Running, topic: str, megabytes: int, seconds: float) -> Figures:
-    """CONSUMERS connections read the topic again and again, each from another offset on."""
-    frames = fetches(broker, topic, megabytes)
-    starts = [number * len(frames) // CONSUMERS for number in range(CONSUMERS)]
-    answered = ask_for(broker, seconds, [itertools.cycle(frames[start:] + frames[:start]) for start in starts])
+def read_at_once(topics: Sequence[Led], megabytes: int, seconds: float) -> Figures:
+    """CONSUMERS connections read again and again, each from another offset on; the topics have the connections in turn."""
+    frames = [fetches(broker, topic, megabytes) for broker, topic in topics]
+    requests = []
+    for number in range(CONSUMERS):
+        (broker, _), own = topics[number % len(topics)], frames[number % len(topics)]
+        start = number * len(own) // CONSUMERS
+        requests.append((broker, itertools.cycle(own[start:] + own[:start])))
+    answered = ask_for(requests, seconds)
     return {**_figures(answered), "p99 ms": answered.p99_ms}
 
 
@@ -119,7 +123,7 @@ def drop_from_cache(directory: Path, topic: str) -> None:
 def read_from_disk(broker: Running, directory: Path, topic: str, megabytes: int) -> Figures:
     """One consumer reads a topic to its end, and nothing of it is in the page cache."""
     drop_from_cache(directory, topic)
-    return _figures(ask_for(broker, 600, [iter(fetches(broker, topic, megabytes))]))
+    return _figures(ask_for([(broker, iter(fetches(broker, topic, megabytes)))], 600))
 
 
 def _figures(answered: Answered) -> Figures:

@@ -1,14 +1,18 @@
-"""Many connections to a broker from one process: each has one request in flight, and its answers are counted and dropped."""
+"""Many connections to brokers from one process: each has one request in flight, and its answers are counted and dropped."""
 
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import cycle, repeat
 from typing import Final, NamedTuple
 
 from brokers import Running
+from log_speed import produce_frame
 
+Led = tuple[Running, str]
+"""A broker, and a topic whose only partition it leads."""
 _MEMORY: Final = 1 << 20
 """Bytes that one call receives at most; they are copied from the kernel, as every consumer does, and dropped."""
 
@@ -18,7 +22,7 @@ class Answered(NamedTuple):
 
     received  bytes of all answers
     took_ms   time of each request, ascending
-    cpu_s     CPU time of the broker
+    cpu_s     CPU time of the brokers
     """
 
     seconds: float
@@ -71,22 +75,29 @@ class _Lane:
         return received
 
 
-def ask_for(broker: Running, seconds: float, requests: Iterable[Iterator[bytes]]) -> Answered:
+def produce_at_once(topics: Sequence[Led], connections: int, seconds: float) -> Answered:
+    """Produce records of 100 bytes for `seconds`, one in flight on each connection; the topics have the connections in turn."""
+    frames = [(broker, produce_frame(topic, b"v" * 100)) for broker, topic in topics]
+    return ask_for([(broker, repeat(frame)) for (broker, frame), _ in zip(cycle(frames), range(connections))], seconds)
+
+
+def ask_for(requests: Sequence[tuple[Running, Iterator[bytes]]], seconds: float) -> Answered:
     """Keep one request in flight on each connection for `seconds`, or until there are no more.
 
-    requests  those of each connection
+    requests  those of each connection, and its broker
     """
+    brokers = {broker.bootstrap_servers: broker for broker, _ in requests}.values()
     memory = bytearray(_MEMORY)
     took: list[float] = []
     total = 0
     with ExitStack() as stack:
-        lanes = [_Lane(broker, frames) for frames in requests]
+        lanes = [_Lane(broker, frames) for broker, frames in requests]
         by_fd = {lane.socket.fileno(): lane for lane in lanes}
         poll = stack.enter_context(select.epoll())
         for lane in lanes:
             stack.enter_context(lane.socket)
             poll.register(lane.socket, select.EPOLLIN)
-        cpu, begun = broker.cpu_seconds(), time.perf_counter()
+        cpu, begun = sum(broker.cpu_seconds() for broker in brokers), time.perf_counter()
         end = begun + seconds
         for lane in lanes:
             lane.ask()
@@ -104,4 +115,4 @@ def ask_for(broker: Running, seconds: float, requests: Iterable[Iterator[bytes]]
                 if now >= end or not lane.ask():
                     waiting -= 1
         elapsed = time.perf_counter() - begun
-        return Answered(elapsed, total, sorted(took), broker.cpu_seconds() - cpu)
+        return Answered(elapsed, total, sorted(took), sum(broker.cpu_seconds() for broker in brokers) - cpu)
