@@ -185,7 +185,7 @@ def rates_of_kio(data: dict[str, bytes]) -> dict[str, float] | None:
 
 
 def server_rates(data: dict[str, bytes]) -> dict[str, float]:
-    """The server's own way through a Produce and a Fetch request: positions, no objects."""
+    """Requests as the server decodes them, with records as positions in the frame, and a Fetch without that."""
     from ottla.protocol import codec
     from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
     from ottla.protocol.messages.produce import ProduceRequest

@@ -2,8 +2,7 @@
 
 A handler is a plain function `(request, broker) -> answer`, registered with `@handles(TheRequest)`. The answer is a response,
 a `Pending` that is completed later, or None where Kafka sends no response (Produce with acks=0). A handler on the
-hot path asks for `positions=True` and receives a `Positions` instead of objects: named tuples with the fields of the
-declaration, records as (start, end) in the frame.
+hot path asks for `positions=True` and receives a `PositionalRequest`: records are (start, end) in the frame.
 """
 
 import importlib
@@ -25,7 +24,7 @@ Handler = Callable[[Any, Broker], Answer[Any] | None]
 
 
 class PositionalRequest(NamedTuple):
-    """Request that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
+    """Request whose records are positions in its frame: `fields` is the request, see `codec.decode_positions`."""
 
     context: RequestContext
     frame: bytes
@@ -35,7 +34,7 @@ class PositionalRequest(NamedTuple):
 class Route(NamedTuple):
     """A registered handler.
 
-    positions  the handler receives `Positions` in place of the request's objects
+    positions  the handler receives a `PositionalRequest`
     in_turn    the handler changes metadata, and runs after all earlier changes have taken effect
     """
 

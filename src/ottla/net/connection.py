@@ -339,7 +339,7 @@ class Link:
         return self._send(request, version, limit)
 
     def request_positions(self, request: Request, version: int, *, timeout_ms: int) -> Promise[PositionalResponse]:
-        """Send a request; return a promise of the response as named tuples, with records as positions in its frame."""
+        """Send a request; return a promise of the response, with records as positions in its frame."""
         self.used_ms = self._scheduler.clock.now_ms()
         promise: Promise[PositionalResponse] = Promise()
         self._send_expecting(request, version, timeout_ms, promise, positions=True)

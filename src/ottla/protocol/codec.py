@@ -3,8 +3,7 @@
 Strategy. For each (class, version) a function is made on first use. There are three kinds:
 
     decoder(cls, version)     (data: bytes, position) -> (object, position after it)
-    positions(cls, version)   (data: bytes, position) -> (tuple, position after it): decodes without objects; a struct is a
-                              tuple of all its declared fields in order, records are a (start, end) pair into `data`
+    positions(cls, version)   the same, but records are a (start, end) pair into `data` in place of a copy
     encoder(cls, version)     (object, write): calls write(bytes) piece by piece; a records field is passed unchanged, so
                               that a region of a file can be sent to the socket without being read
     (encode and decode below apply them to whole messages)
@@ -102,8 +101,8 @@ def _remembering(cls: type[S], version: int, last: Primitive) -> Callable[[bytes
     return made
 
 
-def decode_positions(cls: type[Struct], version: int, data: bytes, position: int = 0) -> tuple[tuple[Any, ...], int]:
-    """Decode to named tuples (`positions_class`) in place of objects, with (start, end) for records. Raises PeerError."""
+def decode_positions(cls: type[S], version: int, data: bytes, position: int = 0) -> tuple[S, int]:
+    """Decode as `decode` does, with (start, end) for records, which are not copied. Raises PeerError."""
     try:
         value, end = (_POSITIONS.get((cls, version)) or positions(cls, version))(data, position)
     except _MALFORMED as cause:
@@ -165,25 +164,25 @@ def decoder(cls: type[Struct], version: int) -> Decoder:
     """Return the decoder of `cls` in `version`, created on first use."""
     made = _DECODERS.get((cls, version))
     if made is None:
-        made = _DECODERS[cls, version] = _made(cls, version, objects=True)
+        made = _DECODERS[cls, version] = _made(cls, version, positions=False)
     return made
 
 
 def positions(cls: type[Struct], version: int) -> Decoder:
-    """Return the decoder of `cls` in `version` to tuples and positions, created on first use."""
+    """Return the decoder of `cls` in `version` that does not copy records, created on first use."""
     made = _POSITIONS.get((cls, version))
     if made is None:
-        made = _POSITIONS[cls, version] = _made(cls, version, objects=False)
+        made = _POSITIONS[cls, version] = _made(cls, version, positions=True)
     return made
 
 
-def _made(cls: type[Struct], version: int, *, objects: bool) -> Decoder:
+def _made(cls: type[Struct], version: int, *, positions: bool) -> Decoder:
     flexible = _checked(cls, version)
     if plan.COMPILED:
-        return Planner(flexible, version, objects=objects).plan(cls).read
+        return Planner(flexible, version, positions=positions).plan(cls).read
     from ottla.protocol.decoder_source import generated
 
-    return generated(cls, flexible, version, objects=objects)
+    return generated(cls, flexible, version, positions=positions)
 
 
 def encoder(cls: type[Struct], version: int) -> Encoder:

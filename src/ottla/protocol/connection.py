@@ -1,8 +1,8 @@
 """Connection without a socket: converts bytes to requests or responses, and back.
 
 The broker's side returns `Envelope`s: the header is decoded, the body is still bytes, because the handler determines how it is
-decoded (to objects, or to positions). The client's side keeps its requests in order, since Kafka answers the requests of one
-connection in order. A test can connect two of them in memory.
+decoded (records are copied, or positions in the frame). The client's side keeps its requests in order, since Kafka answers the
+requests of one connection in order. A test can connect two of them in memory.
 """
 
 import struct
@@ -26,7 +26,7 @@ _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 
 
 class PositionalResponse(NamedTuple):
-    """Response that was read without creating objects: `fields` has its named tuples, see `codec.decode_positions`."""
+    """Response whose records are positions in its frame, see `codec.decode_positions`."""
 
     frame: bytes
     fields: Any
@@ -99,8 +99,8 @@ def open_envelope(frame: bytes) -> Envelope:
             if client_id.isascii():
                 body = end if header_version == 1 else end + 1
                 return Envelope(api, asked, version, correlation_id, client_id.decode(), frame, body)
-    (_, _, correlation_id, client_id), body = codec.decode_positions(RequestHeader, header_version, frame)
-    return Envelope(api, asked, version, correlation_id, client_id, frame, body)
+    header, body = codec.decode(RequestHeader, header_version, frame)
+    return Envelope(api, asked, version, header.correlation_id, header.client_id, frame, body)
 
 
 def response_pieces(envelope: Envelope, response: Response) -> list[Any]:

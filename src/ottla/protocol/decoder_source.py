@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from ottla.protocol.schema import Array, Bool, Field, Primitive, Records, String, Struct
-from ottla.protocol.source import FunctionSource, fixed_format, positions_class
+from ottla.protocol.source import FunctionSource, fixed_format
 from ottla.protocol.wire import write_uvarint
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
@@ -37,25 +37,25 @@ def _length_format(kind: Any) -> str:
     return "h" if kind is String else "i"
 
 
-def generated(cls: type[Struct], flexible: bool, version: int, *, objects: bool) -> Decoder:
-    """Return the decoder of a struct: to messages if `objects`, else to tuples and positions."""
+def generated(cls: type[Struct], flexible: bool, version: int, *, positions: bool) -> Decoder:
+    """Return the decoder of a struct; with `positions` records are (start, end) in place of bytes."""
     made: list[Decoder] = []
 
     def lenient(data: bytes, position: int) -> tuple[Any, int]:
         """Decode a message with invalid UTF-8, which becomes U+FFFD as in Java."""
         if not made:
-            made.append(DecoderSource(flexible, version, objects=objects, lenient=True).function(cls))
+            made.append(DecoderSource(flexible, version, positions=positions, lenient=True).function(cls))
         return made[0](data, position)
 
-    return DecoderSource(flexible, version, objects=objects).function(cls, lenient)
+    return DecoderSource(flexible, version, positions=positions).function(cls, lenient)
 
 
 class DecoderSource(FunctionSource):
     """Generates decoders. The generated code keeps its position in `data` in the local `p`."""
 
-    def __init__(self, flexible: bool, version: int, *, objects: bool, lenient: bool = False) -> None:
+    def __init__(self, flexible: bool, version: int, *, positions: bool, lenient: bool = False) -> None:
         super().__init__(flexible, version)
-        self.objects = objects
+        self.positions = positions
         self.decoding = "decode('utf-8', 'replace')" if lenient else "decode()"
 
     def function(self, cls: type[Struct], lenient: Decoder | None = None) -> Decoder:
@@ -73,13 +73,9 @@ class DecoderSource(FunctionSource):
 
     def struct(self, depth: int, cls: type[Struct]) -> str:
         """Generate code that decodes a struct; return the expression of its value."""
-        if self.objects:
-            made = self.name("o")
-            self.line(depth, f"{made} = {self.bind(cls.__new__)}({self.bind(cls)})")
-            target: Callable[[Field], str] = lambda f: f"{made}.{f.name}"  # noqa: E731
-        else:
-            names = {f.name: self.name() for f in cls.FIELDS}
-            target = lambda f: names[f.name]  # noqa: E731
+        made = self.name("o")
+        self.line(depth, f"{made} = {self.bind(cls.__new__)}({self.bind(cls)})")
+        target: Callable[[Field], str] = lambda f: f"{made}.{f.name}"  # noqa: E731
         present = [f for f in cls.FIELDS if self.present(f)]
         index = 0
         while index < len(present):
@@ -106,25 +102,13 @@ class DecoderSource(FunctionSource):
         tagged = self.tagged(cls.FIELDS)
         for declared in cls.FIELDS:
             if declared not in present:
-                self.default(depth, declared, target(declared))
+                self.line(depth, f"{target(declared)} = {self.default(declared)}")
         if self.flexible:
             elsewhere = {f.tag for f in cls.FIELDS if f.tag >= 0} - {f.tag for f in tagged}
-            self.tags(depth, tagged, sorted(elsewhere), target, made if self.objects else "")
-        elif self.objects:
-            self.line(depth, f"{made}.unknown_tags = None")
-        if self.objects:
-            return made
-        listed = "".join(f"{target(f)}, " for f in cls.FIELDS)
-        return f"{self.bind(tuple.__new__)}({self.bind(positions_class(cls))}, ({listed}))"
-
-    def default(self, depth: int, declared: Field, target: str) -> None:
-        value = declared.default_value()
-        if isinstance(value, list):
-            self.line(depth, f"{target} = []")
-        elif isinstance(value, Struct):
-            self.line(depth, f"{target} = {self.bind(value) if self.objects else None}")
+            self.tags(depth, tagged, sorted(elsewhere), target, made)
         else:
-            self.line(depth, f"{target} = {self.bind(value)}")
+            self.line(depth, f"{made}.unknown_tags = None")
+        return made
 
     def fixed(self, depth: int, targets: list[str], formats: str) -> None:
         layout = self.structure(formats)
@@ -185,7 +169,7 @@ class DecoderSource(FunctionSource):
         self.line(depth, "else:")
         if kind is String:
             self.line(depth + 1, f"{target} = data[p:p + {n}].{self.decoding}")
-        elif kind is Records and not self.objects:
+        elif kind is Records and self.positions:
             self.line(depth + 1, f"{target} = (p, p + {n})")
         else:
             self.line(depth + 1, f"{target} = data[p:p + {n}]")
@@ -237,8 +221,7 @@ class DecoderSource(FunctionSource):
 
         Tags that exist only in other versions, `elsewhere`, are rejected, as in Kafka.
         """
-        if made:
-            self.line(depth, f"{made}.unknown_tags = None")
+        self.line(depth, f"{made}.unknown_tags = None")
         n = self.name("n")
         only = tagged[0] if len(tagged) == 1 and fixed_format(tagged[0]) else None
         if only is not None:  # in nearly all messages it is the only tag
@@ -273,13 +256,10 @@ class DecoderSource(FunctionSource):
             self.line(inner + 1, f"{word} {tag} in {tuple(elsewhere)}:")
             self.line(inner + 2, f"raise PeerError(f'tag {{{tag}}} is not valid in version {self.version}')")
             word = "elif"
-        if made:
-            keep = [
-                f"if {made}.unknown_tags is None: {made}.unknown_tags = {{}}",
-                f"{made}.unknown_tags[{tag}] = data[p:{end}]",
-            ]
-        else:
-            keep = ["pass"]
+        keep = [
+            f"if {made}.unknown_tags is None: {made}.unknown_tags = {{}}",
+            f"{made}.unknown_tags[{tag}] = data[p:{end}]",
+        ]
         if word == "elif":
             self.line(inner + 1, "else:")
             for text in keep:

@@ -83,7 +83,8 @@ class Tags:
     plans      of one step each, for their values
     defaults   their values if they are not there; an empty list stands for a new one
     elsewhere  tags of other versions, which are rejected
-    keep       whether a dictionary of unknown tags follows the values
+
+    A dictionary of unknown tags, or None, follows the values.
     """
 
     def __init__(
@@ -93,14 +94,12 @@ class Tags:
         defaults: list[Any],
         elsewhere: list[int],
         version: int,
-        keep: bool,
     ) -> None:
         self.numbers = numbers
         self.plans = plans
         self.defaults = defaults
         self.elsewhere = elsewhere
         self.version = version
-        self.keep = keep
 
 
 @final
@@ -275,8 +274,7 @@ def _tagged(step: Step, data: bytes, p: i64, out: list[Any]) -> i64:
         return _present_tags(tags, data, p, out)
     for default in tags.defaults:
         out.append([] if isinstance(default, list) else default)  # noqa: PERF401 - sections without tags create no list
-    if tags.keep:
-        out.append(None)
+    out.append(None)
     return p + 1
 
 
@@ -302,14 +300,13 @@ def _present_tags(tags: Tags, data: bytes, p: i64, out: list[Any]) -> i64:
             values[at] = one[0]
         elif tag in tags.elsewhere:
             raise PeerError(f"tag {tag} is not valid in version {tags.version}")
-        elif tags.keep:
+        else:
             if unknown is None:
                 unknown = {}
             unknown[tag] = data[p:end]
         p = end
     out.extend(values)
-    if tags.keep:
-        out.append(unknown)
+    out.append(unknown)
     return p
 
 

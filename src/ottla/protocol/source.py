@@ -1,8 +1,6 @@
 """Source of generated functions: what decoders, encoders and the functions of plans have in common."""
 
 import struct
-from collections import namedtuple
-from functools import cache
 from typing import Any
 
 from ottla.protocol.schema import Field, Primitive, Struct
@@ -11,12 +9,6 @@ from ottla.protocol.wire import UVARINT_BYTES, PeerError, read_uvarint, write_uv
 
 class UnsupportedField(ValueError):
     """A message has a value for a field that its version lacks."""
-
-
-@cache
-def positions_class(cls: type[Struct]) -> type[tuple[Any, ...]]:
-    """Return the named tuple type to which `positions` decodes a struct, with its fields in the order of declaration."""
-    return namedtuple(f"{cls.__name__}Positions", [field.name for field in cls.FIELDS])
 
 
 class FunctionSource:
@@ -47,6 +39,11 @@ class FunctionSource:
         name = self.name(prefix)
         self.scope[name] = value
         return name
+
+    def default(self, declared: Field) -> str:
+        """Return the expression of the default of a field: a new list, or the one object that all messages share."""
+        value = declared.default_value()
+        return self.bind(value) if isinstance(value, Struct) else repr(value)
 
     def structure(self, formats: str) -> struct.Struct:
         return struct.Struct(">" + formats)

@@ -383,7 +383,7 @@ class Fetching:
     def answered(self, request: FetchRequest, response: Any, now_ms: int) -> list[Effect]:
         """Handle the response to `request`, and return the effects to carry out, in order.
 
-        response  FetchResponse, or the tuples of `codec.decode_positions`
+        response  FetchResponse, with records or their positions
         """
         effects: list[Effect] = []
         if request is self._aside:
@@ -447,7 +447,7 @@ class Fetching:
             partition._has_lost_offset = False
             self._suspend(partition, BUSY)
             diverging = row.diverging_epoch
-            if diverging is not None and diverging.epoch >= 0:  # among positions None stands for the default
+            if diverging.epoch >= 0:
                 return Diverge(partition, epoch, diverging.epoch, diverging.end_offset)
             self._count(partition, row.records, now_ms)
             return Append(partition, epoch, row.records, row.high_watermark, row.log_start_offset)

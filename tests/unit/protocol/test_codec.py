@@ -122,7 +122,7 @@ def test_text_that_is_no_utf_8_is_read_as_java_reads_it() -> None:
     data = bytes.fromhex("0003 67ff68 00000005 0001 6d")
     request, end = codec.decode(HeartbeatRequest, 0, data)
     assert (request.group_id, request.member_id, end) == ("g\ufffdh", "m", len(data))
-    assert codec.decode_positions(HeartbeatRequest, 0, data)[0][0] == "g\ufffdh"
+    assert codec.decode_positions(HeartbeatRequest, 0, data)[0].group_id == "g\ufffdh"
     with pytest.raises(PeerError):
         codec.decode(HeartbeatRequest, 0, data[:-1])
 
@@ -158,11 +158,13 @@ def test_a_lying_count_is_refused_before_memory_is_taken() -> None:
 
 def test_positions_say_where_records_lie() -> None:
     data = bytes.fromhex("ffff 0001 00000064 00000001 000174 00000001 00000007 00000003") + b"abc"
-    values, end = codec.decode_positions(ProduceRequest, 3, data)
+    request, end = codec.decode_positions(ProduceRequest, 3, data)
     assert end == len(data)
-    assert values[:3] == (None, 1, 100)
-    ((name, _, ((partition, (start, stop)),)),) = values[3]
-    assert (name, partition, data[start:stop]) == ("t", 7, b"abc")
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (None, 1, 100)
+    (topic,) = request.topic_data
+    (partition,) = topic.partition_data
+    assert (topic.name, partition.index) == ("t", 7)
+    assert partition.records == (len(data) - 3, len(data))  # type: ignore[comparison-overlap]
 
 
 def test_a_file_region_passes_through_unread() -> None:

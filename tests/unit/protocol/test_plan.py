@@ -35,14 +35,14 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed[: rng.randrange(len(changed) + 1)] if rng.random() < 0.5 else changed)
 
 
-@pytest.mark.parametrize("objects", [True, False], ids=["objects", "positions"])
+@pytest.mark.parametrize("positions", [False, True], ids=["records", "positions"])
 @pytest.mark.parametrize("cls", declared_messages().values(), ids=lambda cls: cls.__name__)
-def test_plans_and_generated_decoders_agree(cls: type[Message], objects: bool) -> None:
+def test_plans_and_generated_decoders_agree(cls: type[Message], positions: bool) -> None:
     rng = random.Random(3)
     for version in range(cls.VERSIONS.first, cls.VERSIONS.last + 1):
         flexible = version in cls.FLEXIBLE
-        planned = Planner(flexible, version, objects=objects).plan(cls).read
-        expected = generated(cls, flexible, version, objects=objects)
+        planned = Planner(flexible, version, positions=positions).plan(cls).read
+        expected = generated(cls, flexible, version, positions=positions)
         for _ in range(8):
             data = codec.encode(MessageDice(rng).message(cls, version), version, b"head")
             assert outcome(planned, data, 4) == outcome(expected, data, 4) != PeerError
@@ -56,7 +56,7 @@ def test_every_cut_of_a_message_is_refused() -> None:
     message = MetadataResponse(topics=[MetadataResponseTopic(name="grüße", partitions=partitions)])
     for version in range(14):
         data = codec.encode(message, version)
-        planned = Planner(version in MetadataResponse.FLEXIBLE, version, objects=True).plan(MetadataResponse).read
+        planned = Planner(version in MetadataResponse.FLEXIBLE, version, positions=False).plan(MetadataResponse).read
         for kept in range(len(data)):
             assert outcome(planned, data[:kept], 0) is PeerError
 
@@ -64,7 +64,7 @@ def test_every_cut_of_a_message_is_refused() -> None:
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_garbage_collector_is_left_as_it_was(enabled: bool) -> None:
     data = codec.encode(MetadataResponse(topics=[MetadataResponseTopic(name="t" * 100) for _ in range(1000)]), 12)
-    planned = Planner(True, 12, objects=True).plan(MetadataResponse).read
+    planned = Planner(True, 12, positions=False).plan(MetadataResponse).read
     was = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()

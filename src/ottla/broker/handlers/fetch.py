@@ -203,8 +203,7 @@ class _Reader(NamedTuple):
     def of(cls, fields: Any, context: RequestContext) -> "_Reader":
         """Return the sender of a request."""
         if context.version >= _FIRST_WITH_REPLICA_STATE:
-            state = fields.replica_state
-            replica_id, broker_epoch = (-1, -1) if state is None else (state.replica_id, state.replica_epoch)
+            replica_id, broker_epoch = fields.replica_state.replica_id, fields.replica_state.replica_epoch
         else:
             replica_id, broker_epoch = fields.replica_id, -1
         committed = fields.isolation_level == READ_COMMITTED

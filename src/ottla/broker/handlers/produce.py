@@ -115,7 +115,8 @@ def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespons
     allowed, denied = _split(request, broker)
     if not denied:
         return _produced(request, broker)
-    answer: Answer[Any] = _produced(request._replace(fields=request.fields._replace(topic_data=allowed)), broker)
+    request.fields.topic_data = allowed
+    answer: Answer[Any] = _produced(request, broker)
     if request.fields.acks == 0:
         raise PeerError("Produce with acks=0 failed: the client may not write to a topic")
 

@@ -494,7 +494,7 @@ class Fetcher:
             self._refused(state, error_for(row.error_code, about, None, permission))
             return
         diverging = row.diverging_epoch
-        if diverging is not None and diverging.end_offset >= 0:
+        if diverging.end_offset >= 0:
             self._diverged(state, diverging.epoch, diverging.end_offset)
             return
         state.high_watermark = row.high_watermark
