@@ -11,10 +11,11 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.environment import Address, IncomingConnection, ServedReceiver
 from ottla.environment.busy_polling import BusyPolling
+from ottla.environment.deferred_sends import DeferredSends
 from ottla.environment.files import Region
 
 _MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
@@ -41,21 +42,27 @@ class Turns:
         self.last_fd = -1
 
 
-class ServedSocket:
-    """Socket of a client connection: an `IncomingConnection` at first, a `ServedStream` after `accept`.
+class Shared(NamedTuple):
+    """Objects that the sockets of an event loop share; `polling` is None without busy polling."""
 
-    turns    shared by the sockets of an event loop
-    polling  busy polling of the event loop, None without it
-    """
+    turns: Turns
+    sends: DeferredSends
+    polling: BusyPolling | None = None
+
+
+class ServedSocket:
+    """Socket of a client connection: an `IncomingConnection` at first, a `ServedStream` after `accept`."""
 
     __slots__ = (
         "_closed",
         "_fd",
+        "_keeps",
         "_left",
         "_loop",
         "_paused",
         "_polling",
         "_receiver",
+        "_sends",
         "_socket",
         "_turns",
         "local",
@@ -67,16 +74,15 @@ class ServedSocket:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         peer: Address,
-        turns: Turns,
-        polling: BusyPolling | None = None,
+        shared: Shared,
     ) -> None:
         self._loop = loop
-        self._turns = turns
-        self._polling = polling
+        self._turns, self._sends, self._polling = shared
         self._socket = sock
         self._fd = sock.fileno()
         self._receiver: ServedReceiver | None = None
         self._left: deque[Any] = deque()
+        self._keeps = False  # True while a kept response is all of `_left`
         self._paused = True
         self._closed = False
         self.peer = peer
@@ -110,11 +116,18 @@ class ServedSocket:
         """See `ServedStream.write`."""
         if self._polling is not None:
             self._polling.responded()
+        if self._keeps:
+            self.send_kept()
         left = self._left
         if left or self._closed:
             left.extend(pieces)
             return False
         if len(pieces) == 1 and type(pieces[0]) is bytes:
+            if self._sends.keeps():
+                left.append(pieces[0])
+                self._keeps = True
+                self._sends.keep(self)
+                return True
             # Fast path of most responses: one buffer, which the kernel accepts completely.
             try:
                 sent = self._socket.send(pieces[0])
@@ -137,6 +150,13 @@ class ServedSocket:
         if not self._closed:
             self._loop.add_writer(self._fd, self._writable)
         return False
+
+    def send_kept(self) -> None:
+        """See `Sender.send_kept`. What does not fit into the socket is sent when it is writable, as after `write`."""
+        if self._keeps:
+            self._keeps = False
+            if not self._send() and not self._closed:
+                self._loop.add_writer(self._fd, self._writable)
 
     def _send(self) -> bool:
         """Send until everything is sent (True), or the socket is full or its slice used up (False)."""
@@ -206,6 +226,7 @@ class ServedSocket:
 
     def close(self) -> None:
         """See `ServedStream.close`."""
+        self.send_kept()
         if self._closed:
             return
         self._closed = True
@@ -256,12 +277,10 @@ class _Listening:
         sock: socket.socket,
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
-        turns: Turns,
-        polling: BusyPolling | None,
+        shared: Shared,
     ) -> None:
         self._loop = loop
-        self._turns = turns
-        self._polling = polling
+        self._shared = shared
         self._socket = sock
         self._connected = connected
         self._failed = failed
@@ -283,7 +302,7 @@ class _Listening:
             except OSError as error:
                 self._failed(error)
                 return
-            self._connected(ServedSocket(self._loop, sock, peer[:2], self._turns, self._polling))
+            self._connected(ServedSocket(self._loop, sock, peer[:2], self._shared))
 
     def pause(self) -> None:
         if self._accepts:
@@ -309,8 +328,7 @@ class SocketListen:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, polling: BusyPolling | None = None) -> None:
         self._loop = loop
-        self._turns = Turns()
-        self._polling = polling
+        self._shared = Shared(Turns(), DeferredSends(loop.call_soon), polling)
 
     def __call__(
         self,
@@ -329,4 +347,4 @@ class SocketListen:
         except OSError:
             sock.close()
             raise
-        return _Listening(self._loop, sock, connected, failed, self._turns, self._polling)
+        return _Listening(self._loop, sock, connected, failed, self._shared)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from ottla.environment.deferred_sends import DeferredSends
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import LogFile, Region
-from ottla.environment.listening import ServedSocket, Turns
+from ottla.environment.listening import ServedSocket, Shared, Turns
 
 
 class Receiver:
@@ -33,13 +34,17 @@ class Receiver:
         self.ended.set_result("lost")
 
 
-async def sent(pieces: Sequence[Any], turns: Turns | None = None) -> tuple[bytes, str]:
+def shared(turns: Turns | None = None) -> Shared:
+    return Shared(turns or Turns(), DeferredSends(asyncio.get_running_loop().call_soon))
+
+
+async def sent(pieces: Sequence[Any]) -> tuple[bytes, str]:
     """Write pieces to a socket; return what arrives, and how the write ended."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
-    served, receiver = ServedSocket(loop, near, ("client", 0), turns or Turns()), Receiver()
+    served, receiver = ServedSocket(loop, near, ("client", 0), shared()), Receiver()
     served.serve(receiver)
     served.pause_reading()
     receiver.ended.add_done_callback(lambda _: served.close())
@@ -119,7 +124,7 @@ async def first_sent(last_fd: int | None) -> int:
     near.setblocking(False)
     turns = Turns()
     turns.last_fd = near.fileno() if last_fd is None else last_fd
-    served = ServedSocket(loop, near, ("client", 0), turns)
+    served = ServedSocket(loop, near, ("client", 0), shared(turns))
     served.serve(Receiver())
     with tempfile.TemporaryDirectory() as directory:
         file = DiskStore().open(Path(directory) / "f")

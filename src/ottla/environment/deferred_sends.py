@@ -1,0 +1,65 @@
+"""Deferred sends: responses to requests that arrived together leave together.
+
+A send wakes the client, and that takes the broker as long as most of the rest of a request: another processor has to leave its
+idle state. A client with many connections is asleep again before the next response, as reading one takes it less time than the
+broker needs for a request. So while many connections have requests at the same time, the loop serves them before it sends:
+
+    a pass of the loop:  request 1, send | request 2, keep | request 3, keep | ... | send 2, 3, ... | look for events
+
+The client is woken by the first response, and awake for the others. No response waits for more than MOST_KEPT others, or for
+the next pass. Whether responses are kept depends on the pass before: with few connections each response leaves at once.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+MANY: Final = 8
+"""Responses of a pass from which on the next pass keeps some."""
+MOST_KEPT: Final = 16
+
+
+class Sender(Protocol):
+    """A socket that keeps a response."""
+
+    def send_kept(self) -> None:
+        """Send the response, if it is still kept."""
+
+
+class DeferredSends:
+    """Deferred sends of one event loop, on whose thread all methods are called.
+
+    call_soon  schedules a call for the end of the current pass, before the loop looks for events again
+    """
+
+    __slots__ = ("_call_soon", "_count", "_keeps", "_kept")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._count = 0
+        """Responses of this pass."""
+        self._keeps = False
+        self._kept: list[Sender] = []
+
+    def keeps(self) -> bool:
+        """Count a response; return True if it is to be kept, see `keep`."""
+        self._count += 1
+        if self._count == 1:
+            self._call_soon(self._end)
+            return False
+        return self._keeps
+
+    def keep(self, sender: Sender) -> None:
+        """Note that a socket keeps a response; it sends it at the end of the pass, or when MOST_KEPT do so."""
+        self._kept.append(sender)
+        if len(self._kept) == MOST_KEPT:
+            self._send()
+
+    def _end(self) -> None:
+        self._keeps = self._count >= MANY
+        self._count = 0
+        self._send()
+
+    def _send(self) -> None:
+        kept, self._kept = self._kept, []
+        for sender in kept:
+            sender.send_kept()
