@@ -113,7 +113,10 @@ class ServedStream(Protocol):
     """Sending side of a connection that a client opened."""
 
     def write(self, pieces: Sequence[Any]) -> bool:
-        """Send buffers and file regions. Return False if some wait for the socket to have room. Never raises."""
+        """Send buffers and file regions. Return False if some wait for the socket to have room. Never raises.
+
+        A single buffer may be kept until the loop looks for events again, also by a write that returns True.
+        """
 
     def pause_reading(self) -> None:
         """Stop receiving; further bytes stay in the socket's buffer, so that TCP slows the client down."""
@@ -122,7 +125,7 @@ class ServedStream(Protocol):
         """Resume receiving."""
 
     def close(self) -> None:
-        """Close the connection; no callback follows."""
+        """Close the connection, after what a write has kept; no callback follows."""
 
 
 class ServedReceiver(Protocol):
@@ -135,7 +138,7 @@ class ServedReceiver(Protocol):
         """
 
     def written(self) -> None:
-        """Handle the end of a pending write: everything has been sent."""
+        """Handle the end of a pending write, or of a kept one that had to wait: everything has been sent."""
 
     def lost(self) -> None:
         """Handle a connection that broke during a write; it is closed already."""

@@ -11,6 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from ottla.environment import Address, IncomingConnection, ServedReceiver
@@ -226,10 +227,13 @@ class ServedSocket:
 
     def close(self) -> None:
         """See `ServedStream.close`."""
-        self.send_kept()
         if self._closed:
             return
         self._closed = True
+        if self._keeps:
+            self._keeps = False
+            with suppress(OSError):
+                self._socket.send(self._left[0])
         if self._receiver is not None:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)

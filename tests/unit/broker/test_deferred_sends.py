@@ -186,6 +186,18 @@ def test_a_connection_is_closed_after_its_kept_response() -> None:
     run(test)
 
 
+def test_no_callback_follows_a_close() -> None:
+    async def test() -> None:
+        with keeping(1) as (passes, (client,)):
+            assert client.served.write((b"answer",))
+            client.end.close()
+            client.served.close()
+            passes.end()
+            assert not client.receiver.events
+
+    run(test)
+
+
 def test_what_does_not_fit_into_the_socket_follows() -> None:
     async def test() -> None:
         with keeping(1) as (passes, (client,)):
