@@ -110,6 +110,30 @@ def test_other_acks_are_refused(topic: Topic, version: int, acks: int) -> None:
     assert end_of(topic) == 0
 
 
+def test_acks_are_looked_at_after_the_partition(topic: Topic) -> None:
+    assert topic.produce(ONE, partition=7, acks=2).error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_which_refusals_name_the_start_of_the_log(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, compacted = make_topic(max_message_bytes="300"), make_topic(cleanup_policy="compact")
+    damaged = bytearray(ONE)
+    damaged[-1] ^= 1
+    producer = Idempotent(topic)
+    producer.send(0, epoch=1)
+    for asked, batch, code, start in (
+        (topic, bytes(damaged), CORRUPT_MESSAGE, -1),
+        (topic, build([Record(0, AT, b"k", bytes(300))]), MESSAGE_TOO_LARGE, -1),
+        (topic, b"", INVALID_RECORD, -1),
+        (topic, ONE + ONE, INVALID_RECORD, -1),
+        (topic, struct.pack(">q", 5) + ONE[8:], INVALID_RECORD, 0),
+        (compacted, build([Record(0, AT, None, b"v")]), INVALID_RECORD, 0),
+        (topic, producer.batch(7, epoch=1), OUT_OF_ORDER_SEQUENCE_NUMBER, 0),
+        (topic, producer.batch(7, epoch=0), INVALID_PRODUCER_EPOCH, 0),
+    ):
+        answer = asked.produce(batch)
+        assert (answer.error_code, answer.log_start_offset) == (code, start)
+
+
 @pytest.mark.parametrize("version", versions(API))
 def test_unknown_topics_and_partitions(broker: Wire, topic: Topic, version: int) -> None:
     unknown = Topic(broker, "no-such-topic", uuid.uuid4().bytes)
@@ -322,6 +346,11 @@ def test_transactional_records_need_a_transactional_id(topic: Topic) -> None:
     producer = Idempotent(topic)
     batch = build(some(1), producer_id=producer.id, producer_epoch=0, base_sequence=0, transactional=True)
     assert topic.produce(batch).error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert topic.produce(batch, acks=2).error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert end_of(topic) == 0
+    answer = topic.wire.send(request(topic, {0: ONE, 7: batch, 9: ONE}, 9), 9)
+    code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert [part.error_code for part in answer.responses[0].partition_responses] == [code] * 3
     assert end_of(topic) == 0
 
 

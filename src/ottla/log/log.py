@@ -75,10 +75,11 @@ class Unfinished(NamedTuple):
 class AppendResult:
     """Result of an append: `base_offset` is the batch's first offset (-1 if it was rejected, with the error's code and text).
 
+    is_whole    False for a request that had no whole batch: Kafka rejects it before it looks at the log
     unfinished  remaining work, if the validation takes long; the other fields are not valid then
     """
 
-    __slots__ = ("append_time", "base_offset", "error_code", "error_message", "record_errors", "unfinished")
+    __slots__ = ("append_time", "base_offset", "error_code", "error_message", "is_whole", "record_errors", "unfinished")
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class AppendResult:
         self.error_code = error_code
         self.error_message = error_message
         self.record_errors = record_errors
+        self.is_whole = True
         self.unfinished: Unfinished | None = None
 
 
@@ -320,7 +322,9 @@ class Log:
         """Append a validated batch. Raises StorageError."""
         config = self.config
         if batch.error_code != NONE:
-            return AppendResult(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
+            rejected = AppendResult(-1, -1, batch.error_code, batch.error_message, batch.record_errors)
+            rejected.is_whole = batch.is_whole
+            return rejected
         header = batch.header
         # Sequences are checked in the same turn of the loop as the write: while a large batch was validated in steps, others of
         # its producer may have been appended. A duplicate is answered before its size is looked at, because the batch that it

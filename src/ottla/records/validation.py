@@ -114,6 +114,7 @@ class Prepared:
     max_timestamp  newest timestamp in ms; -1 without timestamps
     size_in_bytes  size of the stored batch, header included
     append_time    append time in ms with LogAppendTime, else -1: log_append_time_ms of the response
+    is_whole       whether the frame is one whole batch, of a codec of the version: the first checks of the table above
     remaining      remaining checks in steps of about a millisecond, to run before the other fields are valid; usually None
     """
 
@@ -125,6 +126,7 @@ class Prepared:
         self.max_timestamp: int = NO_TIMESTAMP
         self.size_in_bytes: int = 0
         self.append_time: int = -1
+        self.is_whole: bool = False
         self.remaining: Iterator[None] | None = None
         self._frame = frame
         self._payload: bytes | None = None  # recompressed records
@@ -321,6 +323,7 @@ def _check_frame(
         code = _check_follower(frame, after, end)
         if code != NONE:
             return code
+    result.is_whole = True
     if read_i64_be(frame, start) != 0:
         return INVALID_RECORD
     if size + 12 > rules.max_message_bytes:

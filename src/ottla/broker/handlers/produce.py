@@ -12,7 +12,7 @@ Behaviour
                                   fewer; REQUEST_TIMED_OUT after the request's timeout
     acks 2 and more               in version 0: answered when so many replicas have it, or all that are in sync if they are
                                   fewer, as Kafka 0.8 did
-    other acks                    INVALID_REQUIRED_ACKS for every partition, nothing is appended
+    other acks                    INVALID_REQUIRED_ACKS for every partition that exists, nothing is appended
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
     an internal topic             INVALID_TOPIC_EXCEPTION, but for the client id __admin_client
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
@@ -20,8 +20,8 @@ Behaviour
     a repeated idempotent batch   success, with the offset it had
     a transactional batch         the first of a transaction in a partition is verified with the coordinator (KIP-890), which
                                   from version 12 on adds the partition; without a transactional id
-                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with an empty one INVALID_REQUEST, of several producers
-                                  INVALID_PRODUCER_ID_MAPPING
+                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all partitions, with an empty one INVALID_REQUEST,
+                                  of several producers INVALID_PRODUCER_ID_MAPPING
     the disk fails                KAFKA_STORAGE_ERROR
 
 Versions
@@ -56,6 +56,7 @@ from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
+    CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
     INVALID_RECORD,
@@ -64,11 +65,13 @@ from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
+    MESSAGE_TOO_LARGE,
     NONE,
     NOT_COORDINATOR,
     NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
+    RECORD_LIST_TOO_LARGE,
     TOPIC_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
@@ -105,6 +108,8 @@ Place = tuple[str, int]
 Producer = tuple[int, int]
 _Guards = dict[Place, tuple[Producer, "VerificationGuard | None"]]
 """Producer and guard of each partition with a transactional batch; no guard where this broker was not the leader."""
+_WITHOUT_LOG_START: Final = frozenset((CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE))
+"""Errors of a batch for which Kafka returns no log start offset: of some exceptions of the append it returns only the code."""
 _TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS))
 
 
@@ -132,11 +137,9 @@ def _split(request: PositionalRequest, broker: Broker) -> tuple[list[Any], list[
     """Return the topics to which the sender may write, and the rows of the others."""
     context, fields = request.context, request.fields
     transactional_id = fields.transactional_id
-    if any(
-        data.records is not None and transactional_producer(request.frame, *data.records) is not None
-        for topic in fields.topic_data
-        for data in topic.partition_data
-    ) and (transactional_id is None or not may_use_transactional_id(context, AclOperation.WRITE, transactional_id)):
+    if _is_transactional(request) and (
+        transactional_id is None or not may_use_transactional_id(context, AclOperation.WRITE, transactional_id)
+    ):
         return [], [_denied(topic, TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for topic in fields.topic_data]
     by_id = context.version >= _FIRST_WITH_TOPIC_IDS
     allowed, denied = [], []
@@ -150,6 +153,16 @@ def _split(request: PositionalRequest, broker: Broker) -> tuple[list[Any], list[
     return allowed, denied
 
 
+def _is_transactional(request: PositionalRequest) -> bool:
+    """Return True if any batch is transactional."""
+    frame = request.frame
+    for topic in request.fields.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None and transactional_producer(frame, *data.records) is not None:
+                return True
+    return False
+
+
 def _denied(topic: Any, code: int) -> TopicProduceResponse:
     rows = [
         PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1) for data in topic.partition_data
@@ -159,7 +172,11 @@ def _denied(topic: Any, code: int) -> TopicProduceResponse:
 
 def _produced(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
     acks = request.fields.acks
-    if request.fields.transactional_id is None or not _is_valid(acks, request.context.version):
+    if request.fields.transactional_id is None:
+        if _is_transactional(request):
+            code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            rows = [_denied(topic, code) for topic in request.fields.topic_data]
+            return _at_once(ProduceResponse(responses=rows), acks, code)
         return _append_all(request, broker, _NO_CODES)
     unverified, codes, guards = _unverified(request, broker)
     if unverified is None:
@@ -259,7 +276,7 @@ def _append_all(
     message for INVALID_PRODUCER_ID_MAPPING.
     """
     fields = request.fields
-    acks, has_no_id = fields.acks, fields.transactional_id is None
+    acks = fields.acks
     version = request.context.version
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
@@ -270,25 +287,24 @@ def _append_all(
     for topic in fields.topic_data:
         answers = []
         for data in topic.partition_data:
-            if not has_valid_acks:
+            partition = find(topic.topic_id if by_id else topic.name, data.index)
+            if isinstance(partition, int):
+                answer = PartitionProduceResponse(index=data.index, error_code=partition, base_offset=-1)
+            elif (code := codes.get((partition.topic, data.index), NONE)) != NONE:
+                answer = _not_verified(data.index, code, version)
+            elif not has_valid_acks:
                 answer = PartitionProduceResponse(index=data.index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
+            elif partition.topic in INTERNAL_TOPICS and request.context.client_id != _WRITER_OF_INTERNAL_TOPICS:
+                answer = PartitionProduceResponse(index=data.index, error_code=INVALID_TOPIC_EXCEPTION, base_offset=-1)
+            elif acks == -1 and partition.lacks_replicas:
+                answer = PartitionProduceResponse(index=data.index, error_code=NOT_ENOUGH_REPLICAS, base_offset=-1)
             else:
-                partition = find(topic.topic_id if by_id else topic.name, data.index)
-                if isinstance(partition, int):
-                    answer = PartitionProduceResponse(index=data.index, error_code=partition, base_offset=-1)
-                elif partition.topic in INTERNAL_TOPICS and request.context.client_id != _WRITER_OF_INTERNAL_TOPICS:
-                    answer = PartitionProduceResponse(
-                        index=data.index, error_code=INVALID_TOPIC_EXCEPTION, base_offset=-1
-                    )
-                elif acks == -1 and partition.lacks_replicas:
-                    answer = PartitionProduceResponse(index=data.index, error_code=NOT_ENOUGH_REPLICAS, base_offset=-1)
-                else:
-                    answer, unfinished = _append(request, partition, data.records, broker, codes, has_no_id)
-                    if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
-                        answer.error_message = mismatch
-                    if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
-                        appends = appends or _Appends(broker, acks, fields.timeout_ms)
-                        appends.add(partition, unfinished, answer)
+                answer, unfinished = _append(request, partition, data.records, broker)
+                if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
+                    appends = appends or _Appends(broker, acks, fields.timeout_ms)
+                    appends.add(partition, unfinished, answer)
+            if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
+                answer.error_message = mismatch
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
@@ -417,28 +433,15 @@ def _append(
     partition: "Partition",
     records: tuple[int, int] | None,
     broker: Broker,
-    codes: Codes,
-    has_no_id: bool,
 ) -> tuple[PartitionProduceResponse, Unfinished | None]:
-    """Append to one partition; returns its row, and the unfinished append if it takes long.
-
-    has_no_id  True if the request names no transactional id
-    """
+    """Append to one partition; returns its row, and the unfinished append if it takes long."""
     if records is None:
         return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1), None
     start, end = records
     frame = request.frame
     version = request.context.version
     old = version < _FIRST_WITH_BATCHES_ONLY and magic_of(frame, start, end) != MAGIC
-    begins_at_zero = False
-    if not old and transactional_producer(frame, start, end) is not None:
-        if has_no_id:
-            code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1), None
-        code = codes.get((partition.topic, partition.index), NONE)
-        if code != NONE:
-            return _not_verified(partition.index, code, version), None
-        begins_at_zero = version >= _FIRST_THAT_ADDS
+    begins_at_zero = version >= _FIRST_THAT_ADDS and not old and transactional_producer(frame, start, end) is not None
     now_ms = broker.clock.wall_ms()
     try:
         if old:
@@ -471,10 +474,12 @@ def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResp
             log_append_time_ms=appended.append_time,
             log_start_offset=partition.log.start_offset,
         )
+    has_log_start = appended.is_whole and appended.error_code not in _WITHOUT_LOG_START
     return PartitionProduceResponse(
         index=partition.index,
         error_code=appended.error_code,
         base_offset=-1,
+        log_start_offset=partition.log.start_offset if has_log_start else -1,
         error_message=appended.error_message,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
