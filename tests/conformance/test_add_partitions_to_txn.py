@@ -1,11 +1,14 @@
 """AddPartitionsToTxn, over a socket: as clients before transaction.version 2 send it, and as brokers ask each other."""
 
+from typing import Any
+
 import pytest
 
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 
@@ -76,6 +79,29 @@ def test_of_a_list_with_an_unknown_partition_nothing_is_added(
     assert producer.described().state == "Empty"
     assert producer.ask_add({}, version) == {}
     assert producer.ask_add({topic.name: []}, version) == {}
+
+
+@pytest.mark.parametrize("version", versions(API))
+def test_a_topic_without_partitions_has_no_row(producer: TransactionalProducer, topic: Topic, version: int) -> None:
+    who: dict[str, Any] = {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
+    if version < 4:
+        topics = [AddPartitionsToTxnTopic(name=topic.name), AddPartitionsToTxnTopic(name="other", partitions=[0])]
+        fields: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in who.items()}
+        answer = producer.wire.send(AddPartitionsToTxnRequest(v3_and_below_topics=topics, **fields), version)
+        assert [row.name for row in answer.results_by_topic_v3_and_below] == ["other"]
+        return
+    asked = [
+        AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name=topic.name),
+        AddPartitionsToTxnRequestAddPartitionsToTxnTopic(name="other", partitions=[0]),
+    ]
+    transaction = AddPartitionsToTxnTransaction(topics=asked, **who)
+    answer = producer.wire.send(AddPartitionsToTxnRequest(transactions=[transaction]), version)
+    (found,) = answer.results_by_transaction
+    assert [row.name for row in found.topic_results] == ["other"]
 
 
 def by_broker(

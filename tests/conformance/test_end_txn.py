@@ -96,6 +96,17 @@ def test_an_abort_of_nothing_has_an_epoch_too(producer: TransactionalProducer, v
 
 
 @pytest.mark.parametrize("version", [5])
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_epoch_before_the_first_transaction_is_fenced(
+    producer: TransactionalProducer, version: int, commit: bool
+) -> None:
+    """It is not a request sent again: no transaction has ended yet."""
+    producer.begin_anew()
+    assert producer.described().state == "Empty"
+    assert producer.ask_end(commit=commit, version=version, epoch_by=-1) == ("PRODUCER_FENCED", *FAILED)
+
+
+@pytest.mark.parametrize("version", [5])
 def test_who_may_not_end_one_of_version_2(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     producer.produce(topic)
     for fields, code in (

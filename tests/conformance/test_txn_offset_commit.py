@@ -101,8 +101,9 @@ def test_topics_that_are_not_there(producer: TransactionalProducer, topic: Topic
     answer = settled(lambda: producer.ask_commit_offsets(group_id, topic, {9: 1, 1: 2}, version))
     assert answer == ["UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
     unknown = Topic(producer.wire, "no-such-topic", b"0123456789abcdef")
-    answer = producer.ask_commit_offsets(group_id, unknown, {0: 1}, version)
-    assert answer == ["UNKNOWN_TOPIC_ID" if version >= 6 else "UNKNOWN_TOPIC_OR_PARTITION"]
+    for group in (group_id, ""):
+        answer = producer.ask_commit_offsets(group, unknown, {0: 1}, version)
+        assert answer == ["UNKNOWN_TOPIC_ID" if version >= 6 else "UNKNOWN_TOPIC_OR_PARTITION"]
     answer = producer.ask_commit_offsets(group_id, topic, {0: 1, 1: 2}, version, metadata="m" * 4097)
     assert answer == ["OFFSET_METADATA_TOO_LARGE", "NONE"]
     producer.end(commit=True, version=5 if version >= 5 else 3)

@@ -79,7 +79,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) ->
 
 def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:
     if request.context.version < _FIRST_WITH_SEVERAL:
-        topics = [(topic.name, topic.partitions) for topic in request.v3_and_below_topics]
+        topics = [(topic.name, topic.partitions) for topic in request.v3_and_below_topics if topic.partitions]
         partitions = PartitionsOf(
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
@@ -89,7 +89,7 @@ def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:
         return [_Asked(topics, partitions, by_client=True)]
     transactions = []
     for transaction in request.transactions:
-        topics = [(topic.name, topic.partitions) for topic in transaction.topics]
+        topics = [(topic.name, topic.partitions) for topic in transaction.topics if topic.partitions]
         partitions = PartitionsOf(
             transaction.transactional_id,
             transaction.producer_id,

@@ -70,8 +70,6 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> Answer
         return _told(refuse_commit(commit, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         return _told(refuse_commit(commit, GROUP_AUTHORIZATION_FAILED))
-    if not request.group_id:
-        return _told(refuse_commit(commit, INVALID_GROUP_ID))
     return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
 
 
@@ -85,7 +83,8 @@ def _answer(
     refused = reject_unknown(commit, version, broker.image, request.context)
     if not commit.topics:
         return _told(OffsetCommitResponse(topics=list(refused.values())))
-    answer = _committed(commit, request, broker)
+    answer: Answer[OffsetCommitResponse]
+    answer = _committed(commit, request, broker) if request.group_id else refuse_commit(commit, INVALID_GROUP_ID)
     return gather([answer], lambda responses: _told(merge_rows(refused, responses[0]) if refused else responses[0]))
 
 

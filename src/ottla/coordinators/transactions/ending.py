@@ -98,7 +98,8 @@ def _error_with_bump(transaction: Transaction, request: EndTxnRequest) -> int | 
     current = transaction.epoch == request.producer_epoch and not overflowed
     if transaction.state == ONGOING:
         return None if current else errors.PRODUCER_FENCED
-    repeated = overflowed or transaction.epoch == request.producer_epoch + 1
+    ended = transaction.state != EMPTY  # the epoch before may be that of a repeated request
+    repeated = ended and (overflowed or transaction.epoch == request.producer_epoch + 1)
     if not current and not repeated:
         return errors.PRODUCER_FENCED
     if repeated:
