@@ -7,7 +7,7 @@ from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 
 from .conftest import Topic, Wire, versions
 from .consumers import Consumer
-from .members import NO_TOPICS, Member, new_group, stable
+from .members import NO_TOPICS, Member, new_group, stable, wait_for
 
 API = DescribeGroupsRequest
 NOT_ASKED = -(2**31)
@@ -44,6 +44,23 @@ def test_before_the_leader_assigned_nothing_is_told(broker: Wire) -> None:
     (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("CompletingRebalance", "consumer", "")
     assert [(each.member_metadata, each.member_assignment) for each in group.members] == [(b"", b"")]
+
+
+def test_a_rebalance_keeps_the_assignments_until_the_next_ones(broker: Wire) -> None:
+    member = Member(broker, new_group(broker))
+    stable(broker, member)
+    other = Member(broker, member.group_id)
+    other.send_join()
+
+    def told() -> tuple[str, set[tuple[bytes, bytes]]]:
+        (group,) = broker.send(DescribeGroupsRequest(groups=[member.group_id]), 6).groups
+        assert group.protocol_data == ""
+        return group.group_state, {(each.member_metadata, each.member_assignment) for each in group.members}
+
+    wait_for(lambda: told() == ("PreparingRebalance", {(b"", b"mine0"), (b"", b"")}))
+    member.join()
+    other.receive_join()
+    assert told() == ("CompletingRebalance", {(b"", b"mine0"), (b"", b"")})
 
 
 def test_an_empty_group_remembers_its_type(broker: Wire) -> None:

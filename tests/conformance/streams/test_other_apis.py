@@ -244,6 +244,33 @@ def test_committed_offsets_make_a_group_that_is_converted(play: Play) -> None:
     assert fetch(play, "A", 2) == "NONE"
 
 
+@pytest.mark.parametrize("is_converted", [False, True])
+def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
+    """Of a new group Apache Kafka forgets what is not in records: the epoch of the endpoints, and the offsets of tasks."""
+    if is_converted:
+        assert commit(play, "", -1) == "NONE"
+    answer = play.enter("A", user_endpoint=7001, task_offsets={("0", 1): 5}, task_end_offsets={("0", 1): 7})
+    assert answer.endpoint_information_epoch == is_converted
+    request = StreamsGroupDescribeRequest(group_ids=[play.group_id])
+    (member,) = play.wire.send(request, 1).groups[0].members
+    assert member.user_endpoint.port == 7001
+    assert (member.task_offsets, member.task_end_offsets) == ([], [])
+
+    def told() -> dict[str, tuple[list[int], list[int]]]:
+        return {
+            member.member_id: (
+                [row.offset for row in member.task_offsets],
+                [row.offset for row in member.task_end_offsets],
+            )
+            for member in play.wire.send(request, 1).groups[0].members
+        }
+
+    play.beat("A", task_offsets={("0", 1): 6})
+    assert told() == {"A": ([6], [])}
+    play.enter("B", task_offsets={("0", 1): 5}, task_end_offsets={("0", 1): 7})
+    assert told() == {"A": ([6], []), "B": ([5], [7])}
+
+
 def test_commits(play: Play) -> None:
     play.enter("A")
     play.enter("B")

@@ -5,7 +5,7 @@ Authorization
 
 Behaviour
     unknown group   state Dead; GROUP_ID_NOT_FOUND from version 6 on, no error before
-    not Stable      members without their metadata and assignment, and no protocol
+    not Stable      members without their metadata, with the assignment that they had, and no protocol
     a coordinator that is loading or elsewhere   its error, for each group
 
 Versions

@@ -46,7 +46,7 @@ def _refuse_describe(request: GroupName, code: int) -> DescribedGroup:
 
 @operation(_refuse_describe)
 def describe(groups: Groups, request: GroupName, now: Millis) -> Result:
-    """Describe a group: its state and members; their metadata and assignments only when it is stable.
+    """Describe a group: its state and members; their metadata only when it is stable.
 
     An unknown group is Dead, with GROUP_ID_NOT_FOUND (left out in versions before 6); so are groups of other types, which
     `describe_consumer`, `describe_share` and `describe_streams` describe.
@@ -73,7 +73,7 @@ def _described(group: ClassicGroup) -> DescribedGroup:
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=b"" if protocol is None else member.metadata(protocol),
-            member_assignment=b"" if protocol is None else member.assignment,
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]

@@ -218,7 +218,7 @@ def _join_known(groups: Groups, group: ClassicGroup, request: JoinGroupRequest, 
     if request.member_id in group.pending_members:
         if request.group_instance_id is not None:
             # Only dynamic members are assigned pending ids; a static one here is a bug, in Kafka too.
-            draft.answer(request, _refuse_join(request, errors.UNKNOWN_SERVER_ERROR))
+            draft.answer(request, _not_joined(request, errors.UNKNOWN_SERVER_ERROR, ""))
             return
         _add(groups, group, request.member_id, request, draft)
         return

@@ -361,14 +361,17 @@ class _Memory:
         self._update = update
         self._version = request.context.version
         self._now = now
+        self._is_known = group.group_id in update.groups.streams_groups
         self._end_offsets = _offsets(request.task_end_offsets, update.before.end_offsets)
         self.description_requests, self.next_description_ms = group.description_requests, group.next_description_ms
         self.shutdown_by = request.member_id if request.shutdown_application else group.shutdown_by
         endpoint = update.description.endpoint
-        is_known = group.group_id in update.groups.streams_groups
         changed = endpoint != update.before.description.endpoint or (endpoint is not None and moved)
         self.table_epoch = group.endpoint_epoch + changed
-        self.endpoint_epoch = self.table_epoch if is_known else group.endpoint_epoch  # as in Kafka, for a new group
+        # As in Kafka, a new group forgets what its first member told beside the records. One that was a classic group keeps the
+        # epoch of its endpoints.
+        is_new = update.groups.type_of(group.group_id) is None
+        self.endpoint_epoch = group.endpoint_epoch if is_new else self.table_epoch
 
     @property
     def group_id(self) -> str:
@@ -400,8 +403,9 @@ class _Memory:
         group.shutdown_by = self.shutdown_by
         group.endpoint_epoch = self.endpoint_epoch
         group.description_requests, group.next_description_ms = self.description_requests, self.next_description_ms
-        member = group.members[update.member_id]
-        member.offsets, member.end_offsets = update.offsets, self._end_offsets
+        if self._is_known:
+            member = group.members[update.member_id]
+            member.offsets, member.end_offsets = update.offsets, self._end_offsets
 
 
 def _remember(memory: _Memory, groups: Groups, now: Millis) -> Result:  # noqa: ARG001
