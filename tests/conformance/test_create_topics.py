@@ -84,6 +84,7 @@ def test_validate_only_makes_nothing(broker: Wire) -> None:
     name = new_name()
     (result,) = create(broker, plain(name), validate_only=True)
     assert (result.error_code, result.num_partitions) == (NONE, 1)
+    assert result.topic_id != bytes(16)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     assert broker.send(request, 12).topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
 
@@ -245,6 +246,12 @@ def test_deleting_in_ways_that_make_no_sense(broker: Wire, topic: Topic) -> None
     assert twice == [(INVALID_REQUEST, "Duplicate topic id.")]
     mixed = delete(DeleteTopicState(topic_id=topic.id), DeleteTopicState(name=topic.name))
     assert mixed == [(INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")]
+    both = DeleteTopicState(name=topic.name, topic_id=bytes([1]) * 16)  # its name counts for nothing else
+    found = delete(DeleteTopicState(topic_id=topic.id), both)
+    assert sorted(found, key=str) == [
+        (NONE, None),
+        (INVALID_REQUEST, "You may not specify both topic name and topic id."),
+    ]
 
 
 def test_committed_offsets_of_a_deleted_topic_are_forgotten(broker: Wire, topic: Topic) -> None:

@@ -50,3 +50,5 @@ def test_everything_and_nothing(broker: Wire, topic: Topic) -> None:
 def test_another_kind_of_election(broker: Wire, topic: Topic) -> None:
     unknown = ("INVALID_REQUEST", "Unknown election type 7")
     assert elected(broker, 2, [(topic.name, [0])], 7) == ("INVALID_REQUEST", {(topic.name, 0): unknown})
+    assert elected(broker, 2, [], 7) == ("NONE", {})
+    assert elected(broker, 2, [(topic.name, [])], 7) == ("INVALID_REQUEST", {})

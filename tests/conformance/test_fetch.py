@@ -46,7 +46,7 @@ def ask(*topics: FetchTopic, max_wait_ms: int = 0, min_bytes: int = 0, **fields:
 
 def fetch(topic: Topic, offset: int, version: int = 12, *, partition: int = 0, **fields: Any) -> Any:
     """One partition's answer."""
-    in_partition = {name: fields.pop(name) for name in ("current_leader_epoch",) if name in fields}
+    in_partition = {name: fields.pop(name) for name in ("current_leader_epoch", "last_fetched_epoch") if name in fields}
     max_bytes = fields.pop("partition_max_bytes", 1 << 20)
     request = ask(wanted(topic, {partition: offset}, version, max_bytes, **in_partition), **fields)
     answer = topic.wire.send(request, version)
@@ -84,6 +84,16 @@ def test_every_version_reads(broker: Wire, topic: Topic, version: int) -> None:
         3,
         4,
     ]  # whole batches: the reader leaves out what is before
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@pytest.mark.parametrize("version", [version for version in versions(API) if version >= 12])
+def test_a_reader_whose_log_diverges(topic: Topic, version: int, isolation_level: int) -> None:
+    topic.append(3)
+    data = fetch(topic, 5, version, last_fetched_epoch=0, isolation_level=isolation_level)
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 3)
+    assert (data.error_code, data.high_watermark, data.last_stable_offset, data.log_start_offset) == (NONE, 3, 3, 0)
+    assert (data.aborted_transactions, bytes(data.records)) == (None, b"")
 
 
 @pytest.mark.parametrize("version", WITH_BATCHES)

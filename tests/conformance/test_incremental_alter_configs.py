@@ -222,6 +222,22 @@ def test_resources_that_have_no_configs(broker: Wire, kind: int, name: str, conf
     assert incremental(broker, (kind, name, [(config, SET, "50000")])) == [outcome]
 
 
+@pytest.mark.parametrize(
+    ("config", "value", "outcome"),
+    [
+        ("nonsense", "1", ("INVALID_CONFIG", "Unknown topic config name: nonsense")),
+        (
+            "retention.ms",
+            "-2",
+            ("INVALID_CONFIG", "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+        ),
+    ],
+)
+def test_configs_are_looked_at_before_the_topic(broker: Wire, config: str, value: str, outcome: Outcome) -> None:
+    assert incremental(broker, (TOPIC, "no-such", [(config, SET, value)])) == [outcome]
+    assert replacing(broker, TOPIC, "no-such", {config: value}) == outcome
+
+
 def test_each_resource_is_on_its_own_and_once(broker: Wire, topic: Topic) -> None:
     edit: Edits = [("retention.ms", SET, "99")]
     unknown = ("UNKNOWN_TOPIC_OR_PARTITION", "The topic 'no-such' does not exist.")

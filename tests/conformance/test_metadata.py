@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from ottla.protocol.errors import (
+    INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
     NONE,
     UNKNOWN_TOPIC_ID,
@@ -85,6 +86,35 @@ def test_all_topics_with_their_operations(broker: Wire, topic: Topic, version: i
         ]
         assert operations[0].topic_authorized_operations == NOT_REQUESTED
         assert operations[1].topic_authorized_operations > 0
+
+
+@pytest.mark.parametrize("version", [8, 10, 13])
+def test_operations_on_names_without_a_topic(broker: Wire, version: int) -> None:
+    for name, code in (("no-such-topic", UNKNOWN_TOPIC_OR_PARTITION), ("a b", INVALID_TOPIC_EXCEPTION)):
+        request = ask(name, version=version)
+        request.include_topic_authorized_operations = True
+        (found,) = broker.send(request, version).topics
+        assert (found.error_code, found.topic_authorized_operations) == (code, 0b1101_1111_1000)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "other"])
+def test_topics_are_not_asked_for_by_id_before_version_12(
+    broker: Wire, topic: Topic, version: int, name: str | None
+) -> None:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name, topic_id=topic.id), MetadataRequestTopic(name=topic.name)],
+        allow_auto_topic_creation=False,
+    )
+    answer = broker.send(request, version)
+    assert (answer.cluster_id, answer.controller_id, answer.brokers) == (None, -1, [])
+    assert [(row.error_code, row.name, row.topic_id, row.partitions) for row in answer.topics] == [
+        (INVALID_REQUEST, name or "", topic.id, []),
+        (INVALID_REQUEST, topic.name, bytes(16), []),
+    ]
+    request.topics = [MetadataRequestTopic(name=None)]
+    (row,) = broker.send(request, version).topics
+    assert (row.error_code, row.name) == (INVALID_REQUEST, "")
 
 
 @pytest.mark.parametrize("version", [v for v in versions(API) if v >= 4])

@@ -107,6 +107,11 @@ def test_requests_of_version_2_that_are_none(member: ShareMember, fields: dict[s
 def test_a_way_to_acquire_that_there_is_not(member: ShareMember, topic: Topic) -> None:
     wanted = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=0)])
     assert name_of(member.ask_fetch(wanted, share_acquire_mode=2).error_code) == "UNKNOWN_SERVER_ERROR"
+    stranger = ShareMember(member.wire, member.group_id)
+    stranger.epoch = 1  # the session is looked at first
+    assert name_of(stranger.ask_fetch(wanted, share_acquire_mode=2).error_code) == "SHARE_SESSION_NOT_FOUND"
+    stranger.epoch = 0  # without partitions nothing is acquired
+    assert name_of(stranger.ask_fetch(share_acquire_mode=2).error_code) == "NONE"
 
 
 def test_a_session_counts_its_requests(member: ShareMember, topic: Topic) -> None:

@@ -116,11 +116,23 @@ class ConfigAlterations:
     def _alter(self, alteration: Alteration, *, validate_only: bool) -> Answer[ChangeResult]:
         try:
             current = self._current(alteration)
-        except Refused:
+        except Refused as refused:
             if alteration.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka reports invalid edits first
-                edited(alteration.kind, _NOTHING, alteration.edits, self._config())
+                texts = edited(alteration.kind, _NOTHING, alteration.edits, self._config())
+                if refused.code == UNKNOWN_TOPIC_OR_PARTITION:  # and invalid values
+                    self._check_set(alteration, _NOTHING, texts)
             raise
         texts = edited(alteration.kind, _NOTHING if alteration.replaces else current, alteration.edits, self._config())
+        self._check_set(alteration, current, texts)
+        if alteration.kind == BROKER:
+            self._check_together(alteration.name, texts)
+        if validate_only or texts == dict(current):
+            return CHANGED
+        if alteration.kind == TOPIC:
+            return self._metadata.change(self._metadata.image.topics[alteration.name]._replace(configs=texts))
+        return self._metadata.configure(alteration.kind, alteration.name, texts)
+
+    def _check_set(self, alteration: Alteration, current: Mapping[str, str], texts: Mapping[str, str]) -> None:
         check_set(
             alteration.kind,
             alteration.name,
@@ -130,13 +142,6 @@ class ConfigAlterations:
             self._config(),
             has_elr=has_elr(self._metadata.image),
         )
-        if alteration.kind == BROKER:
-            self._check_together(alteration.name, texts)
-        if validate_only or texts == dict(current):
-            return CHANGED
-        if alteration.kind == TOPIC:
-            return self._metadata.change(self._metadata.image.topics[alteration.name]._replace(configs=texts))
-        return self._metadata.configure(alteration.kind, alteration.name, texts)
 
     def _check_together(self, name: str, texts: Mapping[str, str]) -> None:
         """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""

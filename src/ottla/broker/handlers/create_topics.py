@@ -40,7 +40,6 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import AclOperation
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
@@ -109,11 +108,10 @@ def _created(
 
     described  config rows by the configs of a topic: shared by the topics of one response, most of which have none of their own
     """
-    topic_id = ZERO_UUID if request.validate_only else topic.id
     if not may_use_topic(request.context, AclOperation.DESCRIBE_CONFIGS, topic.name, is_logged=False):
         return CreatableTopicResult(
             name=topic.name,
-            topic_id=topic_id,
+            topic_id=topic.id,
             error_message=None,
             topic_config_error_code=TOPIC_AUTHORIZATION_FAILED,
             num_partitions=-1,
@@ -126,7 +124,7 @@ def _created(
         configs = described[own] = _config_rows(topic, broker)
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=topic_id,
+        topic_id=topic.id,
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[0].replicas),

@@ -58,7 +58,7 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
     if not broker.config.flag("delete.topic.enable"):
         code = TOPIC_DELETION_DISABLED if request.context.version >= 3 else INVALID_REQUEST
         return DeleteTopicsResponse(responses=[_failed(state, code) for state in states])
-    names = Counter(state.name for state in states if state.name is not None)
+    names = Counter(state.name for state in states if state.name is not None and state.topic_id == ZERO_UUID)
     ids = Counter(state.topic_id for state in states if state.name is None and state.topic_id != ZERO_UUID)
     named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
     results, deleted = [], []

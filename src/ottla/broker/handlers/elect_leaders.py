@@ -117,7 +117,7 @@ class _Elections:
                     row = PartitionResult(partition_id=place[1], error_code=code, error_message=message)
                     rows[place[0]].append(row)
             results = [ReplicaElectionResult(topic=name, partition_result=row) for name, row in rows.items()]
-            code = NONE if self._is_known else INVALID_REQUEST
+            code = NONE if self._is_known or not self._request.topic_partitions else INVALID_REQUEST
             return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
         return after(self._broker.metadata.change_partitions(states), response)

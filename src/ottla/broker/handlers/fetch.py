@@ -572,4 +572,5 @@ def _diverged(index: int, log: "Log", diverging: tuple[int, int]) -> PartitionDa
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.start_offset,
         diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        aborted_transactions=None,
     )

@@ -10,6 +10,7 @@ Behaviour
                                    meanwhile, and the next request finds it, as with Kafka 4
     unknown topic id               UNKNOWN_TOPIC_ID
     ids and names in one request   the names are ignored; neither name nor id: UNKNOWN_SERVER_ERROR for all
+    no name before version 12      INVALID_REQUEST for all, as for an id
     illegal name                   INVALID_TOPIC_EXCEPTION
     brokers                        live ones, at the address of the listener that this client connected to
     the leader lacks that listener LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE)
@@ -45,6 +46,7 @@ from ottla.protocol.codec import encode
 from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
+    INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
     LEADER_NOT_AVAILABLE,
     LISTENER_NOT_FOUND,
@@ -69,6 +71,9 @@ from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceTy
 _logger = logging.getLogger("ottla.broker")
 _PARTITIONS_A_STEP: Final = 1_000
 _FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
+_FIRST_BY_ID: Final = 12
+_WITH_OPERATIONS: Final = frozenset((NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION))
+"""Error codes of topics whose authorized operations are returned: the sender may describe a topic of that name."""
 
 
 @handles(MetadataRequest)
@@ -80,8 +85,11 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     asked = request.topics or []
     if asked:
         by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
-        if not by_id and any(requested.name is None for requested in asked):
-            return _invalid(asked)
+        is_unnamed = any(requested.name is None for requested in asked)
+        if (by_id or is_unnamed) and request.context.version < _FIRST_BY_ID:
+            return _invalid(asked, INVALID_REQUEST)
+        if is_unnamed and not by_id:
+            return _invalid(asked, UNKNOWN_SERVER_ERROR)
         if by_id:  # names, zero ids and repeated ids are ignored
             asked = list(
                 {requested.topic_id: requested for requested in asked if requested.topic_id != ZERO_UUID}.values()
@@ -162,7 +170,7 @@ def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataRes
     image = broker.image
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code == NONE:
+            if topic.error_code in _WITH_OPERATIONS:
                 operations = authorized_operations(request.context, AclResourceType.TOPIC, topic.name or "")
                 topic.topic_authorized_operations = operations
             else:
@@ -182,11 +190,11 @@ def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataRes
     )
 
 
-def _invalid(asked: list[MetadataRequestTopic]) -> MetadataResponse:
-    """Return the response to a request for a topic without a name or an id."""
-    code = UNKNOWN_SERVER_ERROR
+def _invalid(asked: list[MetadataRequestTopic], code: int) -> MetadataResponse:
+    """Return the response to a request that is refused as a whole."""
     topics = [
-        MetadataResponseTopic(error_code=code, name=requested.name or "", topic_id=ZERO_UUID) for requested in asked
+        MetadataResponseTopic(error_code=code, name=requested.name or "", topic_id=requested.topic_id)
+        for requested in asked
     ]
     return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=topics, error_code=code)
 

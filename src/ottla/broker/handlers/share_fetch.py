@@ -78,8 +78,6 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         code = GROUP_AUTHORIZATION_FAILED
     if code == NONE and request.is_renew_ack and _wants_records(request):
         code = INVALID_REQUEST
-    if code == NONE and request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
-        code = UNKNOWN_SERVER_ERROR
     if code != NONE or request.group_id is None or request.member_id is None:
         return ShareFetchResponse(error_code=code)
     member = request.group_id, request.member_id
@@ -116,6 +114,8 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
     outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if request.is_renew_ack or request.max_bytes <= 0:
         return after(outcomes, lambda outcomes: answer(outcomes, []))
+    if session.partitions and request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
+        return after(outcomes, lambda _: ShareFetchResponse(error_code=UNKNOWN_SERVER_ERROR))
     if broker.throttling is not None:
         request.max_bytes = broker.throttling.most_fetched(request.context, request.max_bytes)
     reads = _ShareFetchAttempt(broker, request, session).begin(request.max_wait_ms)
