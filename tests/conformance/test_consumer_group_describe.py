@@ -4,6 +4,7 @@ import pytest
 
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NONE
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat import TopicPartitions
 
 from .conftest import Topic, TopicFactory, Wire, versions
 from .consumers import Consumer, configure, described_consumers, settle
@@ -56,6 +57,29 @@ def test_what_a_member_has_and_what_it_should_have(broker: Wire, make_topic: Top
         for each in group.members
     }
     assert had == {one.member_id: (2, 2, 1), two.member_id: (3, 0, 1)}
+
+
+def test_a_member_has_what_it_was_not_yet_seen_to_give_back(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, other, group_id = make_topic(2), make_topic(1), new_group(broker)
+    configure(broker, group_id, consumer_assignment_interval_ms="0")
+    one, two = Consumer(broker, group_id), Consumer(broker, group_id)
+
+    def held(member: Consumer) -> dict[str, set[int]]:
+        (found,) = (row for row in described_consumers(broker, group_id).members if row.member_id == member.member_id)
+        return {part.topic_name: set(part.partitions) for part in found.assignment.topic_partitions}
+
+    one.join(topic.name, other.name)
+    assert held(one) == {topic.name: {0, 1}, other.name: {0}}
+    two.join(topic.name)
+    (kept,) = one.beat().assignment.topic_partitions[0].partitions
+    assert one.partitions_of(topic) == {kept}
+    assert held(one) == {topic.name: {0, 1}, other.name: {0}}
+    one.beat(
+        subscribed_topic_names=[topic.name], topic_partitions=[TopicPartitions(topic_id=topic.id, partitions=[kept])]
+    )
+    assert held(one) == {topic.name: {kept}}
+    settle(broker, group_id, one, two)
+    assert held(two) == {topic.name: {1 - kept}}
 
 
 @pytest.mark.parametrize("version", versions(API))

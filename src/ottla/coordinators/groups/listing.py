@@ -125,10 +125,21 @@ def _described_member(groups: Groups, group: ConsumerGroup, member: ConsumerMemb
         client_host=description.client_host,
         subscribed_topic_names=sorted(description.topics),
         subscribed_topic_regex=description.regex,
-        assignment=_named(groups, member.current.assigned),
+        assignment=_named(groups, _held(member)),
         target_assignment=_named(groups, group.targets.get(member.member_id, {})),
         member_type=0 if member.is_classic else 1,
     )
+
+
+def _held(member: ConsumerMember) -> Owned:
+    """Return the partitions that a member has: those assigned to it, and those that it has not given back yet."""
+    assigned, revoking = member.current.assigned, member.current.revoking
+    if not revoking:
+        return assigned
+    return {
+        topic_id: {**assigned.get(topic_id, {}), **revoking.get(topic_id, {})}
+        for topic_id in dict.fromkeys([*assigned, *revoking])
+    }
 
 
 def _named(groups: Groups, partitions: Owned | Target) -> Assignment:
