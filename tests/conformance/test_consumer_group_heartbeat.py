@@ -276,6 +276,17 @@ def test_a_static_member_comes_back_to_what_it_had(broker: Wire, make_topic: Top
     assert (stranger.error_code, stranger.error_message) == (UNKNOWN_MEMBER_ID, "Instance id j is unknown.")
 
 
+def test_a_member_that_takes_another_instance_id_gives_up_the_first_one(broker: Wire, topic: Topic) -> None:
+    group_id = new_group(broker)
+    member, other = Consumer(broker, group_id, instance="i"), Consumer(broker, group_id, instance="i")
+    member.join(topic.name)
+    member.instance = "j"
+    assert member.join(topic.name).error_code == NONE
+    unknown = other.beat(member_epoch=1)
+    assert (unknown.error_code, unknown.error_message) == (UNKNOWN_MEMBER_ID, "Instance id i is unknown.")
+    assert other.join(topic.name).error_code == NONE
+
+
 @pytest.mark.parametrize("regex", ["t-[", "(?!a)b", "(a)\\1", "*", "a{2,1}"])
 def test_a_regular_expression_that_is_none(broker: Wire, regex: str) -> None:
     request = joining(new_group(broker), subscribed_topic_names=None, subscribed_topic_regex=regex)

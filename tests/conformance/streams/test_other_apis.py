@@ -271,6 +271,14 @@ def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
     assert told() == {"A": ([6], []), "B": ([5], [7])}
 
 
+def test_a_member_that_takes_another_instance_id_gives_up_the_first_one(play: Play) -> None:
+    play.enter("A", instance_id="i")
+    assert play.enter("A", instance_id="j").error_code == 0
+    unknown = play.beat("B", 1, instance_id="i")
+    assert (name_of(unknown.error_code), unknown.error_message) == ("UNKNOWN_MEMBER_ID", "Instance id i is unknown.")
+    assert play.enter("B", instance_id="i").error_code == 0
+
+
 def test_commits(play: Play) -> None:
     play.enter("A")
     play.enter("B")

@@ -160,9 +160,15 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             member = self.members[member_id] = ConsumerMember(member_id)
+        self._release_instance(member)
         member.description = description
         if description.instance_id is not None:
             self.static[description.instance_id] = member_id
+
+    def _release_instance(self, member: ConsumerMember) -> None:
+        instance_id = member.description.instance_id
+        if instance_id is not None and self.static.get(instance_id) == member.member_id:
+            del self.static[instance_id]
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
@@ -170,9 +176,7 @@ class ConsumerGroup:
         if member is None:
             return
         self._disown(member_id, member.current)
-        instance_id = member.description.instance_id
-        if instance_id is not None and self.static.get(instance_id) == member_id:
-            del self.static[instance_id]
+        self._release_instance(member)
 
     def _set_current(self, member_id: str, current: Current | None) -> None:
         member = self.members.get(member_id)

@@ -161,6 +161,7 @@ class StreamsGroup:
         if member is None:
             member = self.members[member_id] = StreamsMember(member_id)
         self._leave_process(member)
+        self._release_instance(member)
         member.description = description
         self.processes.setdefault(description.process_id, {})[member_id] = None
         if description.instance_id is not None:
@@ -173,15 +174,18 @@ class StreamsGroup:
             if not members:
                 del self.processes[member.description.process_id]
 
+    def _release_instance(self, member: StreamsMember) -> None:
+        instance_id = member.description.instance_id
+        if instance_id is not None and self.static.get(instance_id) == member.member_id:
+            del self.static[instance_id]
+
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
         if member is None:
             return
         self._disown(member)
         self._leave_process(member)
-        instance_id = member.description.instance_id
-        if instance_id is not None and self.static.get(instance_id) == member_id:
-            del self.static[instance_id]
+        self._release_instance(member)
         if not self.members:
             self.shutdown_by = None
 
