@@ -33,7 +33,7 @@ def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
 def _sync(groups: Groups, request: SyncGroupRequest, now: Millis) -> Result:
     group = groups.consumer_groups.get(request.group_id)
     if request.group_id in groups.share_groups or request.group_id in groups.streams_groups:
-        return Result(answers=((request, classic.sync.refuse(request, errors.INCONSISTENT_GROUP_PROTOCOL)),))
+        return Result(answers=((request, classic.sync.refuse(request, errors.UNKNOWN_MEMBER_ID)),))
     if group is None:
         return classic.sync(groups, request, now)
     return consumer_classic.sync(groups, group, request, now)
