@@ -206,16 +206,22 @@ def test_classic_requests(play: Play, is_empty: bool) -> None:
     assert codes == ["UNKNOWN_MEMBER_ID"] * 3
 
 
-def join(play: Play, member_id: str = "") -> Any:
+def join(play: Play, member_id: str = "", session_timeout_ms: int = 10_000) -> Any:
     request = JoinGroupRequest(
         group_id=play.group_id,
-        session_timeout_ms=10_000,
+        session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=10_000,
         member_id=member_id,
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
     return play.wire.send(request, 7)
+
+
+def test_the_session_timeout_of_a_classic_member_is_checked_first(play: Play) -> None:
+    play.enter("A")
+    assert name_of(join(play, session_timeout_ms=10).error_code) == "INVALID_SESSION_TIMEOUT"
+    assert name_of(join(play).error_code) == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def test_a_classic_member_joins(play: Play) -> None:

@@ -145,9 +145,6 @@ def join_in_place(
     groups: Groups, request: JoinGroupRequest, instead_of: Sequence[CoordinatorRecord], now: Millis
 ) -> Result:
     """Handle JoinGroup like `join`; `instead_of`, the tombstones of an empty consumer group, is appended before a new group."""
-    settings = groups.settings
-    if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        return rejected(request, errors.INVALID_SESSION_TIMEOUT)
     if request.group_id in groups.share_groups:
         return rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
     group = groups.get(request.group_id)

@@ -44,8 +44,6 @@ from ottla.protocol.wire import PeerError
 def join(groups: Groups, group: ConsumerGroup, request: JoinGroupRequest, now: Millis) -> Result:
     """Handle JoinGroup of a new or known classic member. Responses for errors of the group have no member id, as in Kafka."""
     settings = groups.settings
-    if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        return Result(answers=((request, classic.join.refuse(request, errors.INVALID_SESSION_TIMEOUT)),))
     if not (settings.consumer.may_upgrade or settings.consumer.may_downgrade):
         # group.consumer.migration.policy is disabled
         return classic.rejected(request, errors.INCONSISTENT_GROUP_PROTOCOL, member_id="")
