@@ -35,6 +35,34 @@ def test_a_partition_is_added_with_its_first_batch(
 
 
 @pytest.mark.parametrize("version", VERIFIES)
+def test_no_batch_comes_before_one_that_was_not_verified(
+    producer: TransactionalProducer, topic: Topic, version: int
+) -> None:
+    """Two batches were sent one after the other, and only the second one finds the partition in the transaction."""
+    out_of_order = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert producer.ask_produce(topic, version=version, sequence=3)[0] != "NONE"
+    producer.add(topic)
+    assert producer.ask_produce(topic, version=version, sequence=4)[0] == out_of_order
+    assert producer.ask_produce(topic, version=version, sequence=4, transactional=False)[0] == out_of_order
+    assert producer.ask_produce(topic, version=version, sequence=2)[:2] == ("NONE", 0)
+    assert producer.ask_produce(topic, version=version, sequence=4)[0] == out_of_order
+    assert producer.ask_produce(topic, version=version, sequence=3)[:2] == ("NONE", 1)
+    assert producer.ask_produce(topic, version=version, sequence=4)[:2] == ("NONE", 2)
+
+
+@pytest.mark.parametrize("version", VERIFIES)
+def test_a_newer_epoch_forgets_what_was_not_verified(
+    producer: TransactionalProducer, topic: Topic, version: int
+) -> None:
+    assert producer.ask_produce(topic, version=version, sequence=0)[0] != "NONE"
+    producer.begin_anew()
+    assert producer.ask_produce(topic, version=version, sequence=5)[0] != "NONE"
+    producer.add(topic)
+    assert producer.ask_produce(topic, version=version, sequence=6)[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert producer.ask_produce(topic, version=version, sequence=5)[:2] == ("NONE", 0)
+
+
+@pytest.mark.parametrize("version", VERIFIES)
 def test_a_partition_must_have_been_added(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     refused = (
         ("TRANSACTION_ABORTABLE", -1, None)
@@ -167,11 +195,14 @@ def test_several_partitions_in_one_request(
 def test_one_request_is_of_one_producer(
     producer: TransactionalProducer, make_topic: TopicFactory, version: int
 ) -> None:
-    topic = make_topic(2)
+    topic = make_topic(3)
     producer.add(topic, 0, 1)
     batches = {0: producer.batch(topic, 0), 1: producer.batch(topic, 1, producer_id=producer.producer_id + 7)}
     refused = ("INVALID_PRODUCER_ID_MAPPING", -1, "Transactional records contained more than one producer ID")
     assert ask(producer, topic, version, batches) == {0: refused, 1: refused}
+    batches = {0: producer.batch(topic, 0), 1: producer.batch(topic, 1, producer_epoch=producer.epoch - 1)}
+    batches |= {9: producer.batch(topic, 9), 2: producer.batch(topic, 2, transactional=False)}
+    assert ask(producer, topic, version, batches) == dict.fromkeys((0, 1, 9, 2), refused)
     assert fetched(producer.wire, topic, 0)[0].high_watermark == 0
 
 

@@ -9,6 +9,8 @@ where the last one ended.
     same epoch, not last sequence + 1     OUT_OF_ORDER_SEQUENCE_NUMBER
     unknown producer                      any sequence is accepted (KIP-360); only 0 in a transaction of version 2
     plain batch, transaction open         INVALID_TXN_STATE
+    after an unverified batch             OUT_OF_ORDER_SEQUENCE_NUMBER: the first batch of a transaction waits for the
+                                          coordinator, or was refused by it, and must be appended first (KIP-890)
 
 A transaction is open from its first batch to its marker. It is undecided until the marker is below the high watermark. The
 last stable offset is the first offset of the oldest undecided transaction.
@@ -78,6 +80,14 @@ class Ended(NamedTuple):
     marker_offset: int
 
 
+class _Unverified(NamedTuple):
+    """First of the batches of a producer whose transaction has not been verified; `since_ms` is wall-clock time."""
+
+    epoch: int
+    sequence: int
+    since_ms: int
+
+
 class _ProducerEntry:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_marker", "timestamp", "transaction_start")
 
@@ -107,6 +117,8 @@ class ProducerStates:
         """producer id -> first offset of its open transaction, oldest first"""
         self._undecided: deque[Ended] = deque()
         """Transactions whose marker may not be below the high watermark yet."""
+        self._unverified: dict[int, _Unverified] = {}
+        """By producer id, until a batch or the marker of the transaction is appended."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -118,21 +130,32 @@ class ProducerStates:
         """
         producer = self._producers.get(header.producer_id)
         epoch, first = header.producer_epoch, header.base_sequence
-        if producer is None:
-            return (OUT_OF_ORDER_SEQUENCE_NUMBER if begins_at_zero and first != 0 else NONE), None
-        if epoch == producer.epoch:
+        if producer is not None and epoch == producer.epoch:
             last = _after(first, header.last_offset_delta)
             for batch in producer.batches:
                 if batch.first_sequence == first and batch.last_sequence == last:
                     return NONE, batch
-        elif epoch < producer.epoch:
+        elif producer is not None and epoch < producer.epoch:
             return INVALID_PRODUCER_EPOCH, None
+        unverified = self._unverified.get(header.producer_id) if self._unverified else None
+        if unverified is not None and first > unverified.sequence:
+            return OUT_OF_ORDER_SEQUENCE_NUMBER, None
+        if producer is None:
+            return (OUT_OF_ORDER_SEQUENCE_NUMBER if begins_at_zero and first != 0 else NONE), None
         follows = _after(producer.batches[-1].last_sequence, 1) if epoch == producer.epoch and producer.batches else 0
         if first != follows:
             return OUT_OF_ORDER_SEQUENCE_NUMBER, None
         if producer.transaction_start >= 0 and not header.is_transactional:
             return INVALID_TXN_STATE, None
         return NONE, None
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
+        """Record that a batch is not appended before its transaction is verified. No batch with a higher sequence is appended
+        before it, even if the producer is unknown here: it may have been sent after it.
+        """
+        known = self._unverified.get(producer_id)
+        if known is None or epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
+            self._unverified[producer_id] = _Unverified(epoch, sequence, now_ms)
 
     def is_fenced(self, producer_id: int, epoch: int) -> bool:
         """Return True if a newer epoch of the producer is known."""
@@ -176,6 +199,8 @@ class ProducerStates:
         batches.append(
             ProducerBatch(header.base_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
         )
+        if header.is_transactional and self._unverified:
+            self._unverified.pop(pid, None)
         if header.is_transactional and producer.transaction_start < 0:
             producer.transaction_start = self._open[pid] = base_offset
 
@@ -207,6 +232,7 @@ class ProducerStates:
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = -1
         producer.last_marker = offset
+        self._unverified.pop(pid, None)
         first_offset = self._open.pop(pid, None)
         if first_offset is None:
             return None
@@ -272,6 +298,7 @@ class ProducerStates:
             for pid, producer in self._producers.items()
             if producer.timestamp >= before_ms or producer.transaction_start >= 0
         }
+        self._unverified = {pid: batch for pid, batch in self._unverified.items() if batch.since_ms >= before_ms}
 
     def snapshot(self) -> bytes:
         """Encode the content of a .snapshot file: the last batch of every producer."""

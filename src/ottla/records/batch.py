@@ -72,6 +72,7 @@ _MAGIC_AT: Final = 16
 _ATTRIBUTES_LOW_AT: Final = 22
 _PRODUCER_ID_AT: Final = 43
 _PRODUCER_EPOCH_AT: Final = 51
+_BASE_SEQUENCE_AT: Final = 53
 
 
 @final
@@ -654,3 +655,8 @@ def transactional_producer(data: bytes, start: i64, end: i64) -> tuple[int, int]
     if not data[start + _ATTRIBUTES_LOW_AT] & TRANSACTIONAL:
         return None
     return read_i64_be(data, start + _PRODUCER_ID_AT), read_i16_be(data, start + _PRODUCER_EPOCH_AT)
+
+
+def base_sequence(data: bytes, start: i64) -> int:
+    """Return the base sequence of a whole batch of magic 2. Nothing is checked."""
+    return read_i32_be(data, start + _BASE_SEQUENCE_AT)

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.log.producers import DamagedSnapshot, ProducerStates
-from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
 from ottla.records.batch import BatchHeader, build, read_header
 from ottla.records.record import Record
 
@@ -109,3 +109,36 @@ def test_idle_producers_are_forgotten() -> None:
     found.expire(150)
     assert len(found) == 1
     assert found.check(header(33)) == (NONE, None)
+
+
+def test_no_batch_comes_before_an_unverified_one() -> None:
+    states = ProducerStates()
+    states.begin_verification(7, 0, 20, 1_000)
+    states.begin_verification(7, 0, 30, 1_000)
+    assert states.check(header(30))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(30, producer=8))[0] == NONE
+    assert states.check(header(20))[0] == NONE
+    states.begin_verification(7, 1, 40, 1_000)  # of a newer epoch, whatever its sequence
+    states.begin_verification(7, 0, 10, 1_000)
+    assert states.check(header(40, epoch=1))[0] == NONE
+    states.appended(header(40, epoch=1), 0)
+    assert states.check(header(50, epoch=1))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER  # it was not transactional
+
+
+def test_an_unverified_batch_is_forgotten_with_its_transaction_and_with_time() -> None:
+    states = ProducerStates()
+    first = read_header(
+        build([Record(0, 100, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 0
+    )
+    states.begin_verification(7, 0, 0, 1_000)
+    assert states.check(header(1))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
+    states.appended(first, 0)
+    assert states.check(header(1))[0] == INVALID_TXN_STATE  # in order, but the transaction is open
+    states = ProducerStates()
+    states.begin_verification(7, 0, 0, 1_000)
+    states.ended(header(0), 5, 1)
+    states.begin_verification(8, 0, 0, 1_000)
+    states.expire(1_000)
+    assert states.check(header(1, producer=8))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
+    states.expire(1_001)
+    assert states.check(header(1, producer=8))[0] == NONE

@@ -21,7 +21,7 @@ Behaviour
     a transactional batch         the first of a transaction in a partition is verified with the coordinator (KIP-890), which
                                   from version 12 on adds the partition; without a transactional id
                                   TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all partitions, with an empty one INVALID_REQUEST,
-                                  of several producers INVALID_PRODUCER_ID_MAPPING
+                                  of several producers or epochs INVALID_PRODUCER_ID_MAPPING for all partitions
     the disk fails                KAFKA_STORAGE_ERROR
 
 Versions
@@ -87,7 +87,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.wire import PeerError
-from ottla.records.batch import MAGIC, magic_of, transactional_producer
+from ottla.records.batch import MAGIC, base_sequence, magic_of, transactional_producer
 from ottla.records.compression import newer_than_produce
 from ottla.security.operations import AclOperation
 
@@ -163,24 +163,31 @@ def _is_transactional(request: PositionalRequest) -> bool:
     return False
 
 
-def _denied(topic: Any, code: int) -> TopicProduceResponse:
+def _denied(topic: Any, code: int, message: str | None = None) -> TopicProduceResponse:
     rows = [
-        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1) for data in topic.partition_data
+        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=message)
+        for data in topic.partition_data
     ]
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+
+
+def _refused(request: PositionalRequest, code: int, message: str | None = None) -> ProduceResponse | None:
+    """Refuse the whole request."""
+    rows = [_denied(topic, code, message) for topic in request.fields.topic_data]
+    return _at_once(ProduceResponse(responses=rows), request.fields.acks, code)
 
 
 def _produced(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
     acks = request.fields.acks
     if request.fields.transactional_id is None:
         if _is_transactional(request):
-            code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            rows = [_denied(topic, code) for topic in request.fields.topic_data]
-            return _at_once(ProduceResponse(responses=rows), acks, code)
+            return _refused(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _append_all(request, broker, _NO_CODES)
     unverified, codes, guards = _unverified(request, broker)
+    if codes is None:
+        return _refused(request, INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
     if unverified is None:
-        return _append_all(request, broker, codes, _SEVERAL_PRODUCERS)
+        return _append_all(request, broker, codes)
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
@@ -203,9 +210,10 @@ def _is_valid(acks: int, version: int) -> bool:
     return acks in (-1, 0, 1) or (acks > 1 and version == 0)
 
 
-def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes, "_Guards"]:
+def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes | None, "_Guards"]:
     """Return the partitions whose transactional batches must be verified, or None without such batches; the error codes of
-    batches that fail without verification; and the guards of all partitions with transactional batches.
+    batches that fail without verification, or None if the batches are of several producers or epochs; and the guards of all
+    partitions with transactional batches.
     """
     frame = request.frame
     transactional_id = request.fields.transactional_id
@@ -214,7 +222,7 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
     batches: list[tuple[Place, Producer]] = []
     places: set[Place] = set()
     codes: dict[Place, int] = {}
-    led: list[tuple[Place, Producer, Partition]] = []
+    led: list[tuple[Place, Producer, Partition, int]] = []
     guards: _Guards = {}
     for topic in request.fields.topic_data:
         for data in topic.partition_data:
@@ -226,20 +234,23 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
                 guards[_place(request, topic, data.index, broker)] = producer, None
                 continue
             place = partition.topic, data.index
-            led.append((place, producer, partition))
+            led.append((place, producer, partition, base_sequence(frame, data.records[0])))
             batches.append((place, producer))
             producers = partition.log.producers
             if producers.is_fenced(*producer):
                 codes[place] = INVALID_PRODUCER_EPOCH
             elif not producers.has_open_transaction(*producer):
                 places.add(place)
-    if len({producer_id for _, (producer_id, _) in batches}) > 1:
-        return None, {place: INVALID_PRODUCER_ID_MAPPING for place, _ in batches}, guards
+    if len({producer for _, producer in batches}) > 1:
+        return None, None, guards
     if not transactional_id:
         return None, {place: INVALID_REQUEST for place, _ in batches}, guards
     if not places:
         return None, codes, guards
-    for place, producer, partition in led:
+    now_ms = broker.clock.wall_ms()
+    for place, producer, partition, sequence in led:
+        if place in places:
+            partition.log.producers.begin_verification(*producer, sequence, now_ms)
         guards[place] = producer, VerificationGuard.of(partition, producer[0])
     return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes, guards
 
@@ -269,12 +280,8 @@ def _outdated(guards: "_Guards", broker: Broker) -> Codes:
     return codes
 
 
-def _append_all(
-    request: PositionalRequest, broker: Broker, codes: Codes, mismatch: str | None = None
-) -> Answer[ProduceResponse] | None:
-    """Append all permitted batches; `codes` are the errors of transactional batches of (topic, partition), `mismatch` the
-    message for INVALID_PRODUCER_ID_MAPPING.
-    """
+def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Answer[ProduceResponse] | None:
+    """Append all permitted batches; `codes` are the errors of transactional batches of (topic, partition)."""
     fields = request.fields
     acks = fields.acks
     version = request.context.version
@@ -303,8 +310,6 @@ def _append_all(
                 if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
                     appends = appends or _Appends(broker, acks, fields.timeout_ms)
                     appends.add(partition, unfinished, answer)
-            if answer.error_code == INVALID_PRODUCER_ID_MAPPING:
-                answer.error_message = mismatch
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
