@@ -65,6 +65,9 @@ def test_who_may_not_or_is_not_there(broker: Wire, make_topic: TopicFactory) -> 
     compacted = make_topic(cleanup_policy="compact")
     compacted.append(2)
     assert delete(broker, compacted.name, (0, 1)) == [(0, -1, "POLICY_VIOLATION")]
+    kept = make_topic(cleanup_policy="")
+    kept.append(2)
+    assert delete(broker, kept.name, (0, 1)) == [(0, 1, "NONE")]
     new_group(broker)  # there is __consumer_offsets now
     assert delete(broker, "__consumer_offsets", (0, 0)) == [(0, -1, "INVALID_TOPIC_EXCEPTION")]
 

@@ -257,11 +257,20 @@ def test_committed_offsets_make_a_group_that_is_converted(play: Play) -> None:
 
 @pytest.mark.parametrize("is_converted", [False, True])
 def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
-    """Of a new group Apache Kafka forgets what is not in records: the epoch of the endpoints, and the offsets of tasks."""
+    """Of a new streams group Apache Kafka forgets what is not in records: the epoch of the endpoints, the offsets of tasks, and
+    that the application is to be shut down.
+    """
     if is_converted:
         assert commit(play, "", -1) == "NONE"
-    answer = play.enter("A", user_endpoint=7001, task_offsets={("0", 1): 5}, task_end_offsets={("0", 1): 7})
+    answer = play.enter(
+        "A",
+        user_endpoint=7001,
+        task_offsets={("0", 1): 5},
+        task_end_offsets={("0", 1): 7},
+        shutdown_application=True,
+    )
     assert answer.endpoint_information_epoch == is_converted
+    assert [row.status_code for row in answer.status] == [4]
     request = StreamsGroupDescribeRequest(group_ids=[play.group_id])
     (member,) = play.wire.send(request, 1).groups[0].members
     assert member.user_endpoint.port == 7001
@@ -278,8 +287,20 @@ def test_what_the_first_member_tells(play: Play, is_converted: bool) -> None:
 
     play.beat("A", task_offsets={("0", 1): 6})
     assert told() == {"A": ([6], [])}
-    play.enter("B", task_offsets={("0", 1): 5}, task_end_offsets={("0", 1): 7})
+    answer = play.enter("B", user_endpoint=7002, task_offsets={("0", 1): 5}, task_end_offsets={("0", 1): 7})
+    assert (answer.endpoint_information_epoch, answer.status) == (1, [])
     assert told() == {"A": ([6], []), "B": ([5], [7])}
+
+
+def test_a_static_member_joins_again_when_it_has_left(play: Play) -> None:
+    play.enter("A", instance_id="i")
+    early = play.enter("A", instance_id="i")
+    assert (name_of(early.error_code), early.error_message) == (
+        "UNRELEASED_INSTANCE_ID",
+        "Static member A with instance id i cannot join the group because the instance id is owned by A member.",
+    )
+    play.quit("A", -2, instance_id="i")
+    assert play.enter("A", instance_id="i").error_code == 0
 
 
 def test_a_member_that_takes_another_instance_id_gives_up_the_first_one(play: Play) -> None:

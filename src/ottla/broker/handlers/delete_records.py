@@ -8,7 +8,7 @@ Behaviour
     below the log start offset    no error, nothing changes
     beyond the high watermark     OFFSET_OUT_OF_RANGE, as for other negative numbers
     an internal topic             INVALID_TOPIC_EXCEPTION
-    cleanup.policy without delete POLICY_VIOLATION
+    cleanup.policy=compact        POLICY_VIOLATION
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
     the answer                    the low watermark: the smallest log start offset of all live replicas, once it has reached
                                   the offset; REQUEST_TIMED_OUT after the request's timeout. Segments below it are deleted by
@@ -77,7 +77,8 @@ def _deleted(topic: str, index: int, offset: int, broker: Broker, waits: list[De
         return _failed(index, partition)
     if broker.image.topics[topic].is_internal:
         return _failed(index, INVALID_TOPIC_EXCEPTION)
-    if "delete" not in partition.log.config.cleanup_policy:
+    config = partition.log.config
+    if config.is_compacted and "delete" not in config.cleanup_policy:
         return _failed(index, POLICY_VIOLATION)
     try:
         low = partition.log.delete_records(offset)

@@ -269,9 +269,10 @@ def _enrolled(groups: Groups, group: StreamsGroup, request: StreamsGroupHeartbea
         old = group.static_member(request.instance_id)
         if not joins:
             check_instance(group, member_id, request.instance_id)
-        elif old is not None and old.member_id != member_id:
+        elif old is not None:
             check_released(old, member_id, request.instance_id)
-            update.take_over(old)
+            if old.member_id != member_id:
+                update.take_over(old)
     elif not joins and member_id not in group.members:
         raise Refused(errors.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
     return update
@@ -368,8 +369,8 @@ class _Memory:
         endpoint = update.description.endpoint
         changed = endpoint != update.before.description.endpoint or (endpoint is not None and moved)
         self.table_epoch = group.endpoint_epoch + changed
-        # As in Kafka, a new group forgets what its first member told beside the records. One that was a classic group keeps the
-        # epoch of its endpoints.
+        # As in Kafka, a new streams group forgets what its first member sent beside the records, see `apply`. The response has
+        # the new epoch of the endpoints only if the group was a classic one.
         is_new = update.groups.type_of(group.group_id) is None
         self.endpoint_epoch = group.endpoint_epoch if is_new else self.table_epoch
 
@@ -400,10 +401,10 @@ class _Memory:
         update = self._update
         group.sized, group.is_stale = update.sized, False
         group.delay_runs = update.delay_runs
-        group.shutdown_by = self.shutdown_by
-        group.endpoint_epoch = self.endpoint_epoch
         group.description_requests, group.next_description_ms = self.description_requests, self.next_description_ms
         if self._is_known:
+            group.shutdown_by = self.shutdown_by
+            group.endpoint_epoch = self.endpoint_epoch
             member = group.members[update.member_id]
             member.offsets, member.end_offsets = update.offsets, self._end_offsets
 
