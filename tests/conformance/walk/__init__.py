@@ -1,0 +1,1 @@
+"""Random requests to Ottla and Apache Kafka side by side."""

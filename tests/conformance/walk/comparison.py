@@ -1,0 +1,116 @@
+"""Comparison of the answers of two brokers to one request."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from .identities import CATEGORIES, Alias, Identities
+
+_VOLATILE: Final = frozenset(
+    (
+        "broker_id",
+        "brokers",
+        "client_host",
+        "cluster_id",
+        "controller_id",
+        "documentation",
+        "host",
+        "last_timestamp",
+        "log_append_time_ms",
+        "node_endpoints",
+        "port",
+        "throttle_time_ms",
+        "timestamp",
+        "transaction_start_time_ms",
+    )
+)
+"""Fields whose values differ between any two brokers, or two moments."""
+_NAMES: Final = (
+    "name",
+    "topic",
+    "topic_name",
+    "group_id",
+    "transactional_id",
+    "partition_index",
+    "index",
+    "partition",
+    "partition_id",
+    "resource_type",
+    "resource_name",
+    "key",
+    "subtopology_id",
+)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}(?![\w-])")
+_BATCH_CRC: Final = slice(17, 21)
+_BATCH_PRODUCER: Final = slice(43, 51)
+
+
+def differences(one: Any, other: Any, identities: Identities, path: str = "") -> Iterator[str]:
+    """Yield where two plain answers differ, as "path: value of the first | value of the second". The order of a list does not
+    count.
+    """
+    field = path.rpartition(".")[2]
+    if field in _VOLATILE:
+        return
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name, value in one.items():
+            yield from differences(value, other[name], identities, f"{path}.{name}" if path else name)
+    elif isinstance(one, list) and isinstance(other, list) and len(_joined(one)) == len(_joined(other)):
+        rows = sorted(_joined(one), key=lambda row: _key(row, field, identities, 0))
+        others = sorted(_joined(other), key=lambda row: _key(row, field, identities, 1))
+        for row, counterpart in zip(rows, others, strict=True):
+            yield from differences(row, counterpart, identities, path)
+    elif field in CATEGORIES:
+        found = identities.difference(field, one, other)
+        if found is not None:
+            yield f"{path}: {found}"
+    elif not _alike(field, one, other):
+        yield f"{path}: {one!r} | {other!r}"
+
+
+def _alike(field: str, one: Any, other: Any) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return _UUID.sub("<id>", one) == _UUID.sub("<id>", other)
+    if field == "records":
+        return _without_producers(one or b"") == _without_producers(other or b"")
+    return bool(one == other)
+
+
+def _without_producers(data: bytes) -> bytes:
+    """Return record batches without their producer ids, and the checksums over these."""
+    found, at = b"", 0
+    while len(data) - at > _BATCH_PRODUCER.stop:
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        batch = bytearray(data[at:end])
+        batch[_BATCH_CRC] = bytes(4)
+        batch[_BATCH_PRODUCER] = bytes(8)
+        found, at = found + batch, end
+    return found + data[at:]
+
+
+def _joined(rows: list[Any]) -> list[Any]:
+    """Return rows with one row for each topic: Apache Kafka begins another one when a topic comes again."""
+    if not all(isinstance(row, dict) and isinstance(row.get("partitions"), list) for row in rows):
+        return rows
+    joined: dict[object, Any] = {}
+    for row in rows:
+        topic = row.get("topic"), row.get("name"), row.get("topic_id")
+        before = joined.setdefault(topic, row)
+        if before is not row:
+            joined[topic] = {**before, "partitions": [*before["partitions"], *row["partitions"]]}
+    return list(joined.values())
+
+
+def _key(row: Any, field: str, identities: Identities, side: int) -> str:
+    """Return what rows are sorted by: names first, then all that is not volatile or another list."""
+    if not isinstance(row, dict):
+        return repr(identities.alias(field, row, side) if field in CATEGORIES else row)
+    aliases = (identities.alias(name, row[name], side) for name in CATEGORIES if name in row)
+    ids = [alias for alias in aliases if isinstance(alias, Alias)]
+    names = [row[name] for name in _NAMES if name in row]
+    rest = [
+        (name, _UUID.sub("<id>", repr(value)))
+        for name, value in row.items()
+        if name not in _VOLATILE and name not in CATEGORIES and not isinstance(value, list | dict | bytes)
+    ]
+    return repr((ids, names, rest))

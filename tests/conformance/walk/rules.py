@@ -1,0 +1,145 @@
+"""Changes of drawn requests: what makes them valid more often, and leaves out what Apache Kafka answers late, or never.
+
+A rule changes the fields of a draft of its API, or returns False to leave the request out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from .identities import STRANGERS
+from .values import Batch, Draft, Values
+
+_TOPIC: Final = 2
+Rule = Callable[[dict[str, Any], int, Values], bool | None]
+
+
+def _produce(fields: dict[str, Any], version: int, values: Values) -> None:
+    for topic in fields["topic_data"]:
+        for data in topic.fields["partition_data"]:
+            batch = data.fields.get("records")
+            if isinstance(batch, Batch):
+                transactional = batch.transactional and fields["transactional_id"] is not None and batch.sequence >= 0
+                data.fields["records"] = batch._replace(transactional=transactional)
+
+
+def _fetch(fields: dict[str, Any], version: int, values: Values) -> None:
+    fields.pop("replica_state", None)
+    fields.pop("forgotten_topics_data", None)
+    if values.dice.random() < 0.8:
+        fields.update({"session_id": 0, "session_epoch": -1} if version >= 7 else {})
+
+
+def _metadata(fields: dict[str, Any], version: int, values: Values) -> bool | None:
+    """Ask for some topics; a missing topic would be created a while later."""
+    if not fields["topics"]:
+        return False
+    if version < 4:
+        fields["topics"] = fields["topics"][:1]
+        fields["topics"][0].fields["name"] = values.dice.choice(values.topics)
+    else:
+        fields["allow_auto_topic_creation"] = False
+    if version >= 12 and values.dice.random() < 0.5:
+        for topic in fields["topics"]:
+            topic.fields["name"] = None
+    elif version >= 10:
+        for topic in fields["topics"]:
+            topic.fields.pop("topic_id", None)
+    return None
+
+
+def _create_topics(fields: dict[str, Any], version: int, values: Values) -> None:
+    for topic in fields["topics"]:
+        topic.fields.update(assignments=[], configs=topic.fields["configs"][:1])
+
+
+def _one_config(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Alter one config: of several invalid ones another broker names another one."""
+    fields["resources"] = fields["resources"][:1]
+    for resource in fields["resources"]:
+        kind = resource.fields["resource_type"]
+        resource.fields["resource_name"] = values.topic() if kind == _TOPIC else values.group()
+        resource.fields["configs"] = resource.fields["configs"][:1]
+        for config in resource.fields["configs"]:
+            config.fields["name"] = values.config(kind)
+
+
+def _described_configs(fields: dict[str, Any], version: int, values: Values) -> None:
+    for resource in fields["resources"]:
+        kind = resource.fields["resource_type"]
+        resource.fields["resource_name"] = values.topic() if kind == _TOPIC else values.group()
+        resource.fields["configuration_keys"] = [values.config(kind), values.config(kind)]
+
+
+def _offset_fetch(fields: dict[str, Any], version: int, values: Values) -> None:
+    for group in fields.get("groups") or ():
+        if version >= 9 and group.fields.get("member_id") is None:
+            group.fields["member_epoch"] = -1
+
+
+def _join_group(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Join a group that has no other type, ever: Apache Kafka forgets an empty consumer group at some joins that it refuses."""
+    fields["group_id"] = values.classic_group
+    if values.dice.random() < 0.6:
+        fields["member_id"] = ""
+    for protocol in fields["protocols"]:
+        protocol.fields["name"] = "range"
+
+
+def _heartbeat_of_a_member(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Join with a complete description, or say nothing new."""
+    joins = fields["member_epoch"] == 0
+    fields["group_id"] = values.dice.choice(values.groups)
+    fields["member_id"] = values.dice.choice(("m", "n", STRANGERS[1]))
+    if "subscribed_topic_names" in fields:
+        fields["subscribed_topic_names"] = [values.dice.choice(values.topics)] if joins else None
+    for name in ("topic_partitions", "active_tasks", "standby_tasks", "warmup_tasks"):
+        if name in fields:
+            fields[name] = [] if joins else None
+    if "process_id" in fields:
+        fields["process_id"] = "p"  # Apache Kafka needs one
+    if "topology" in fields:
+        fields["topology"] = fields["topology"] if joins else None
+        if isinstance(fields["topology"], Draft):
+            fields["topology"].fields["subtopologies"] = []
+    if "subscribed_topic_regex" in fields and version >= 1:
+        fields["subscribed_topic_regex"] = None
+
+
+def _add_partitions(fields: dict[str, Any], version: int, values: Values) -> bool:
+    if version < 4:
+        return bool(fields["v3_and_below_topics"])
+    return bool(fields["transactions"])
+
+
+def _elect_leaders(fields: dict[str, Any], version: int, values: Values) -> bool:
+    return fields["topic_partitions"] is not None
+
+
+def _described_partitions(fields: dict[str, Any], version: int, values: Values) -> bool:
+    fields["cursor"] = None
+    return bool(fields["topics"])
+
+
+def _list_transactions(fields: dict[str, Any], version: int, values: Values) -> None:
+    if version >= 2:
+        fields["transactional_id_pattern"] = None
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "AddPartitionsToTxn": _add_partitions,
+    "AlterConfigs": _one_config,
+    "ConsumerGroupHeartbeat": _heartbeat_of_a_member,
+    "CreateTopics": _create_topics,
+    "DescribeConfigs": _described_configs,
+    "DescribeTopicPartitions": _described_partitions,
+    "ElectLeaders": _elect_leaders,
+    "Fetch": _fetch,
+    "IncrementalAlterConfigs": _one_config,
+    "JoinGroup": _join_group,
+    "ListTransactions": _list_transactions,
+    "Metadata": _metadata,
+    "OffsetFetch": _offset_fetch,
+    "Produce": _produce,
+    "ShareGroupHeartbeat": _heartbeat_of_a_member,
+    "StreamsGroupHeartbeat": _heartbeat_of_a_member,
+}

@@ -1,0 +1,68 @@
+"""One of the brokers of a walk."""
+
+import time
+from typing import Any, Final
+
+from ottla.protocol.errors import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    NOT_COORDINATOR,
+)
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.schema import Request
+from tests.conformance.authorization.messages import error_codes, plain
+from tests.conformance.conftest import Closed, Wire
+
+CLOSED: Final = "the connection was closed"
+SILENT: Final = "no answer"
+_PATIENCE_S: Final = 1.5
+_RETRIES: Final = 50
+_RETRIED: Final = frozenset(
+    (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS)
+)
+
+
+class Side:
+    """A broker, with one connection, which is opened again when it was closed or a request was not answered."""
+
+    def __init__(self, name: str, address: tuple[str, int], *, is_kafka: bool) -> None:
+        self.name = name
+        self._address = address
+        self._is_kafka = is_kafka
+        self.wire = self._connected()
+
+    def _connected(self) -> Wire:
+        wire = Wire(self._address, is_kafka=self._is_kafka)
+        wire.client_id = "walk"
+        wire.socket().settimeout(_PATIENCE_S)
+        return wire
+
+    def offers(self) -> dict[int, tuple[int, int]]:
+        """Return the first and the last version of each API."""
+        request = ApiVersionsRequest(client_software_name="walk", client_software_version="1")
+        return {key.api_key: (key.min_version, key.max_version) for key in self.wire.send(request, 3).api_keys}
+
+    def ask(self, request: Request, version: int) -> Any:
+        """Return the answer in plain values, or CLOSED, or SILENT. What says that a coordinator is not ready is repeated."""
+        for _ in range(_RETRIES):
+            answer = self._ask(request, version)
+            if not _RETRIED & set(error_codes(answer)):
+                break
+            time.sleep(0.02)
+        return answer
+
+    def _ask(self, request: Request, version: int) -> Any:
+        try:
+            return plain(self.wire.send(request, version), version)
+        except TimeoutError:
+            answer = SILENT
+        except (Closed, OSError):
+            answer = CLOSED
+        self.close()
+        self.wire = self._connected()
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.wire.close()

@@ -1,0 +1,115 @@
+"""The walk finds differences, and none between two equal brokers."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from ottla.protocol.schema import Request
+from ottla.records.batch import build
+from ottla.records.record import Record
+from ottla.testing import EmbeddedBroker
+
+from .__main__ import CONFIGS
+from .comparison import differences
+from .identities import Alias, Identities
+from .side import Side
+from .walk import run
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[list[Side]]:
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(EmbeddedBroker(CONFIGS)).address for _ in range(2)]
+        yield [stack.enter_context(closing(Side(str(address), address, is_kafka=False))) for address in addresses]
+
+
+@pytest.fixture(autouse=True)
+def _not_against_apache_kafka(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--broker"):
+        pytest.skip("about the walk itself, between two brokers of Ottla")
+
+
+def test_two_equal_brokers_do_not_differ(sides: list[Side]) -> None:
+    assert run(sides, 1, 150, print) == []
+
+
+class Altered(Side):
+    """A broker that answers OffsetFetch with another offset."""
+
+    def ask(self, request: Request, version: int) -> Any:
+        answer = super().ask(request, version)
+        return _with_other_offsets(answer) if isinstance(request, OffsetFetchRequest) else answer
+
+
+def _with_other_offsets(answer: Any) -> Any:
+    if isinstance(answer, list):
+        return [_with_other_offsets(value) for value in answer]
+    if not isinstance(answer, dict):
+        return answer
+    return {
+        name: value + 1 if name == "committed_offset" else _with_other_offsets(value) for name, value in answer.items()
+    }
+
+
+def test_another_answer_is_found(sides: list[Side]) -> None:
+    address = sides[1].wire.address
+    reports: list[str] = []
+    with closing(Altered("altered", address, is_kafka=False)) as altered:
+        found = run([sides[0], altered], 1, 150, reports.append)
+    assert found
+    assert all(": OffsetFetch v" in difference for difference in found)
+    assert all("committed_offset: " in difference for difference in found)
+    assert reports[-1].endswith(found[-1])
+
+
+def compared(one: Any, other: Any, identities: Identities | None = None) -> list[str]:
+    return list(differences(one, other, identities or Identities()))
+
+
+def test_values_that_brokers_make_up_stand_for_each_other() -> None:
+    identities = Identities()
+    assert compared({"member_id": "a-1"}, {"member_id": "b-7"}, identities) == []
+    assert identities.alias("leader", "b-7", 1) == Alias("member", 0)
+    assert identities.value(Alias("member", 0), 1) == "b-7"
+    assert compared({"leader": "a-1"}, {"leader": "b-7"}, identities) == []
+    assert compared({"leader": "a-1"}, {"leader": "b-8"}, identities) != []
+    assert compared({"leader": "a-1"}, {"leader": ""}, identities) != []
+    assert compared({"leader": ""}, {"leader": ""}, identities) == []
+
+
+def test_the_order_of_lists_does_not_count() -> None:
+    identities = Identities()
+    rows = [{"name": "a", "topic_id": b"1" * 16, "code": 1}, {"name": "b", "topic_id": b"2" * 16, "code": 2}]
+    others = [{"name": "b", "topic_id": b"3" * 16, "code": 2}, {"name": "a", "topic_id": b"4" * 16, "code": 1}]
+    assert compared({"rows": rows}, {"rows": others}, identities) == []
+    assert identities.alias("topic_id", b"4" * 16, 1) == identities.alias("topic_id", b"1" * 16, 0)
+    by_id = [{"topic_id": b"2" * 16, "code": 5}, {"topic_id": b"1" * 16, "code": 5}]
+    assert compared(by_id, [{"topic_id": b"4" * 16, "code": 5}, {"topic_id": b"3" * 16, "code": 5}], identities) == []
+    others[0]["code"] = 3
+    assert compared({"rows": rows}, {"rows": others}, identities) == ["rows.code: 2 | 3"]
+
+
+def test_rows_of_one_topic_count_as_one() -> None:
+    one = [{"topic": "t", "partitions": [{"partition_index": 0}, {"partition_index": 1}]}]
+    two = [{"topic": "t", "partitions": [{"partition_index": at}]} for at in (1, 0)]
+    assert compared({"responses": one}, {"responses": two}) == []
+    assert compared({"responses": one}, {"responses": two[:1]}) != []
+
+
+def test_batches_are_compared_without_their_producers() -> None:
+    def batch(producer_id: int, value: bytes = b"v") -> bytes:
+        return build([Record(0, 1, None, value)], producer_id=producer_id, producer_epoch=0, base_sequence=0)
+
+    assert compared({"records": batch(1) + batch(2)}, {"records": batch(8) + batch(9)}) == []
+    assert compared({"records": batch(1)}, {"records": batch(1, b"w")}) != []
+    assert compared({"records": batch(1)}, {"records": batch(1)[:-1]}) != []
+
+
+def test_volatile_values_and_ids_within_texts_do_not_count() -> None:
+    one = {"throttle_time_ms": 1, "error_message": "Member 0b3a9c1e-1111-2222-3333-444455556666 is unknown."}
+    other = {"throttle_time_ms": 2, "error_message": "Member 7c3a9c1e-1111-2222-3333-444455556667 is unknown."}
+    assert compared(one, other) == []
+    assert compared(one, {**other, "error_message": "Member is unknown."}) != []

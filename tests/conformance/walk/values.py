@@ -1,0 +1,307 @@
+"""Requests by chance that make some sense: most fields have values that the brokers know, or knew a moment ago.
+
+A request is drawn as a `Draft`, which is the same for all brokers; `built` makes the request of one of them.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.protocol.schema import Array, Field, Primitive, Request, Struct
+from ottla.records.batch import build
+from ottla.records.record import Record
+
+from .identities import STRANGERS, Alias, Identities
+
+_DEFAULT_RATE: Final = 0.7  # of tagged fields
+_NULL_RATE: Final = 0.15
+_LATEST: Final = 6
+_TOPIC_CONFIGS: Final = (
+    "retention.ms",
+    "cleanup.policy",
+    "max.message.bytes",
+    "min.insync.replicas",
+    "message.timestamp.type",
+    "compression.type",
+    "segment.bytes",
+    "preallocate",
+    "min.cleanable.dirty.ratio",
+    "no.such",
+)
+_GROUP_CONFIGS: Final = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "share.auto.offset.reset",
+    "share.record.lock.duration.ms",
+    "streams.num.standby.replicas",
+    "no.such",
+)
+_CONFIG_VALUES: Final = ("1000", "50000", "-1", "compact", "delete", "", "x", "CreateTime", "true", "gzip", "0.5")
+# What a field is drawn from, whatever the message.
+_CHOICES: Final[Mapping[str, Sequence[Any]]] = {
+    "acks": (-1, -1, 1),
+    "acknowledge_types": (1, 1, 2, 3, 0),
+    "assignment": (b"", b"x", bytes(10)),
+    "batch_size": (100, 1),
+    "broker_ids": (1, 1, 5),
+    "committed_leader_epoch": (-1, 0, 5),
+    "committed_metadata": ("", "m"),
+    "committed_offset": (0, 1, 3, 10),
+    "config_operation": (0, 0, 1, 2, 3),
+    "count": (1, 3, 2, -1, 5),
+    "current_leader_epoch": (-1, -1, -1, 0, 1),
+    "duration_filter": (-1, 0),
+    "election_type": (0, 1, 2),
+    "endpoint_information_epoch": (-1, 0, 1),
+    "epoch": (0, 1, 1, 2),
+    "fetch_offset": (0, 0, 1, 2, 5, 1000, -2),
+    "first_offset": (0, 1, 2),
+    "generation_id": (1, 1, 0, -1, 2),
+    "generation_id_or_member_epoch": (-1, -1, 0, 1, 2),
+    "group_instance_id": (None, None, "i", "j"),
+    "index": (0, 0, 0, 1, 1, 9, -1),
+    "instance_id": (None, None, None, "i", "j"),
+    "isolation_level": (0, 1),
+    "key_type": (0, 0, 1, 2, 3),
+    "last_fetched_epoch": (-1, -1, -1, 0),
+    "last_offset": (0, 1, 3),
+    "leader_epoch": (-1, 0, 0, 1, 5),
+    "log_start_offset": (-1, 0),
+    "max_bytes": (1 << 20,),
+    "max_records": (100, 1),
+    "max_wait_ms": (0, 10),
+    "member_epoch": (0, 0, 2, 1, -1, -2, 3),
+    "metadata": (bytes(6) + b"\xff\xff\xff\xff",),
+    "min_bytes": (0, 1),
+    "num_partitions": (1, 1, 3, -1, 0),
+    "offset": (0, 1, 2, -1, 5),
+    "partition": (0, 0, 0, 1, 1, 9, -1),
+    "partition_id": (0, 0, 1, 9),
+    "partition_index": (0, 0, 0, 1, 1, 9),
+    "partition_indexes": (0, 0, 1, 9),
+    "partition_max_bytes": (1 << 20,),
+    "partitions": (0, 0, 1, 9),
+    "process_id": ("p", "q"),
+    "producer_epoch": (0, 0, 1, 2, -1),
+    "protocol_name": ("range",),
+    "protocol_type": ("consumer", "consumer", "connect"),
+    "rack_id": (None,),
+    "reason": ("because",),
+    "rebalance_timeout_ms": (60_000,),
+    "replica_id": (-1,),
+    "replicas": (1, 1, 5),
+    "replication_factor": (1, 1, -1, 0, 2),
+    "resource_type": (2, 2, 32),
+    "response_partition_limit": (1000, 1),
+    "retention_time_ms": (-1, 100_000),
+    "server_assignor": (None, None, "uniform", "range", "nosuch"),
+    "session_epoch": (-1, -1, 0, 1),
+    "session_timeout_ms": (300_000, 300_000, 300_000, 10),
+    "share_acquire_mode": (0, 0, 1),
+    "share_session_epoch": (0, 0, 1, 2, -1),
+    "start_offset": (0, 1, 5),
+    "states_filter": ("Stable", "Empty", "stable", "nosuch"),
+    "state_filters": ("Empty", "Ongoing", "CompleteCommit", "nosuch"),
+    "subtopology_id": ("0", "1"),
+    "timeout_ms": (5_000,),
+    "timestamp": (-1, -2, -3, -4, 0, -7),
+    "transaction_timeout_ms": (60_000, 60_000, 60_000, 0, 10**9),
+    "types_filter": ("classic", "consumer", "share", "streams", "nosuch"),
+    "value": _CONFIG_VALUES,
+}
+
+
+class Draft(NamedTuple):
+    """Struct that was drawn: lists and values, among them drafts, aliases and batches."""
+
+    cls: type[Struct]
+    fields: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.cls.__name__}({', '.join(f'{name}={_shown(value)}' for name, value in self.fields.items())})"
+
+
+class Batch(NamedTuple):
+    """Batch of a producer, whose id differs between brokers."""
+
+    records: tuple[Record, ...]
+    codec: int
+    producer_id: Any
+    producer_epoch: int
+    sequence: int
+    transactional: bool
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, Batch):
+        return f"{len(value.records)} records of {value[2:]}"
+    return str(value) if isinstance(value, Draft) else repr(value)
+
+
+def built(value: Any, identities: Identities, side: int) -> Any:
+    """Return what was drawn as the broker `side` gets it."""
+    if isinstance(value, Alias):
+        return identities.value(value, side)
+    if isinstance(value, list):
+        return [built(item, identities, side) for item in value]
+    if isinstance(value, Draft):
+        return value.cls(**{name: built(item, identities, side) for name, item in value.fields.items()})
+    if isinstance(value, Batch):
+        return build(
+            list(value.records),
+            codec=value.codec,
+            producer_id=built(value.producer_id, identities, side),
+            producer_epoch=value.producer_epoch,
+            base_sequence=value.sequence,
+            transactional=value.transactional,
+        )
+    return value
+
+
+class Values:
+    """Draws requests. The names in them begin with `prefix`; records are `now_ms` old."""
+
+    def __init__(self, dice: random.Random, prefix: str, identities: Identities, now_ms: int) -> None:
+        self.dice = dice
+        self.topics = [f"{prefix}-{name}" for name in "abc"]
+        self.groups = [f"{prefix}-{name}" for name in "gh"]
+        self.classic_group = f"{prefix}-k"
+        self.transactional_ids = [f"{prefix}-{name}" for name in "tu"]
+        self._strange_topics = [f"{prefix}-missing", f"{prefix}-new", "bad name!", "."]
+        self._identities = identities
+        self._now_ms = now_ms
+        self._named: dict[str, Callable[[], Any]] = {
+            "configuration_keys": lambda: dice.choice((*_TOPIC_CONFIGS, *_GROUP_CONFIGS)),
+            "coordinator_keys": lambda: dice.choice((self.group(), self.transactional_id(), "")),
+            "group": self.group,
+            "group_id": self.group,
+            "group_ids": self.group,
+            "groups": self.group,
+            "groups_names": self.group,
+            "key": lambda: dice.choice((self.group(), self.transactional_id())),
+            "member_id": self._member,
+            "producer_id": lambda: self._known("producer", 0.9, -1, STRANGERS[2]),
+            "producer_id_filters": lambda: self._known("producer", 1, -1),
+            "records": self._records,
+            "session_id": lambda: self._known("session", 0.5, 0),
+            "source_topics": self.topic,
+            "subscribed_topic_names": self.topic,
+            "topic": self.topic,
+            "topic_id": lambda: self._known("topic", 0.95, STRANGERS[0]),
+            "topic_name": self.topic,
+            "topic_names": self.topic,
+            "topics": self.topic,
+            "transactional_id": self.transactional_id,
+            "transactional_id_filters": self.transactional_id,
+            "transactional_ids": self.transactional_id,
+        }
+
+    def request(self, cls: type[Request], version: int) -> Draft:
+        """Draw a request."""
+        return self._struct(cls, version, ())
+
+    def topic(self) -> str:
+        """Draw the name of a topic."""
+        return self.dice.choice(self._strange_topics if self.dice.random() < 0.1 else self.topics)
+
+    def group(self) -> str:
+        """Draw a group id."""
+        return self.dice.choice((*self.groups, self.classic_group))
+
+    def transactional_id(self) -> str:
+        """Draw a transactional id."""
+        return self.dice.choice(self.transactional_ids)
+
+    def config(self, resource_type: int) -> str:
+        """Draw the name of a config of topics (2) or groups."""
+        return self.dice.choice(_TOPIC_CONFIGS if resource_type == 2 else _GROUP_CONFIGS)
+
+    def _known(self, category: str, rate: float, *others: Any) -> Any:
+        count = self._identities.count(category)
+        if count and self.dice.random() < rate:
+            return Alias(category, self.dice.randrange(max(0, count - _LATEST), count))
+        return self.dice.choice(others)
+
+    def _member(self) -> Any:
+        return self._known("member", 0.5, "", "m", "n", STRANGERS[1])
+
+    def _records(self) -> Any:
+        dice = self.dice
+        records = tuple(
+            Record(at, self._now_ms + dice.randrange(10), dice.choice((None, b"k")), b"v")
+            for at in range(dice.choice((1, 1, 2, 5)))
+        )
+        if dice.random() < 0.1:
+            data = build(list(records))
+            return dice.choice((data[:-1], data + data, data[:-1] + bytes([data[-1] ^ 1])))
+        producer_id = self._known("producer", 0.5, -1)
+        sequence = dice.choice((0, 0, 1, 2, 5)) if isinstance(producer_id, Alias) else -1
+        epoch = dice.choice((0, 0, 1)) if isinstance(producer_id, Alias) else -1
+        return Batch(records, dice.choice((0, 0, 1, 2, 3)), producer_id, epoch, sequence, dice.random() < 0.5)
+
+    def _struct(self, cls: type[Struct], version: int, path: tuple[str, ...]) -> Draft:
+        fields = {}
+        for declared in cls.FIELDS:
+            if version not in declared.versions:
+                continue
+            if version in declared.tagged and self.dice.random() < _DEFAULT_RATE:
+                continue
+            value = self._value(declared, version, path)
+            if value is not None or version in declared.nullable:
+                fields[declared.name] = value
+        return Draft(cls, fields)
+
+    def _value(self, declared: Field, version: int, path: tuple[str, ...]) -> Any:
+        kind = declared.type
+        if version in declared.nullable and declared.name != "records" and self.dice.random() < _NULL_RATE:
+            return None
+        if not isinstance(kind, Array):
+            return self._one(kind, declared.name, version, path)
+        count = self.dice.choice((1, 1, 1, 2))
+        drawn = [self._one(kind.element, declared.name, version, path) for _ in range(count)]
+        return list({_identity(value): value for value in drawn if value is not None}.values())
+
+    def _one(self, kind: Any, name: str, version: int, path: tuple[str, ...]) -> Any:
+        dice = self.dice
+        if not isinstance(kind, Primitive):
+            return self._struct(kind, version, (*path, name))
+        if name == "name":
+            if "configs" in path[-1:]:
+                return dice.choice(_TOPIC_CONFIGS)
+            return "range" if "protocols" in path[-1:] else self.topic()
+        if name in self._named:
+            return self._named[name]()
+        if name in _CHOICES:
+            return dice.choice(_CHOICES[name])
+        if kind.name == "bool":
+            return dice.random() < 0.4
+        if kind.name == "string":
+            return dice.choice(("x", "y"))
+        if kind.name in ("bytes", "records", "uuid"):
+            return bytes(16) if kind.name == "uuid" else b""
+        return 1.5 if kind.name == "float64" else dice.choice((0, 1, 2))
+
+
+def _identity(value: Any) -> object:
+    """Return what makes an element of a list another one: its names, for a struct. None is asked for twice."""
+    if not isinstance(value, Draft):
+        return value
+    names = [field for field in value.fields.items() if not isinstance(field[1], list | Draft | Batch | bytes)]
+    for name in (
+        "topic_id",
+        "partition_index",
+        "partition",
+        "index",
+        "name",
+        "topic",
+        "topic_name",
+        "group_id",
+        "transactional_id",
+        "member_id",
+        "key",
+    ):
+        if value.fields.get(name) is not None:
+            return name, value.fields[name]
+    return repr(names)

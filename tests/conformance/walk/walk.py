@@ -1,0 +1,203 @@
+"""Random requests to two brokers side by side, one after the other: their answers must be equal.
+
+A walk has topics, groups and transactional ids of its own. It ends at the first difference, because from there on the states
+of the two brokers may differ as well. The requests depend on the seed, and on what the brokers made up.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.conformance.authorization.messages import api_named
+
+from .comparison import differences
+from .identities import Identities
+from .rules import RULES
+from .side import Side
+from .values import Draft, Values, built
+
+APIS: Final = {
+    # name: weight
+    "AddOffsetsToTxn": 2,
+    "AddPartitionsToTxn": 4,
+    "AlterConfigs": 1,
+    "AlterPartitionReassignments": 1,
+    "ConsumerGroupDescribe": 1,
+    "ConsumerGroupHeartbeat": 4,
+    "CreatePartitions": 1,
+    "CreateTopics": 1,
+    "DeleteGroups": 1,
+    "DeleteRecords": 1,
+    "DeleteTopics": 1,
+    "DescribeCluster": 1,
+    "DescribeConfigs": 1,
+    "DescribeGroups": 1,
+    "DescribeProducers": 1,
+    "DescribeTopicPartitions": 1,
+    "DescribeTransactions": 1,
+    "ElectLeaders": 1,
+    "EndTxn": 3,
+    "Fetch": 5,
+    "FindCoordinator": 1,
+    "Heartbeat": 1,
+    "IncrementalAlterConfigs": 2,
+    "InitProducerId": 3,
+    "JoinGroup": 3,
+    "LeaveGroup": 1,
+    "ListGroups": 1,
+    "ListOffsets": 3,
+    "ListPartitionReassignments": 1,
+    "ListTransactions": 1,
+    "Metadata": 2,
+    "OffsetCommit": 3,
+    "OffsetDelete": 1,
+    "OffsetFetch": 2,
+    "OffsetForLeaderEpoch": 1,
+    "Produce": 6,
+    "ShareGroupDescribe": 1,
+    "ShareGroupHeartbeat": 1,
+    "StreamsGroupDescribe": 1,
+    "StreamsGroupHeartbeat": 2,
+    "SyncGroup": 3,
+    "TxnOffsetCommit": 3,
+}
+"""APIs of a walk. The others answer as time passes (ShareFetch), are for brokers, or change more than one walk."""
+_LENGTH: Final = 80
+_FIRST_WITH_BATCHES: Final = 3
+_SPREADING: Final = frozenset(("CreatePartitions", "CreateTopics", "DeleteTopics"))
+"""APIs whose changes Apache Kafka's other parts learn of a while after the answer."""
+_PAUSES_S: Final = {"EndTxn": 0.03, "ShareGroupHeartbeat": 0.1}
+
+
+class Step(NamedTuple):
+    """One request."""
+
+    api: str
+    version: int
+    draft: Draft
+
+    def __str__(self) -> str:
+        return f"{self.api} v{self.version} {self.draft}"
+
+
+class Walk:
+    """One walk; `prefix` begins all of its names."""
+
+    def __init__(self, sides: Sequence[Side], seed: int, prefix: str) -> None:
+        self._sides = sides
+        self._prefix = prefix
+        self._dice = random.Random(seed)
+        self._identities = Identities()
+        self._values = Values(self._dice, prefix, self._identities, int(time.time() * 1000))
+        offers = [side.offers() for side in sides]
+        self._versions = {}
+        for name in APIS:
+            key = api_named(name).key
+            if all(key in each for each in offers):
+                first, last = (choose(each[key][at] for each in offers) for at, choose in enumerate((max, min)))
+                self._versions[name] = range(_FIRST_WITH_BATCHES if name == "Produce" else first, last + 1)
+
+    def prepare(self) -> None:
+        """Create the topics, and bring the coordinators of the groups and transactional ids into being."""
+        values = self._values
+        topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in values.topics]
+        groups = [*values.groups, values.classic_group]
+        coordinators = ((0, groups), (1, values.transactional_ids), (2, ["g:AAAAAAAAAAAAAAAAAAAAAQ:0"]))
+        for side in self._sides:
+            side.ask(CreateTopicsRequest(topics=topics, timeout_ms=5_000), 7)
+            for kind, keys in coordinators:
+                side.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=keys), 4)
+        self._settle()
+        self._compare(self._ask_all(Draft(MetadataRequest, self._all_topics()), 12))
+        for transactional_id in (None, values.transactional_ids[0]):
+            fields = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+            self._compare(self._ask_all(Draft(InitProducerIdRequest, fields), 4))
+
+    def steps(self) -> Iterator[tuple[Step, Sequence[Any], list[str]]]:
+        """Yield each request, with the answers and the differences between them."""
+        for _ in range(_LENGTH):
+            step = self._drawn()
+            answers = [self._own(step.api, answer) for answer in self._ask_all(step.draft, step.version)]
+            yield step, answers, self._compare(answers)
+            if step.api in _SPREADING:
+                self._settle()
+            time.sleep(_PAUSES_S.get(step.api, 0))
+
+    def finish(self) -> None:
+        """Delete the topics."""
+        for side in self._sides:
+            names = [DeleteTopicState(name=name) for name in self._existing(side)]
+            side.ask(DeleteTopicsRequest(topics=names, timeout_ms=5_000), 6)
+
+    def _drawn(self) -> Step:
+        names = list(self._versions)
+        while True:
+            name = self._dice.choices(names, [APIS[each] for each in names])[0]
+            versions = self._versions[name]
+            version = versions[-1] if self._dice.random() < 0.4 else self._dice.choice(versions)
+            draft = self._values.request(api_named(name).request_class(), version)
+            rule = RULES.get(name)
+            if rule is None or rule(draft.fields, version, self._values) is not False:
+                return Step(name, version, draft)
+
+    def _ask_all(self, draft: Draft, version: int) -> list[Any]:
+        return [side.ask(built(draft, self._identities, at), version) for at, side in enumerate(self._sides)]
+
+    def _compare(self, answers: Sequence[Any]) -> list[str]:
+        return list(differences(answers[0], answers[1], self._identities))
+
+    def _own(self, api: str, answer: Any) -> Any:
+        """Leave what is not of this walk out of the answers that list everything."""
+        for listing, name in (("groups", "group_id"), ("transaction_states", "transactional_id")):
+            if api.startswith("List") and isinstance(answer, dict) and listing in answer:
+                answer[listing] = [row for row in answer[listing] if row[name].startswith(self._prefix)]
+        return answer
+
+    def _all_topics(self) -> dict[str, Any]:
+        topics = [MetadataRequestTopic(name=name) for name in self._values.topics]
+        return {"topics": topics, "allow_auto_topic_creation": False}
+
+    def _existing(self, side: Side) -> dict[str, int]:
+        """Return the partitions with a leader of each topic of this walk."""
+        answer = side.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        return {
+            topic["name"]: sum(partition["leader_id"] >= 0 for partition in topic["partitions"])
+            for topic in answer["topics"]
+            if topic["name"].startswith(self._prefix) and topic["error_code"] in (NONE, TOPIC_ALREADY_EXISTS)
+        }
+
+    def _settle(self) -> None:
+        """Wait until both brokers know the same topics."""
+        for _ in range(250):
+            if self._existing(self._sides[0]) == self._existing(self._sides[1]):
+                break
+            time.sleep(0.02)
+        time.sleep(0.1)  # Apache Kafka's partitions have leaders before these know it
+
+
+def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str], None]) -> list[str]:
+    """Walk with `seed`, and those that follow it, until so many requests were sent; return the differences."""
+    count, found = 0, []
+    for number in range(seed, seed + requests):
+        if count >= requests:
+            break
+        walk = Walk(sides, number, f"w{number}-{random.getrandbits(24):06x}")
+        walk.prepare()
+        history: list[str] = []
+        for step, answers, unequal in walk.steps():
+            count += 1
+            history.append(f"  {step}")
+            if unequal:
+                answered = "\n".join(f"{side.name}: {answer}" for side, answer in zip(sides, answers, strict=True))
+                found.append(f"seed {number}: {step}\n{unequal[0]}\n{answered}")
+                report("\n".join([*history[-6:-1], found[-1]]))
+                break
+        walk.finish()
+    return found
