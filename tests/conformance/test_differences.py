@@ -7,8 +7,20 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.protocol.messages.share_fetch import FetchPartition, FetchTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_fetch import FetchPartition as SharePartition
+from ottla.protocol.messages.share_fetch import FetchTopic as ShareTopic
+from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -19,7 +31,8 @@ from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
 
 from .conftest import Topic, TopicFactory, Wire
-from .members import new_group
+from .consumers import Consumer, described_consumers
+from .members import join_request, new_group
 from .share_members import alter, share_group
 from .shares import RELEASE, ShareMember, initialize
 from .transactions import TransactionalProducer
@@ -93,7 +106,7 @@ def test_the_first_share_fetch_brings_records_of_all_partitions(broker: Wire, ma
     initialize(broker, group, topic, 0, 1, 2)
     for partition in range(3):
         topic.append(2, partition=partition)
-    wanted = FetchTopic(topic_id=topic.id, partitions=[FetchPartition(partition_index=index) for index in range(3)])
+    wanted = ShareTopic(topic_id=topic.id, partitions=[SharePartition(partition_index=index) for index in range(3)])
     answer = ShareMember(broker, group).ask_fetch(wanted, max_wait_ms=5_000, min_bytes=1)
     acquired = {part.partition_index: len(part.acquired_records) for part in answer.responses[0].partitions}
     assert acquired == {0: 1, 1: 1, 2: 1}
@@ -128,3 +141,82 @@ def test_clients_are_sent_the_address_that_they_connected_to() -> None:
         answer = wire.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12)
         wire.close()
     assert [(node.host, node.port) for node in answer.brokers] == [("127.0.0.1", port)]
+
+
+def test_a_batch_of_an_unknown_magic_fails_alone(broker: Wire, make_topic: TopicFactory) -> None:
+    """Apache Kafka refuses all partitions of the request with CORRUPT_MESSAGE."""
+    topic, batch = make_topic(2), build([Record(0, 1_700_000_000_000, None, b"v")])
+    data = [
+        PartitionProduceData(index=0, records=batch),
+        PartitionProduceData(index=1, records=batch[:16] + b"\x03" + batch[17:]),
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic.name, partition_data=data)]
+    )
+    rows = broker.send(request, 9).responses[0].partition_responses
+    assert [name_of(row.error_code) for row in rows] == ["NONE", "CORRUPT_MESSAGE"]
+
+
+def test_the_zero_id_in_a_fetch_fails_alone(topic: Topic) -> None:
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR to the request."""
+    topic.append(1)
+    topics = [
+        FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
+        for topic_id in (topic.id, bytes(16))
+    ]
+    answer = topic.wire.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics), 13)
+    codes = {row.topic_id: name_of(row.partitions[0].error_code) for row in answer.responses}
+    assert codes == {topic.id: "NONE", bytes(16): "UNKNOWN_TOPIC_ID"}
+
+
+def test_offset_fetch_with_an_epoch_and_no_member(broker: Wire, topic: Topic) -> None:
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR for the group."""
+    consumer = Consumer(broker, new_group(broker))
+    consumer.join(topic.name)
+    group = OffsetFetchRequestGroup(group_id=consumer.group_id, member_id=None, member_epoch=1, topics=None)
+    (row,) = broker.send(OffsetFetchRequest(groups=[group]), 9).groups
+    assert name_of(row.error_code) == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_refused_join_keeps_an_empty_consumer_group(broker: Wire, topic: Topic) -> None:
+    """Apache Kafka forgets the group until its coordinator is restarted."""
+    consumer = Consumer(broker, new_group(broker))
+    consumer.join(topic.name)
+    consumer.leave()
+    refused = broker.send(join_request(consumer.group_id, 9, member_id="unknown"), 9)
+    assert name_of(refused.error_code) == "UNKNOWN_MEMBER_ID"
+    described = described_consumers(broker, consumer.group_id)
+    assert (described.error_code, described.group_state) == (0, "Empty")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_streams_member_needs_no_process_id(broker: Wire, topic: Topic, version: int) -> None:
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR."""
+    request = StreamsGroupHeartbeatRequest(
+        group_id=new_group(broker),
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        topology=Topology(epoch=0, subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic.name])]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    assert name_of(broker.send(request, version).error_code) == "NONE"
+
+
+def test_acl_requests_with_unknown_operations_are_answered_without_an_authorizer(broker: Wire) -> None:
+    """Apache Kafka closes the connection."""
+    request = DescribeAclsRequest(resource_type_filter=2, pattern_type_filter=3, operation=0, permission_type=0)
+    assert name_of(broker.send(request, 3).error_code) == "SECURITY_DISABLED"
+
+
+def test_a_commit_that_is_refused_makes_no_group(broker: Wire, topic: Topic) -> None:
+    """Apache Kafka has an empty group from then on."""
+    group_id = new_group(broker)
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="m" * 4097)
+    topics = [OffsetCommitRequestTopic(name=topic.name, partitions=[partition])]
+    request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=topics)
+    assert name_of(broker.send(request, 8).topics[0].partitions[0].error_code) == "OFFSET_METADATA_TOO_LARGE"
+    (group,) = broker.send(DescribeGroupsRequest(groups=[group_id]), 6).groups
+    assert (name_of(group.error_code), group.group_state) == ("GROUP_ID_NOT_FOUND", "Dead")

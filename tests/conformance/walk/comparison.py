@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ottla.records.batch import CONTROL
+
 from .identities import CATEGORIES, Alias, Identities
 
 _VOLATILE: Final = frozenset(
@@ -42,6 +44,8 @@ _NAMES: Final = (
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}(?![\w-])")
 _BATCH_CRC: Final = slice(17, 21)
+_BATCH_ATTRIBUTES: Final = 22
+_BATCH_TIMES: Final = slice(27, 43)
 _BATCH_PRODUCER: Final = slice(43, 51)
 
 
@@ -77,13 +81,15 @@ def _alike(field: str, one: Any, other: Any) -> bool:
 
 
 def _without_producers(data: bytes) -> bytes:
-    """Return record batches without their producer ids, and the checksums over these."""
+    """Return record batches without their producer ids, the times of markers, and the checksums over these."""
     found, at = b"", 0
     while len(data) - at > _BATCH_PRODUCER.stop:
         end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         batch = bytearray(data[at:end])
         batch[_BATCH_CRC] = bytes(4)
         batch[_BATCH_PRODUCER] = bytes(8)
+        if batch[_BATCH_ATTRIBUTES] & CONTROL:
+            batch[_BATCH_TIMES] = bytes(16)
         found, at = found + batch, end
     return found + data[at:]
 
