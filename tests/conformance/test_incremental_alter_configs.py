@@ -181,6 +181,13 @@ def test_lists(broker: Wire, topic: Topic) -> None:
         ),
         ([("retention.ms", SET, None)], ("INVALID_REQUEST", "Null value not supported for : retention.ms")),
         ([("cleanup.policy", APPEND, None)], ("INVALID_REQUEST", "Null value not supported for : cleanup.policy")),
+        *(
+            (
+                [("cleanup.policy", APPEND, value)],
+                OK if value == "," else ("INVALID_CONFIG", "Configuration 'cleanup.policy' values must not be empty."),
+            )
+            for value in ("", " ", ",", "compact, ", ",compact")
+        ),
         (
             [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
             ("INVALID_REQUEST", "Error due to duplicate config keys"),

@@ -119,12 +119,20 @@ def _list_edited(kind: int, texts: Texts, edit: Edit, broker: BrokerValues) -> s
     if text is None:
         text = text_of((topic_configs(texts, broker) if kind == TOPIC else broker)[edit.name]) or ""
     have = [element.strip() for element in text.split(",") if element.strip()]
-    named = [element.strip() for element in (edit.value or "").split(",") if element.strip()]
+    named = _elements(edit.value or "")
     if edit.operation == APPEND:
         have += [element for element in named if element not in have]
     else:
         have = [element for element in have if element not in named]
     return ",".join(have)
+
+
+def _elements(text: str) -> list[str]:
+    """Return the elements of a list as Java's String.split does: without empty ones at the end, unless there is no comma."""
+    elements = text.split(",")
+    while "," in text and elements and not elements[-1]:
+        elements.pop()
+    return [element.strip() for element in elements]
 
 
 def check_set(
