@@ -1,5 +1,6 @@
 """IncrementalAlterConfigs, AlterConfigs and ListConfigResources. Apache Kafka takes a moment to act, which is waited for."""
 
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -313,13 +314,15 @@ def test_limits_of_connections(broker: Wire) -> None:
         for config in (name, f"listener.name.plaintext.{name}", f"listener.name.other.{name}"):
             for value, text in refused.items():
                 ((code, message),) = incremental(broker, (BROKER, this, [(config, SET, value)]))
-                if value == "0" and config in ("max.connection.creation.rate", f"listener.name.other.{name}"):
+                if value == "0" and config == f"listener.name.other.{name}":
                     assert (code, message) == OK
                 else:  # Apache Kafka encloses the text in another one when the listener had a value before
                     assert code == "INVALID_REQUEST"
                     assert text in (message or "")
-            assert incremental(broker, (BROKER, this, [(config, SET, "1000")])) == [OK]
-            assert incremental(broker, (BROKER, this, [(config, DELETE, None)])) == [OK]
+            for operation, change in ((SET, "1000"), (DELETE, None)):
+                assert incremental(broker, (BROKER, this, [(config, operation, change)])) == [OK]
+                if broker.is_kafka:  # it compares with configs that it applies a while after it has answered
+                    time.sleep(0.3)
 
 
 def test_values_that_only_mean_nothing_are_refused_and_hurt_nobody(broker: Wire) -> None:

@@ -577,10 +577,7 @@ def _limits_of(config: BrokerConfig) -> LimitConfigs:
 def _check_limits(config: BrokerConfig) -> None:
     """Raise InvalidConfig for limits with which a running broker would accept no connection; Kafka's text."""
     for name in ("max.connections", "max.connection.creation.rate"):
-        values = list(own_integers(config, name).values())
-        if name == "max.connections":
-            values.append(config.integer(name))
-        if 0 in values:
+        if 0 in (config.integer(name), *own_integers(config, name).values()):
             raise InvalidConfig(
                 f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for configuration "
                 "Invalid dynamic configuration"
