@@ -50,6 +50,17 @@ def test_no_batch_comes_before_one_that_was_not_verified(
     assert producer.ask_produce(topic, version=version, sequence=4)[:2] == ("NONE", 2)
 
 
+@pytest.mark.parametrize("version", ADDS)
+def test_a_transaction_of_version_2_begins_with_0_where_its_producer_is_unknown(
+    producer: TransactionalProducer, topic: Topic, version: int
+) -> None:
+    out_of_order = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert producer.ask_produce(topic, version=version, sequence=1)[0] == out_of_order
+    assert producer.ask_produce(topic, version=version, sequence=1, transactional=False)[0] == out_of_order
+    assert producer.ask_produce(topic, version=version, sequence=0)[:2] == ("NONE", 0)
+    assert producer.ask_produce(topic, version=version, sequence=1)[:2] == ("NONE", 1)
+
+
 @pytest.mark.parametrize("version", VERIFIES)
 def test_a_newer_epoch_forgets_what_was_not_verified(
     producer: TransactionalProducer, topic: Topic, version: int

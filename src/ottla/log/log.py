@@ -298,27 +298,25 @@ class Log:
         now_ms: int,
         *,
         refused_codecs: frozenset[int] = frozenset(),
-        begins_at_zero: bool = False,
     ) -> AppendResult:
         """Validate the batch `frame[start:end]` as Kafka does, assign offsets, write it.
 
         refused_codecs  codecs that the version of the request does not support
-        begins_at_zero  whether an unknown producer must begin with sequence 0: transactions of version 2
 
         Raises StorageError if the write fails; the log is unchanged then.
         """
         batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
-            prompt = self._append_prepared(batch, leader_epoch, now_ms, begins_at_zero)
+            prompt = self._append_prepared(batch, leader_epoch, now_ms)
             if prompt.error_code in _TOO_LARGE:
                 self.rejected_bytes += end - start
             return prompt
         appended = AppendResult(-1)
-        append = partial(self._append_prepared, batch, leader_epoch, now_ms, begins_at_zero)
+        append = partial(self._append_prepared, batch, leader_epoch, now_ms)
         appended.unfinished = Unfinished(batch.remaining, append)
         return appended
 
-    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int, begins_at_zero: bool) -> AppendResult:
+    def _append_prepared(self, batch: Prepared, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append a validated batch. Raises StorageError."""
         config = self.config
         if batch.error_code != NONE:
@@ -330,7 +328,7 @@ class Log:
         # its producer may have been appended. A duplicate is answered before its size is looked at, because the batch that it
         # repeats was accepted with the config of that time.
         if header.producer_id >= 0:
-            code, duplicate = self.producers.check(header, begins_at_zero=begins_at_zero)
+            code, duplicate = self.producers.check(header)
             if code != NONE:
                 return AppendResult(-1, -1, code)
             if duplicate is not None:

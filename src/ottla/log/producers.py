@@ -81,11 +81,15 @@ class Ended(NamedTuple):
 
 
 class _Unverified(NamedTuple):
-    """First of the batches of a producer whose transaction has not been verified; `since_ms` is wall-clock time."""
+    """First of the batches of a producer whose transaction has not been verified; `since_ms` is wall-clock time.
+
+    begins_at_zero  whether the producer must begin with sequence 0 where it is unknown: transactions of version 2
+    """
 
     epoch: int
     sequence: int
     since_ms: int
+    begins_at_zero: bool
 
 
 class _ProducerEntry:
@@ -123,11 +127,8 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, header: BatchHeader, *, begins_at_zero: bool = False) -> tuple[int, ProducerBatch | None]:
-        """Check if a batch of an idempotent producer may be appended. Return an error code, and the batch it repeats if any.
-
-        begins_at_zero  whether an unknown producer must begin with sequence 0: transactions of version 2
-        """
+    def check(self, header: BatchHeader) -> tuple[int, ProducerBatch | None]:
+        """Check if a batch of an idempotent producer may be appended. Return an error code, and the batch it repeats if any."""
         producer = self._producers.get(header.producer_id)
         epoch, first = header.producer_epoch, header.base_sequence
         if producer is not None and epoch == producer.epoch:
@@ -141,7 +142,8 @@ class ProducerStates:
         if unverified is not None and first > unverified.sequence:
             return OUT_OF_ORDER_SEQUENCE_NUMBER, None
         if producer is None:
-            return (OUT_OF_ORDER_SEQUENCE_NUMBER if begins_at_zero and first != 0 else NONE), None
+            is_late = unverified is not None and unverified.begins_at_zero and first != 0
+            return (OUT_OF_ORDER_SEQUENCE_NUMBER if is_late else NONE), None
         follows = _after(producer.batches[-1].last_sequence, 1) if epoch == producer.epoch and producer.batches else 0
         if first != follows:
             return OUT_OF_ORDER_SEQUENCE_NUMBER, None
@@ -149,13 +151,17 @@ class ProducerStates:
             return INVALID_TXN_STATE, None
         return NONE, None
 
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, begins_at_zero: bool
+    ) -> None:
         """Record that a batch is not appended before its transaction is verified. No batch with a higher sequence is appended
         before it, even if the producer is unknown here: it may have been sent after it.
+
+        begins_at_zero  whether the transaction is of version 2
         """
         known = self._unverified.get(producer_id)
         if known is None or epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
-            self._unverified[producer_id] = _Unverified(epoch, sequence, now_ms)
+            self._unverified[producer_id] = _Unverified(epoch, sequence, now_ms, begins_at_zero)
 
     def is_fenced(self, producer_id: int, epoch: int) -> bool:
         """Return True if a newer epoch of the producer is known."""

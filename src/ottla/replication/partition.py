@@ -263,25 +263,10 @@ class Partition:
         self._conditions.pop(condition, None)
 
     def append(
-        self,
-        frame: bytes,
-        start: int,
-        end: int,
-        now_ms: int,
-        *,
-        refused_codecs: frozenset[int] = frozenset(),
-        begins_at_zero: bool = False,
+        self, frame: bytes, start: int, end: int, now_ms: int, *, refused_codecs: frozenset[int] = frozenset()
     ) -> AppendResult:
         """Append the batch `frame[start:end]` of a producer; see `AppendResult.unfinished`. Raises StorageError."""
-        appended = self.log.append(
-            frame,
-            start,
-            end,
-            self.leader_epoch,
-            now_ms,
-            refused_codecs=refused_codecs,
-            begins_at_zero=begins_at_zero,
-        )
+        appended = self.log.append(frame, start, end, self.leader_epoch, now_ms, refused_codecs=refused_codecs)
         if appended.unfinished is None:
             self._grew()
             return appended

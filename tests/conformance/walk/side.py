@@ -10,13 +10,17 @@ from ottla.protocol.errors import (
     NOT_COORDINATOR,
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.schema import Request
 from tests.conformance.authorization.messages import error_codes, plain
 from tests.conformance.conftest import Closed, Wire
 
 CLOSED: Final = "the connection was closed"
 SILENT: Final = "no answer"
-_PATIENCE_S: Final = 1.5
+_TIMEOUT_S: Final = 15
+_TIMEOUT_OF_A_REBALANCE_S: Final = 1.5
+"""For JoinGroup and SyncGroup, which may wait for members that never come."""
 _RETRIES: Final = 50
 _RETRIED: Final = frozenset(
     (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS)
@@ -35,7 +39,6 @@ class Side:
     def _connected(self) -> Wire:
         wire = Wire(self._address, is_kafka=self._is_kafka)
         wire.client_id = "walk"
-        wire.socket().settimeout(_PATIENCE_S)
         return wire
 
     def offers(self) -> dict[int, tuple[int, int]]:
@@ -53,6 +56,8 @@ class Side:
         return answer
 
     def _ask(self, request: Request, version: int) -> Any:
+        waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
+        self.wire.socket().settimeout(_TIMEOUT_OF_A_REBALANCE_S if waits else _TIMEOUT_S)
         try:
             return plain(self.wire.send(request, version), version)
         except TimeoutError:

@@ -113,16 +113,24 @@ def test_idle_producers_are_forgotten() -> None:
 
 def test_no_batch_comes_before_an_unverified_one() -> None:
     states = ProducerStates()
-    states.begin_verification(7, 0, 20, 1_000)
-    states.begin_verification(7, 0, 30, 1_000)
+    states.begin_verification(7, 0, 20, 1_000, begins_at_zero=False)
+    states.begin_verification(7, 0, 30, 1_000, begins_at_zero=False)
     assert states.check(header(30))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(30, producer=8))[0] == NONE
     assert states.check(header(20))[0] == NONE
-    states.begin_verification(7, 1, 40, 1_000)  # of a newer epoch, whatever its sequence
-    states.begin_verification(7, 0, 10, 1_000)
+    states.begin_verification(7, 1, 40, 1_000, begins_at_zero=False)  # of a newer epoch, whatever its sequence
+    states.begin_verification(7, 0, 10, 1_000, begins_at_zero=False)
     assert states.check(header(40, epoch=1))[0] == NONE
     states.appended(header(40, epoch=1), 0)
     assert states.check(header(50, epoch=1))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER  # it was not transactional
+
+
+def test_an_unknown_producer_begins_a_transaction_of_version_2_with_0() -> None:
+    states = ProducerStates()
+    states.begin_verification(7, 0, 20, 1_000, begins_at_zero=True)
+    assert states.check(header(20))[0] == states.check(header(10))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(0))[0] == NONE
+    assert states.check(header(20, producer=8))[0] == NONE
 
 
 def test_an_unverified_batch_is_forgotten_with_its_transaction_and_with_time() -> None:
@@ -130,14 +138,14 @@ def test_an_unverified_batch_is_forgotten_with_its_transaction_and_with_time() -
     first = read_header(
         build([Record(0, 100, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 0
     )
-    states.begin_verification(7, 0, 0, 1_000)
+    states.begin_verification(7, 0, 0, 1_000, begins_at_zero=False)
     assert states.check(header(1))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
     states.appended(first, 0)
     assert states.check(header(1))[0] == INVALID_TXN_STATE  # in order, but the transaction is open
     states = ProducerStates()
-    states.begin_verification(7, 0, 0, 1_000)
+    states.begin_verification(7, 0, 0, 1_000, begins_at_zero=False)
     states.ended(header(0), 5, 1)
-    states.begin_verification(8, 0, 0, 1_000)
+    states.begin_verification(8, 0, 0, 1_000, begins_at_zero=False)
     states.expire(1_000)
     assert states.check(header(1, producer=8))[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
     states.expire(1_001)

@@ -89,7 +89,8 @@ def test_a_marker_decides_when_it_is_below_the_high_watermark(tmp_path: Path) ->
 
 def test_what_a_producer_may_do(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
-    assert send(log, 7, 3, begins_at_zero=True) == OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.producers.begin_verification(7, 0, 3, NOW, begins_at_zero=True)
+    assert send(log, 7, 3) == OUT_OF_ORDER_SEQUENCE_NUMBER
     assert send(log, 7, 0) == NONE
     assert send(log, 7, 1, transactional=False) == INVALID_TXN_STATE
     assert end(log, 7, epoch=-1, commit=True) == INVALID_PRODUCER_EPOCH

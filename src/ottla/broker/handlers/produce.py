@@ -248,9 +248,11 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
     if not places:
         return None, codes, guards
     now_ms = broker.clock.wall_ms()
+    begins_at_zero = request.context.version >= _FIRST_THAT_ADDS
     for place, producer, partition, sequence in led:
         if place in places:
-            partition.log.producers.begin_verification(*producer, sequence, now_ms)
+            producers = partition.log.producers
+            producers.begin_verification(*producer, sequence, now_ms, begins_at_zero=begins_at_zero)
         guards[place] = producer, VerificationGuard.of(partition, producer[0])
     return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes, guards
 
@@ -446,20 +448,12 @@ def _append(
     frame = request.frame
     version = request.context.version
     old = version < _FIRST_WITH_BATCHES_ONLY and magic_of(frame, start, end) != MAGIC
-    begins_at_zero = version >= _FIRST_THAT_ADDS and not old and transactional_producer(frame, start, end) is not None
     now_ms = broker.clock.wall_ms()
     try:
         if old:
             appended = partition.append_message_set(frame, start, end, now_ms)
         else:
-            appended = partition.append(
-                frame,
-                start,
-                end,
-                now_ms,
-                refused_codecs=newer_than_produce(version),
-                begins_at_zero=begins_at_zero,
-            )
+            appended = partition.append(frame, start, end, now_ms, refused_codecs=newer_than_produce(version))
     except StorageError as error:
         _logger.error("%s", error)
         return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1), None
