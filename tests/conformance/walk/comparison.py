@@ -65,9 +65,9 @@ def differences(one: Any, other: Any, identities: Identities, path: str = "") ->
         for row, counterpart in zip(rows, others, strict=True):
             yield from differences(row, counterpart, identities, path)
     elif field in CATEGORIES:
-        found = identities.difference(field, one, other)
-        if found is not None:
-            yield f"{path}: {found}"
+        contradiction = identities.difference(field, one, other)
+        if contradiction is not None:
+            yield f"{path}: {contradiction}"
     elif not _alike(field, one, other):
         yield f"{path}: {one!r} | {other!r}"
 
@@ -82,7 +82,7 @@ def _alike(field: str, one: Any, other: Any) -> bool:
 
 def _without_producers(data: bytes) -> bytes:
     """Return record batches without their producer ids, the times of markers, and the checksums over these."""
-    found, at = b"", 0
+    masked, at = b"", 0
     while len(data) - at > _BATCH_PRODUCER.stop:
         end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         batch = bytearray(data[at:end])
@@ -90,8 +90,8 @@ def _without_producers(data: bytes) -> bytes:
         batch[_BATCH_PRODUCER] = bytes(8)
         if batch[_BATCH_ATTRIBUTES] & CONTROL:
             batch[_BATCH_TIMES] = bytes(16)
-        found, at = found + batch, end
-    return found + data[at:]
+        masked, at = masked + batch, end
+    return masked + data[at:]
 
 
 def _joined(rows: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Values that every broker makes up on its own: topic ids, member ids, producer ids, ids of sessions.
+"""Identifiers that each broker generates: of topics, members, producers and sessions.
 
-The same request to two brokers has a value for each of them, an `Alias`, and where their answers have such values, those of
-one broker must stand for those of the other all along.
+A request has a value for each broker in their place, an `Alias`. In the responses, a value of one broker corresponds to the
+same value of the other broker throughout a walk.
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ CATEGORIES: Final = {
 }
 _NOBODY: Final = (None, "", 0, -1, bytes(16))
 STRANGERS: Final = (bytes([1]) * 16, "stranger", 77_777)
-"""Ids of no broker, which requests have as well: a topic's, a member's, and a producer's."""
+"""Ids that no broker generated: of a topic, a member and a producer."""
 
 
 class Alias(NamedTuple):
@@ -29,7 +29,7 @@ class Alias(NamedTuple):
 
 
 class Identities:
-    """Pairs of values of two brokers that stand for each other."""
+    """Pairs of corresponding values of two brokers."""
 
     def __init__(self) -> None:
         self._pairs: dict[str, list[tuple[Any, Any]]] = {}

@@ -1,6 +1,7 @@
-"""Changes of drawn requests: what makes them valid more often, and leaves out what Apache Kafka answers late, or never.
+"""Corrections of random requests, by API: they make requests valid more often, and leave out those that Apache Kafka answers
+late or never.
 
-A rule changes the fields of a draft of its API, or returns False to leave the request out.
+A rule changes the fields of a draft, or returns False to discard it.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ def _produce(fields: dict[str, Any], version: int, values: Values) -> None:
 def _fetch(fields: dict[str, Any], version: int, values: Values) -> None:
     fields.pop("replica_state", None)
     fields.pop("forgotten_topics_data", None)
-    if values.dice.random() < 0.8:
+    if values.rng.random() < 0.8:
         fields.update({"session_id": 0, "session_epoch": -1} if version >= 7 else {})
 
 
@@ -34,7 +35,7 @@ def _metadata(fields: dict[str, Any], version: int, values: Values) -> bool | No
     if version < 4 or not fields["topics"]:
         return False
     fields["allow_auto_topic_creation"] = False
-    if version >= 12 and values.dice.random() < 0.5:
+    if version >= 12 and values.rng.random() < 0.5:
         for topic in fields["topics"]:
             topic.fields["name"] = None
     elif version >= 10:
@@ -75,7 +76,7 @@ def _offset_fetch(fields: dict[str, Any], version: int, values: Values) -> None:
 def _join_group(fields: dict[str, Any], version: int, values: Values) -> None:
     """Join a group that has no other type, ever: Apache Kafka forgets an empty consumer group at some joins that it refuses."""
     fields["group_id"] = values.classic_group
-    if values.dice.random() < 0.6:
+    if values.rng.random() < 0.6:
         fields["member_id"] = ""
     for protocol in fields["protocols"]:
         protocol.fields["name"] = "range"
@@ -84,10 +85,10 @@ def _join_group(fields: dict[str, Any], version: int, values: Values) -> None:
 def _heartbeat_of_a_member(fields: dict[str, Any], version: int, values: Values) -> None:
     """Join with a complete description, or say nothing new."""
     joins = fields["member_epoch"] == 0
-    fields["group_id"] = values.dice.choice(values.groups)
-    fields["member_id"] = values.dice.choice(("m", "n", STRANGERS[1]))
+    fields["group_id"] = values.rng.choice(values.groups)
+    fields["member_id"] = values.rng.choice(("m", "n", STRANGERS[1]))
     if "subscribed_topic_names" in fields:
-        fields["subscribed_topic_names"] = [values.dice.choice(values.topics)] if joins else None
+        fields["subscribed_topic_names"] = [values.rng.choice(values.topics)] if joins else None
     for name in ("topic_partitions", "active_tasks", "standby_tasks", "warmup_tasks"):
         if name in fields:
             fields[name] = [] if joins else None

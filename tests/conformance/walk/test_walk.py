@@ -58,11 +58,11 @@ def test_another_answer_is_found(sides: list[Side]) -> None:
     address = sides[1].wire.address
     reports: list[str] = []
     with closing(Altered("altered", address, is_kafka=False)) as altered:
-        found = run([sides[0], altered], 1, 150, reports.append)
-    assert found
-    assert all(": OffsetFetch v" in difference for difference in found)
-    assert all("committed_offset: " in difference for difference in found)
-    assert reports[-1].endswith(found[-1])
+        unequal = run([sides[0], altered], 1, 150, reports.append)
+    assert unequal
+    assert all(": OffsetFetch v" in difference for difference in unequal)
+    assert all("committed_offset: " in difference for difference in unequal)
+    assert reports[-1].endswith(unequal[-1])
 
 
 def compared(one: Any, other: Any, identities: Identities | None = None) -> list[str]:

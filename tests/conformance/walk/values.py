@@ -1,6 +1,6 @@
-"""Requests by chance that make some sense: most fields have values that the brokers know, or knew a moment ago.
+"""Random requests, most of whose fields have values that the brokers know.
 
-A request is drawn as a `Draft`, which is the same for all brokers; `built` makes the request of one of them.
+A request is drawn as a `Draft`, which is the same for all brokers; `built` returns the request of one of them.
 """
 
 import random
@@ -163,8 +163,8 @@ def built(value: Any, identities: Identities, side: int) -> Any:
 class Values:
     """Draws requests. The names in them begin with `prefix`; records are `now_ms` old."""
 
-    def __init__(self, dice: random.Random, prefix: str, identities: Identities, now_ms: int) -> None:
-        self.dice = dice
+    def __init__(self, rng: random.Random, prefix: str, identities: Identities, now_ms: int) -> None:
+        self.rng = rng
         self.topics = [f"{prefix}-{name}" for name in "abc"]
         self.groups = [f"{prefix}-{name}" for name in "gh"]
         self.classic_group = f"{prefix}-k"
@@ -173,14 +173,14 @@ class Values:
         self._identities = identities
         self._now_ms = now_ms
         self._named: dict[str, Callable[[], Any]] = {
-            "configuration_keys": lambda: dice.choice((*_TOPIC_CONFIGS, *_GROUP_CONFIGS)),
-            "coordinator_keys": lambda: dice.choice((self.group(), self.transactional_id(), "")),
+            "configuration_keys": lambda: rng.choice((*_TOPIC_CONFIGS, *_GROUP_CONFIGS)),
+            "coordinator_keys": lambda: rng.choice((self.group(), self.transactional_id(), "")),
             "group": self.group,
             "group_id": self.group,
             "group_ids": self.group,
             "groups": self.group,
             "groups_names": self.group,
-            "key": lambda: dice.choice((self.group(), self.transactional_id())),
+            "key": lambda: rng.choice((self.group(), self.transactional_id())),
             "member_id": self._member,
             "producer_id": lambda: self._known("producer", 0.9, -1, STRANGERS[2]),
             "producer_id_filters": lambda: self._known("producer", 1, -1),
@@ -204,49 +204,49 @@ class Values:
 
     def topic(self) -> str:
         """Draw the name of a topic."""
-        return self.dice.choice(self._strange_topics if self.dice.random() < 0.1 else self.topics)
+        return self.rng.choice(self._strange_topics if self.rng.random() < 0.1 else self.topics)
 
     def group(self) -> str:
         """Draw a group id."""
-        return self.dice.choice((*self.groups, self.classic_group))
+        return self.rng.choice((*self.groups, self.classic_group))
 
     def transactional_id(self) -> str:
         """Draw a transactional id."""
-        return self.dice.choice(self.transactional_ids)
+        return self.rng.choice(self.transactional_ids)
 
     def config(self, resource_type: int) -> str:
         """Draw the name of a config of topics (2) or groups."""
-        return self.dice.choice(_TOPIC_CONFIGS if resource_type == 2 else _GROUP_CONFIGS)
+        return self.rng.choice(_TOPIC_CONFIGS if resource_type == 2 else _GROUP_CONFIGS)
 
     def _known(self, category: str, rate: float, *others: Any) -> Any:
         count = self._identities.count(category)
-        if count and self.dice.random() < rate:
-            return Alias(category, self.dice.randrange(max(0, count - _LATEST), count))
-        return self.dice.choice(others)
+        if count and self.rng.random() < rate:
+            return Alias(category, self.rng.randrange(max(0, count - _LATEST), count))
+        return self.rng.choice(others)
 
     def _member(self) -> Any:
         return self._known("member", 0.5, "", "m", "n", STRANGERS[1])
 
     def _records(self) -> Any:
-        dice = self.dice
+        rng = self.rng
         records = tuple(
-            Record(at, self._now_ms + dice.randrange(10), dice.choice((None, b"k")), b"v")
-            for at in range(dice.choice((1, 1, 2, 5)))
+            Record(at, self._now_ms + rng.randrange(10), rng.choice((None, b"k")), b"v")
+            for at in range(rng.choice((1, 1, 2, 5)))
         )
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             data = build(list(records))
-            return dice.choice((data[:-1], data + data, data[:-1] + bytes([data[-1] ^ 1])))
+            return rng.choice((data[:-1], data + data, data[:-1] + bytes([data[-1] ^ 1])))
         producer_id = self._known("producer", 0.5, -1)
-        sequence = dice.choice((0, 0, 1, 2, 5)) if isinstance(producer_id, Alias) else -1
-        epoch = dice.choice((0, 0, 1)) if isinstance(producer_id, Alias) else -1
-        return Batch(records, dice.choice((0, 0, 1, 2, 3)), producer_id, epoch, sequence, dice.random() < 0.5)
+        sequence = rng.choice((0, 0, 1, 2, 5)) if isinstance(producer_id, Alias) else -1
+        epoch = rng.choice((0, 0, 1)) if isinstance(producer_id, Alias) else -1
+        return Batch(records, rng.choice((0, 0, 1, 2, 3)), producer_id, epoch, sequence, rng.random() < 0.5)
 
     def _struct(self, cls: type[Struct], version: int, path: tuple[str, ...]) -> Draft:
         fields = {}
         for declared in cls.FIELDS:
             if version not in declared.versions:
                 continue
-            if version in declared.tagged and self.dice.random() < _DEFAULT_RATE:
+            if version in declared.tagged and self.rng.random() < _DEFAULT_RATE:
                 continue
             value = self._value(declared, version, path)
             if value is not None or version in declared.nullable:
@@ -255,33 +255,33 @@ class Values:
 
     def _value(self, declared: Field, version: int, path: tuple[str, ...]) -> Any:
         kind = declared.type
-        if version in declared.nullable and declared.name != "records" and self.dice.random() < _NULL_RATE:
+        if version in declared.nullable and declared.name != "records" and self.rng.random() < _NULL_RATE:
             return None
         if not isinstance(kind, Array):
             return self._one(kind, declared.name, version, path)
-        count = self.dice.choice((1, 1, 1, 2))
+        count = self.rng.choice((1, 1, 1, 2))
         drawn = [self._one(kind.element, declared.name, version, path) for _ in range(count)]
         return list({_identity(value): value for value in drawn if value is not None}.values())
 
     def _one(self, kind: Any, name: str, version: int, path: tuple[str, ...]) -> Any:
-        dice = self.dice
+        rng = self.rng
         if not isinstance(kind, Primitive):
             return self._struct(kind, version, (*path, name))
         if name == "name":
             if "configs" in path[-1:]:
-                return dice.choice(_TOPIC_CONFIGS)
+                return rng.choice(_TOPIC_CONFIGS)
             return "range" if "protocols" in path[-1:] else self.topic()
         if name in self._named:
             return self._named[name]()
         if name in _CHOICES:
-            return dice.choice(_CHOICES[name])
+            return rng.choice(_CHOICES[name])
         if kind.name == "bool":
-            return dice.random() < 0.4
+            return rng.random() < 0.4
         if kind.name == "string":
-            return dice.choice(("x", "y"))
+            return rng.choice(("x", "y"))
         if kind.name in ("bytes", "records", "uuid"):
             return bytes(16) if kind.name == "uuid" else b""
-        return 1.5 if kind.name == "float64" else dice.choice((0, 1, 2))
+        return 1.5 if kind.name == "float64" else rng.choice((0, 1, 2))
 
 
 def _identity(value: Any) -> object:

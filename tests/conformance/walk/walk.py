@@ -1,7 +1,7 @@
-"""Random requests to two brokers side by side, one after the other: their answers must be equal.
+"""Random walk of requests to two brokers, whose responses must be equal.
 
-A walk has topics, groups and transactional ids of its own. It ends at the first difference, because from there on the states
-of the two brokers may differ as well. The requests depend on the seed, and on what the brokers made up.
+A walk has its own topics, groups and transactional ids. It ends at the first difference, because the states of the brokers may
+differ from there on. The requests depend on the seed and on the identifiers that the brokers generated.
 """
 
 import random
@@ -68,11 +68,11 @@ APIS: Final = {
     "SyncGroup": 3,
     "TxnOffsetCommit": 3,
 }
-"""APIs of a walk. The others answer as time passes (ShareFetch), are for brokers, or change more than one walk."""
+"""APIs of a walk. The responses of the others depend on time (ShareFetch), they are for brokers, or they affect other walks."""
 _LENGTH: Final = 80
 _FIRST_WITH_BATCHES: Final = 3
 _SPREADING: Final = frozenset(("CreatePartitions", "CreateTopics", "DeleteTopics"))
-"""APIs whose changes Apache Kafka's other parts learn of a while after the answer."""
+"""APIs whose changes Apache Kafka applies after the response."""
 _PAUSES_S: Final = {"EndTxn": 0.03, "ShareGroupHeartbeat": 0.1}
 
 
@@ -93,19 +93,19 @@ class Walk:
     def __init__(self, sides: Sequence[Side], seed: int, prefix: str) -> None:
         self._sides = sides
         self._prefix = prefix
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._identities = Identities()
-        self._values = Values(self._dice, prefix, self._identities, int(time.time() * 1000))
+        self._values = Values(self._rng, prefix, self._identities, int(time.time() * 1000))
         offers = [side.offers() for side in sides]
         self._versions = {}
         for name in APIS:
             key = api_named(name).key
-            if all(key in each for each in offers):
-                first, last = (choose(each[key][at] for each in offers) for at, choose in enumerate((max, min)))
+            if all(key in versions for versions in offers):
+                first, last = (choose(versions[key][at] for versions in offers) for at, choose in enumerate((max, min)))
                 self._versions[name] = range(_FIRST_WITH_BATCHES if name == "Produce" else first, last + 1)
 
     def prepare(self) -> None:
-        """Create the topics, and bring the coordinators of the groups and transactional ids into being."""
+        """Create the topics, and load the coordinators of the groups and transactional ids."""
         values = self._values
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in values.topics]
         groups = [*values.groups, values.classic_group]
@@ -139,9 +139,9 @@ class Walk:
     def _drawn(self) -> Step:
         names = list(self._versions)
         while True:
-            name = self._dice.choices(names, [APIS[each] for each in names])[0]
+            name = self._rng.choices(names, [APIS[name] for name in names])[0]
             versions = self._versions[name]
-            version = versions[-1] if self._dice.random() < 0.4 else self._dice.choice(versions)
+            version = versions[-1] if self._rng.random() < 0.4 else self._rng.choice(versions)
             draft = self._values.request(api_named(name).request_class(), version)
             rule = RULES.get(name)
             if rule is None or rule(draft.fields, version, self._values) is not False:
@@ -183,8 +183,8 @@ class Walk:
 
 
 def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str], None]) -> list[str]:
-    """Walk with `seed`, and those that follow it, until so many requests were sent; return the differences."""
-    count, found = 0, []
+    """Run walks with `seed`, `seed` + 1 and so on until `requests` were sent; return the differences."""
+    count, unequal_steps = 0, []
     for number in range(seed, seed + requests):
         if count >= requests:
             break
@@ -196,8 +196,8 @@ def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str],
             history.append(f"  {step}")
             if unequal:
                 answered = "\n".join(f"{side.name}: {answer}" for side, answer in zip(sides, answers, strict=True))
-                found.append(f"seed {number}: {step}\n{unequal[0]}\n{answered}")
-                report("\n".join([*history[-6:-1], found[-1]]))
+                unequal_steps.append(f"seed {number}: {step}\n{unequal[0]}\n{answered}")
+                report("\n".join([*history[-6:-1], unequal_steps[-1]]))
                 break
         walk.finish()
-    return found
+    return unequal_steps
