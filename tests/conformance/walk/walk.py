@@ -183,21 +183,36 @@ class Walk:
 
 
 def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str], None]) -> list[str]:
-    """Run walks with `seed`, `seed` + 1 and so on until `requests` were sent; return the differences."""
-    count, unequal_steps = 0, []
+    """Run walks with `seed`, `seed` + 1 and so on until `requests` were sent; return the differences.
+
+    A walk with a difference is repeated, and counts only if it has one again: a busy broker may apply a change late.
+    """
+    unequal: list[str] = []
+    sent = 0
     for number in range(seed, seed + requests):
-        if count >= requests:
+        if sent >= requests:
             break
-        walk = Walk(sides, number, f"w{number}-{random.getrandbits(24):06x}")
-        walk.prepare()
-        history: list[str] = []
-        for step, answers, unequal in walk.steps():
-            count += 1
-            history.append(f"  {step}")
-            if unequal:
-                answered = "\n".join(f"{side.name}: {answer}" for side, answer in zip(sides, answers, strict=True))
-                unequal_steps.append(f"seed {number}: {step}\n{unequal[0]}\n{answered}")
-                report("\n".join([*history[-6:-1], unequal_steps[-1]]))
-                break
-        walk.finish()
-    return unequal_steps
+        count, difference = _walk(sides, number)
+        if difference is not None:
+            _, difference = _walk(sides, number)
+        if difference is not None:
+            report(difference)
+            unequal.append(difference)
+        sent += count
+    return unequal
+
+
+def _walk(sides: Sequence[Side], seed: int) -> tuple[int, str | None]:
+    """Run one walk; return the number of its requests, and a description of the difference at which it ended."""
+    walk = Walk(sides, seed, f"w{seed}-{random.getrandbits(24):06x}")
+    walk.prepare()
+    history: list[str] = []
+    description = None
+    for step, answers, unequal in walk.steps():
+        history.append(f"  {step}")
+        if unequal:
+            answered = [f"{side.name}: {answer}" for side, answer in zip(sides, answers, strict=True)]
+            description = "\n".join([*history[-6:-1], f"seed {seed}: {step}", unequal[0], *answered])
+            break
+    walk.finish()
+    return len(history), description
