@@ -58,6 +58,30 @@ def test_a_partition_twice_is_the_last_word(broker: Wire, topic: Topic) -> None:
     assert delete(broker, topic.name, (0, 4), (0, 2)) == [(0, 2, "NONE")]
 
 
+@pytest.mark.parametrize("codec", [0, 1], ids=["plain", "gzip"])
+def test_deleted_records_are_not_found_by_time(broker: Wire, topic: Topic, codec: int) -> None:
+    first = 1_700_000_000_000
+
+    def offset_at(age: int) -> tuple[int, int]:
+        partition = ListOffsetsPartition(partition_index=0, timestamp=first + age)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=[partition])])
+        row = broker.send(request, 7).topics[0].partitions[0]
+        return row.offset, row.timestamp - first if row.timestamp >= 0 else -1
+
+    for age in range(3):
+        topic.append(1, timestamp=first + age, codec_id=codec)
+    topic.append(4, timestamp=first + 10, codec_id=codec)
+    assert [offset_at(age) for age in (-5, 1, 11)] == [(0, 0), (1, 1), (4, 11)]
+    delete(broker, topic.name, (0, 2))
+    assert [offset_at(age) for age in (-5, 1, 11)] == [(2, 2), (2, 2), (4, 11)]
+    delete(broker, topic.name, (0, 5))  # within a batch
+    assert [offset_at(age) for age in (-5, 1, 11, 13)] == [(5, 12), (5, 12), (5, 12), (6, 13)]
+    delete(broker, topic.name, (0, -1))
+    assert [offset_at(age) for age in (-5, 13)] == [(-1, -1), (-1, -1)]
+    topic.append(1, timestamp=first + 5, codec_id=codec)
+    assert [offset_at(age) for age in (-5, 5, 11)] == [(7, 5), (7, 5), (-1, -1)]
+
+
 def test_who_may_not_or_is_not_there(broker: Wire, make_topic: TopicFactory) -> None:
     topic = make_topic()
     assert delete(broker, topic.name, (9, 0)) == [(9, -1, "UNKNOWN_TOPIC_OR_PARTITION")]

@@ -736,13 +736,13 @@ class Log:
         return legacy.all_at_once(self.find_offset(timestamp))
 
     def find_offset(self, timestamp: int) -> Generator[None, None, tuple[int, int, int] | None]:
-        """Find the first record at or after `timestamp` (ms); return (timestamp, offset, leader epoch). Yields after every few
-        milliseconds of work. Raises StorageError.
+        """Find the first record at or after `timestamp` (ms) from the log start on; return (timestamp, offset, leader epoch).
+        Yields after every few milliseconds of work. Raises StorageError.
         """
         try:
             for segment in tuple(self._segments):
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    position = yield from segment.offset_at(timestamp, self.config.largest_record)
+                    position = yield from segment.offset_at(timestamp, self.config.largest_record, self.start_offset)
                     if position is not None:
                         return position
         except DamagedLog as cause:

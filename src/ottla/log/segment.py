@@ -198,16 +198,20 @@ class Segment:
             yield header
             position = header.end
 
-    def offset_at(self, timestamp: int, largest: int) -> Generator[None, None, tuple[int, int, int] | None]:
+    def offset_at(
+        self, timestamp: int, largest: int, log_start: int
+    ) -> Generator[None, None, tuple[int, int, int] | None]:
         """Find the first record at or after `timestamp` (ms); return (timestamp, offset, leader epoch). Yields after every few
         milliseconds of work. Raises DamagedLog.
 
-        largest  maximum decompressed size of a record; a larger one is returned in place of later ones in its batch
+        largest    maximum decompressed size of a record; a larger one is returned in place of later ones in its batch
+        log_start  log start offset: records before it are deleted
         """
-        for header in self.walk(self.index.position_before(self.time_index.offset_before(timestamp))):
-            if header.max_timestamp < timestamp:
+        begin = max(self.time_index.offset_before(timestamp), log_start)
+        for header in self.walk(self.index.position_before(begin)):
+            if header.max_timestamp < timestamp or header.last_offset < log_start:
                 continue
-            position = yield from self._record_at(header, timestamp, largest)
+            position = yield from self._record_at(header, timestamp, largest, log_start)
             if position is not None:
                 return position
         return None
@@ -219,11 +223,11 @@ class Segment:
         if self.max_timestamp < 0:
             return None
         for header in self.walk(self.position_of(self.max_timestamp_offset)):
-            return (yield from self._record_at(header, self.max_timestamp, largest))
+            return (yield from self._record_at(header, self.max_timestamp, largest, header.base_offset))
         return None
 
     def _record_at(
-        self, header: BatchHeader, timestamp: int, largest: int
+        self, header: BatchHeader, timestamp: int, largest: int, log_start: int
     ) -> Generator[None, None, tuple[int, int, int] | None]:
         data = self.log.read(header.start, header.end - header.start)
         next_offset = header.base_offset
@@ -234,13 +238,13 @@ class Segment:
                     yield
                 is_first = False
                 for record in records:
-                    if record.timestamp >= timestamp:
+                    if record.timestamp >= timestamp and record.offset >= log_start:
                         return record.timestamp, record.offset, header.leader_epoch
                 if records:
                     next_offset = records[-1].offset + 1
         except BeyondLimit:
             # A reader that begins here misses no record: the batch has the timestamp in this record or a later one.
-            return header.max_timestamp, next_offset, header.leader_epoch
+            return header.max_timestamp, max(next_offset, log_start), header.leader_epoch
         except CorruptRecords as cause:
             raise DamagedLog(f"{self.path} at position {header.start}: {cause}") from None
         return None
