@@ -4,11 +4,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ottla.protocol.answer import Answer, Pending
-from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 
 R = TypeVar("R")
-COORDINATOR_UNAVAILABLE: Final = frozenset((COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR))
-"""Errors of a coordinator that is expected to be available again."""
 RETRY_MS: Final = 100
 """Delay before a request is repeated."""
 FOREVER: Final = 1 << 62

@@ -108,6 +108,12 @@ def operation(
     return lambda decide: Operation(decide, refuse, check)
 
 
+COORDINATOR_UNAVAILABLE: Final = frozenset(
+    (errors.COORDINATOR_LOAD_IN_PROGRESS, errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
+)
+"""Errors of a coordinator that is expected to be available again, here or at another broker."""
+
+
 def coordinator_error(code: int) -> int:
     """Return the error for a coordinator's client after an append failed with `code`."""
     return _CLIENT_ERRORS.get(code, code)

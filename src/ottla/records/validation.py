@@ -298,10 +298,37 @@ def _complete(
     return result
 
 
+def check_whole(frame: bytes, start: i64, end: i64, refused_codecs: frozenset[int]) -> Prepared:
+    """Check for exactly one whole batch of magic 2, of a codec of the version; no more than that."""
+    result = Prepared(frame)
+    return result.refuse(_check_whole(result, frame, start, end, refused_codecs), result.error_message)
+
+
 def _check_frame(
     result: Prepared, frame: bytes, start: i64, end: i64, rules: ProduceRules, refused_codecs: frozenset[int]
 ) -> int:
     """Check for exactly one whole batch of magic 2 with valid size and CRC; set the header of the result."""
+    code = _check_whole(result, frame, start, end, refused_codecs)
+    if code != NONE:
+        return code
+    result.is_whole = True
+    if read_i64_be(frame, start) != 0:
+        return INVALID_RECORD
+    size: int = read_i32_be(frame, start + 8)
+    if size + 12 > rules.max_message_bytes:
+        return MESSAGE_TOO_LARGE
+    if size < HEADER_SIZE - 12:
+        return CORRUPT_MESSAGE
+    header = read_header(frame, start)
+    result.header = header
+    result.size_in_bytes = size + 12
+    if crc32c(memoryview(frame)[start + 21 : start + 12 + size]) != header.crc:
+        return CORRUPT_MESSAGE
+    return NONE
+
+
+def _check_whole(result: Prepared, frame: bytes, start: i64, end: i64, refused_codecs: frozenset[int]) -> int:
+    """Return an error code unless the frame is one whole batch; set the message of the result."""
     remaining: i64 = end - start
     if remaining < 12:
         return INVALID_RECORD
@@ -320,21 +347,7 @@ def _check_frame(
         return UNSUPPORTED_COMPRESSION_TYPE
     after: i64 = start + 12 + size
     if end - after >= 12:
-        code = _check_follower(frame, after, end)
-        if code != NONE:
-            return code
-    result.is_whole = True
-    if read_i64_be(frame, start) != 0:
-        return INVALID_RECORD
-    if size + 12 > rules.max_message_bytes:
-        return MESSAGE_TOO_LARGE
-    if size < HEADER_SIZE - 12:
-        return CORRUPT_MESSAGE
-    header = read_header(frame, start)
-    result.header = header
-    result.size_in_bytes = size + 12
-    if crc32c(memoryview(frame)[start + 21 : after]) != header.crc:
-        return CORRUPT_MESSAGE
+        return _check_follower(frame, after, end)
     return NONE
 
 

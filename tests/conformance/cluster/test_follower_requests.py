@@ -1,8 +1,13 @@
-"""ListOffsets, OffsetForLeaderEpoch and Produce at replicas that do not lead, and the leader that their answers name."""
+"""ListOffsets, OffsetForLeaderEpoch, Produce and DescribeProducers at replicas that do not lead, and the leader that their
+answers name.
+"""
+
+from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import name_of
+from ottla.protocol.errors import NONE, name_of
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -16,6 +21,7 @@ from tests.conformance.conftest import Topic, Wire
 from .conftest import Cluster, fetch, list_offset
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+BATCH = build([Record(0, 1, None, b"v")])
 
 
 def end_of_epoch(
@@ -60,13 +66,16 @@ def test_ends_of_epochs_at_a_follower(cluster: Cluster) -> None:
     assert end_of_epoch(cluster[1], topic, 0, replica=-2) == ("NONE", 0, 3)
 
 
+def produced(wire: Wire, topic: str, records: bytes, version: int) -> Any:
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+    return wire.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]), version)
+
+
 @pytest.mark.parametrize("at", [9, 10, 12])
 def test_produce_at_a_follower(cluster: Cluster, at: int) -> None:
     topic = cluster.topic([1, 2])
     for node_id in (2, 3):
-        data = PartitionProduceData(index=0, records=build([Record(0, 1, None, b"v")]))
-        place = TopicProduceData(name=topic.name, partition_data=[data])
-        answer = cluster[node_id].send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[place]), at)
+        answer = produced(cluster[node_id], topic.name, BATCH, at)
         (row,) = answer.responses[0].partition_responses
         assert name_of(row.error_code) == "NOT_LEADER_OR_FOLLOWER"
         leader = (row.current_leader.leader_id, row.current_leader.leader_epoch)
@@ -75,6 +84,59 @@ def test_produce_at_a_follower(cluster: Cluster, at: int) -> None:
             assert (leader, endpoints) == ((1, 0), [(1, cluster.addresses[1], "RACK1")])
         else:
             assert (leader, endpoints) == ((-1, -1), [])
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (b"", "INVALID_RECORD"),
+        (BATCH * 2, "INVALID_RECORD"),
+        (BATCH[:-1], "INVALID_RECORD"),
+        (BATCH[:-1] + b"?", "NOT_LEADER_OR_FOLLOWER"),
+    ],
+    ids=["nothing", "two", "cut off", "damaged"],
+)
+def test_what_is_not_one_whole_batch_at_a_follower(cluster: Cluster, records: bytes, error: str) -> None:
+    topic = cluster.topic([1, 2])
+    for node_id in (2, 3):
+        answer = produced(cluster[node_id], topic.name, records, 9)
+        assert name_of(answer.responses[0].partition_responses[0].error_code) == error
+        answer = produced(cluster[node_id], "no-such-topic", records, 9)
+        assert name_of(answer.responses[0].partition_responses[0].error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_batches_of_two_producers_of_which_one_is_for_another_leader(cluster: Cluster) -> None:
+    topic = cluster.topic([1, 2], [2, 1])
+    batches = [
+        build([Record(0, 1, None, b"v")], producer_id=at, producer_epoch=0, base_sequence=0, transactional=True)
+        for at in (7_002, 7_003)
+    ]
+    rows = [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
+    text = "Transactional records contained more than one producer ID"
+    for name, is_refused in ((topic.name, True), ("no-such-topic", False)):
+        places = [
+            TopicProduceData(name=name, partition_data=rows[:1]),
+            TopicProduceData(name=topic.name, partition_data=rows[1:]),
+        ]
+        request = ProduceRequest(transactional_id="two", acks=-1, timeout_ms=1000, topic_data=places)
+        answer = cluster[2].send(request, 9)
+        messages = [row.error_message for place in answer.responses for row in place.partition_responses]
+        assert [message == text for message in messages] == [is_refused] * 2
+
+
+def test_producers_at_a_follower(cluster: Cluster) -> None:
+    topic = cluster.topic([1, 2])
+    batch = build([Record(0, 1_700_000_000_000, None, b"v")], producer_id=7_001, producer_epoch=0, base_sequence=0)
+    assert topic.produce(batch).error_code == NONE
+
+    def described(node_id: int) -> tuple[str, list[int]]:
+        request = DescribeProducersRequest(topics=[TopicRequest(name=topic.name, partition_indexes=[0])])
+        (row,) = cluster[node_id].send(request, 0).topics[0].partitions
+        return name_of(row.error_code), [producer.producer_id for producer in row.active_producers]
+
+    assert described(1) == ("NONE", [7_001])
+    cluster.wait(lambda: described(2) == ("NONE", [7_001]))
+    assert described(3) == ("NOT_LEADER_OR_FOLLOWER", [])
 
 
 def test_fetch_where_there_is_no_replica(cluster: Cluster) -> None:

@@ -26,7 +26,6 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
@@ -356,12 +355,10 @@ def test_a_request_for_a_partition_that_another_broker_leads_is_refused(machine:
     fetched = FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
     listed = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     deleted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
-    described = TopicRequest(name="t", partition_indexes=[0])
     for request, version, rows in (
         (FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[fetched]), 10, "responses"),
         (ListOffsetsRequest(topics=[listed]), 5, "topics"),
         (DeleteRecordsRequest(topics=[deleted]), 2, "topics"),
-        (DescribeProducersRequest(topics=[described]), 0, "topics"),
     ):
         (response,) = machine.send(request, version)
         (row,) = getattr(response, rows)[0].partitions

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar, cast
 
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.other_brokers import OtherBrokers
-from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
-from ottla.coordinators.runtime import Operation
+from ottla.broker.retrying import repeat_while
+from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE, Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
 from ottla.coordinators.share.state import (
     DeleteState,

@@ -6,6 +6,7 @@ Authorization
 Behaviour
     an illegal name               INVALID_TOPIC_EXCEPTION, with a text
     unknown topic                 UNKNOWN_TOPIC_OR_PARTITION, with a text; an unknown partition of a known topic without
+    asked of a follower           answered; NOT_LEADER_OR_FOLLOWER without a replica
     an idle producer              is removed after producer.id.expiration.ms without a batch
 """
 
@@ -50,9 +51,9 @@ def describe_producers(request: DescribeProducersRequest, broker: Broker) -> Ans
 
 
 def _described(topic: str, index: int, broker: Broker) -> PartitionResponse:
-    partition = broker.replicas.leader(topic, index)
-    if isinstance(partition, int):
-        return PartitionResponse(partition_index=index, error_code=partition)
+    partition = broker.replicas.find(topic, index)
+    if partition is None:
+        return PartitionResponse(partition_index=index, error_code=broker.replicas.absence(topic, index))
     states = [
         ProducerState(
             producer_id=producer.producer_id,

@@ -17,6 +17,7 @@ Behaviour
     an internal topic             INVALID_TOPIC_EXCEPTION, but for the client id __admin_client
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
     an invalid batch              Kafka's code and text, with the records that were refused (KIP-467)
+    not one whole batch           INVALID_RECORD, also from a broker that is not the leader
     a repeated idempotent batch   success, with the offset it had
     a transactional batch         the first of a transaction in a partition is verified with the coordinator (KIP-890), which
                                   from version 12 on adds the partition; without a transactional id
@@ -48,14 +49,13 @@ from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.permission import may_use_topic, may_use_transactional_id
+from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import AppendResult, StorageError, Unfinished
 from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
-    COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE,
     CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING,
@@ -67,7 +67,6 @@ from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     MESSAGE_TOO_LARGE,
     NONE,
-    NOT_COORDINATOR,
     NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
@@ -75,6 +74,8 @@ from ottla.protocol.errors import (
     TOPIC_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
     name_of,
 )
 from ottla.protocol.messages.produce import (
@@ -89,6 +90,7 @@ from ottla.protocol.messages.produce import (
 from ottla.protocol.wire import PeerError
 from ottla.records.batch import MAGIC, base_sequence, magic_of, transactional_producer
 from ottla.records.compression import newer_than_produce
+from ottla.records.validation import check_whole
 from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
@@ -108,9 +110,9 @@ Place = tuple[str, int]
 Producer = tuple[int, int]
 _Guards = dict[Place, tuple[Producer, "VerificationGuard | None"]]
 """Producer and guard of each partition with a transactional batch; no guard where this broker was not the leader."""
+_UNKNOWN_TOPIC: Final = frozenset((UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID))
 _WITHOUT_LOG_START: Final = frozenset((CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE))
 """Errors of a batch for which Kafka returns no log start offset: of some exceptions of the append it returns only the code."""
-_TEMPORARY: Final = frozenset((NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS))
 
 
 @handles(ProduceRequest, positions=True)
@@ -219,7 +221,7 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
     transactional_id = request.fields.transactional_id
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     find = broker.replicas.leader_by_id if by_id else broker.replicas.leader
-    batches: list[tuple[Place, Producer]] = []
+    producers_of_batches: set[Producer] = set()
     places: set[Place] = set()
     codes: dict[Place, int] = {}
     led: list[tuple[Place, Producer, Partition, int]] = []
@@ -230,21 +232,22 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
             if producer is None:
                 continue
             partition = find(topic.topic_id if by_id else topic.name, data.index)
+            if partition not in _UNKNOWN_TOPIC:
+                producers_of_batches.add(producer)
             if isinstance(partition, int):
                 guards[_place(request, topic, data.index, broker)] = producer, None
                 continue
             place = partition.topic, data.index
             led.append((place, producer, partition, base_sequence(frame, data.records[0])))
-            batches.append((place, producer))
             producers = partition.log.producers
             if producers.is_fenced(*producer):
                 codes[place] = INVALID_PRODUCER_EPOCH
             elif not producers.has_open_transaction(*producer):
                 places.add(place)
-    if len({producer for _, producer in batches}) > 1:
+    if len(producers_of_batches) > 1:
         return None, None, guards
     if not transactional_id:
-        return None, {place: INVALID_REQUEST for place, _ in batches}, guards
+        return None, {place: INVALID_REQUEST for place, *_ in led}, guards
     if not places:
         return None, codes, guards
     now_ms = broker.clock.wall_ms()
@@ -254,7 +257,7 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
             producers = partition.log.producers
             producers.begin_verification(*producer, sequence, now_ms, begins_at_zero=begins_at_zero)
         guards[place] = producer, VerificationGuard.of(partition, producer[0])
-    return PartitionsOf(transactional_id, *batches[-1][1], frozenset(places)), codes, guards
+    return PartitionsOf(transactional_id, *producers_of_batches.pop(), frozenset(places)), codes, guards
 
 
 def _place(request: PositionalRequest, topic: Any, index: int, broker: Broker) -> Place:
@@ -298,15 +301,15 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
         for data in topic.partition_data:
             partition = find(topic.topic_id if by_id else topic.name, data.index)
             if isinstance(partition, int):
-                answer = PartitionProduceResponse(index=data.index, error_code=partition, base_offset=-1)
+                answer = _refused_row(request, data, partition)
             elif (code := codes.get((partition.topic, data.index), NONE)) != NONE:
-                answer = _not_verified(data.index, code, version)
+                answer = _not_verified(request, data, code)
             elif not has_valid_acks:
-                answer = PartitionProduceResponse(index=data.index, error_code=INVALID_REQUIRED_ACKS, base_offset=-1)
+                answer = _refused_row(request, data, INVALID_REQUIRED_ACKS)
             elif partition.topic in INTERNAL_TOPICS and request.context.client_id != _WRITER_OF_INTERNAL_TOPICS:
-                answer = PartitionProduceResponse(index=data.index, error_code=INVALID_TOPIC_EXCEPTION, base_offset=-1)
+                answer = _refused_row(request, data, INVALID_TOPIC_EXCEPTION)
             elif acks == -1 and partition.lacks_replicas:
-                answer = PartitionProduceResponse(index=data.index, error_code=NOT_ENOUGH_REPLICAS, base_offset=-1)
+                answer = _refused_row(request, data, NOT_ENOUGH_REPLICAS)
             else:
                 answer, unfinished = _append(request, partition, data.records, broker)
                 if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
@@ -487,14 +490,31 @@ def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResp
     )
 
 
-def _not_verified(index: int, code: int, version: int) -> PartitionProduceResponse:
+def _refused_row(
+    request: PositionalRequest, data: Any, code: int, message: str | None = None
+) -> PartitionProduceResponse:
+    """Return the row of a batch that is refused before it is read. An error of the request comes first, as in Kafka, if the
+    partition is known: it must have exactly one whole batch.
+    """
+    if code not in _UNKNOWN_TOPIC and data.records is not None:
+        frame, version, (start, end) = request.frame, request.context.version, data.records
+        if version >= _FIRST_WITH_BATCHES_ONLY or magic_of(frame, start, end) == MAGIC:
+            checked = check_whole(frame, start, end, newer_than_produce(version))
+            if checked.error_code != NONE:
+                code, message = checked.error_code, checked.error_message
+    return PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=message)
+
+
+def _not_verified(request: PositionalRequest, data: Any, code: int) -> PartitionProduceResponse:
     """Return the row of a batch whose verification failed with `code`. A temporary error is replaced by one after which
     clients resend without a metadata request.
     """
     message = None
     if code == INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"
-    elif code in _TEMPORARY or (code == CONCURRENT_TRANSACTIONS and version < _FIRST_THAT_ADDS):
+    elif code in COORDINATOR_UNAVAILABLE or (
+        code == CONCURRENT_TRANSACTIONS and request.context.version < _FIRST_THAT_ADDS
+    ):
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {name_of(code)}"
         code = NOT_ENOUGH_REPLICAS
-    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)
+    return _refused_row(request, data, code, message)

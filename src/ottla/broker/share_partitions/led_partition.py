@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
+from ottla.broker.retrying import repeat_while
+from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.share.acknowledgement import Acknowledgement, DeliveryLimits, InvalidAcknowledgement
 from ottla.coordinators.share.acquisition import Acquired, AcquireRequest, LogBatch
 from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartition

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.due_work import DueWork
-from ottla.broker.retrying import COORDINATOR_UNAVAILABLE, repeat_while
+from ottla.broker.retrying import repeat_while
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
+from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, DeliveryLimits
 from ottla.coordinators.share.partition import NEVER
 from ottla.coordinators.share.session import Member, ShareSession, ShareSessions, TopicIdPartition
