@@ -143,8 +143,8 @@ class TopicPlans:
         placer = ReplicaPlacer(image, self._random)
         return [placer.place(factor) for _ in range(count)]
 
-    def _assigned(self, topic: RequestedTopic, first: int = 0) -> list[PartitionImage]:
-        """Return partitions, numbered from `first`, with manually assigned replicas. Raises Refused."""
+    def _assigned(self, topic: RequestedTopic, first: int = 0, factor: int | None = None) -> list[PartitionImage]:
+        """Return partitions, numbered from `first`, with manually assigned replicas: `factor` each. Raises Refused."""
         image = self._image()
         if topic.replication_factor != -1:
             text = "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -159,10 +159,11 @@ class TopicPlans:
                 text = "partitions should be a consecutive 0-based integer sequence"
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             check_replicas(replicas, image.registered)
-            if placed and len(placed[0].replicas) != len(replicas):
+            factor = len(replicas) if factor is None else factor
+            if len(replicas) != factor:
                 text = (
                     f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-                    f"consistent with previous partitions, which have {len(placed[0].replicas)} replica(s)."
+                    f"consistent with previous partitions, which have {factor} replica(s)."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             partition = assigned(replicas, image.active)
@@ -221,7 +222,7 @@ class TopicPlans:
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             requested = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
-            placed = self._assigned(requested, have)
+            placed = self._assigned(requested, have, len(topic.partitions[0].replicas))
         added = _with_min_isr(placed, min_isr_of(image, topic.configs))
         return topic._replace(partitions=(*topic.partitions, *added))
 
