@@ -43,11 +43,9 @@ from .world import MemoryLog, VirtualClock
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "transactions").glob("*.txt"))
 INDENT = " " * 12
 SETTINGS = TransactionSettings(
-    max_timeout_ms=900_000,
     abort_interval_ms=10_000,
     expiration_ms=604_800_000,
     removal_interval_ms=3_600_000,
-    allows_two_phase=False,
     verifies_partitions=True,
 )
 
@@ -220,7 +218,6 @@ class Teller:
                 transaction_timeout_ms=int(fields.get("timeout", 60_000)),
                 producer_id=producer_id if goes_on else -1,
                 producer_epoch=epoch if goes_on else -1,
-                enable2_pc="2pc" in words,
             )
             return self.run(init_producer_id, request, int(fields.get("version", 6)))
         if verb == "end":

@@ -23,17 +23,21 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
+from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_transactional_id
 from ottla.coordinators.transactions.producers import init_producer_id as operation
+from ottla.coordinators.transactions.producers import refuse_init
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_REQUEST,
+    INVALID_TRANSACTION_TIMEOUT,
     NONE,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.security.operations import AclOperation, AclResourceType
@@ -43,13 +47,9 @@ _FIRST_WITH_FENCED: Final = 4
 
 @handles(InitProducerIdRequest)
 def init_producer_id(request: InitProducerIdRequest, broker: Broker) -> Answer[InitProducerIdResponse]:
-    denial = _denial(request)
-    if denial != NONE:
-        return InitProducerIdResponse(error_code=denial, producer_id=-1, producer_epoch=-1)
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
-    if request.transactional_id == "":
-        return InitProducerIdResponse(error_code=INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+    code = _denial(request) or _check(request, broker.config)
+    if code != NONE:
+        return refuse_init(request, code)
     return after(broker.producer_ids.reserve(), partial(_given, request, broker))
 
 
@@ -68,9 +68,26 @@ def _denial(request: InitProducerIdRequest) -> int:
     return NONE if is_allowed else CLUSTER_AUTHORIZATION_FAILED
 
 
+def _check(request: InitProducerIdRequest, config: BrokerConfig) -> int:
+    """Return an error that does not depend on the coordinator: any broker returns it."""
+    if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
+        return INVALID_REQUEST
+    if request.transactional_id is None:
+        return NONE
+    if request.enable2_pc and not config.flag("transaction.two.phase.commit.enable"):
+        return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.keep_prepared_txn:
+        return UNSUPPORTED_VERSION
+    if not request.enable2_pc and not 0 < request.transaction_timeout_ms <= config.integer(
+        "transaction.max.timeout.ms"
+    ):
+        return INVALID_TRANSACTION_TIMEOUT
+    return NONE
+
+
 def _given(request: InitProducerIdRequest, broker: Broker, is_reserved: bool) -> Answer[InitProducerIdResponse]:
     if not is_reserved:
-        return InitProducerIdResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS, producer_id=-1, producer_epoch=-1)
+        return refuse_init(request, COORDINATOR_LOAD_IN_PROGRESS)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=broker.producer_ids.take(), producer_epoch=0)
     answer = broker.coordination.transactions.run(request.transactional_id, operation, request)

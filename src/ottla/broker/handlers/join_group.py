@@ -5,7 +5,8 @@ Authorization
 
 Behaviour
     empty group id                        INVALID_GROUP_ID
-    a session timeout the broker forbids  INVALID_SESSION_TIMEOUT
+    a session timeout the broker forbids  INVALID_SESSION_TIMEOUT, also from a broker that is not the coordinator
+    another broker is the coordinator     NOT_COORDINATOR, with an empty member id
     an unknown member id                  UNKNOWN_MEMBER_ID
     another protocol type, or no protocol in common   INCONSISTENT_GROUP_PROTOCOL
     the group has group.max.size members  GROUP_MAX_SIZE_REACHED
@@ -27,7 +28,7 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
 from ottla.protocol.answer import Answer
-from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
+from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.security.operations import AclOperation
 
@@ -39,4 +40,7 @@ def join_group(request: JoinGroupRequest, broker: Broker) -> Answer[JoinGroupRes
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         name = None if request.context.version >= _FIRST_WITH_NULL_NAMES else ""
         return JoinGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED, protocol_name=name)
+    least, most = (broker.config.integer(f"group.{bound}.session.timeout.ms") for bound in ("min", "max"))
+    if request.group_id and not least <= request.session_timeout_ms <= most:
+        return membership.join.refuse(request, INVALID_SESSION_TIMEOUT)
     return broker.groups.run(request.group_id, membership.join, request)

@@ -9,6 +9,7 @@ Behaviour
     until the transaction is committed, OffsetFetch returns the previous offsets, or UNSTABLE_OFFSET_COMMIT if stable offsets
     are required
     the partition of __consumer_offsets must belong to the transaction   else INVALID_TXN_STATE; from 4 on TRANSACTION_ABORTABLE
+    another broker is the coordinator   NOT_COORDINATOR, without verification
     an older epoch                      INVALID_PRODUCER_EPOCH; another producer id: INVALID_PRODUCER_ID_MAPPING
     an empty group id                   INVALID_GROUP_ID
     members, topics and metadata        as OffsetCommit; a request without member and generation is accepted
@@ -30,6 +31,7 @@ from ottla.broker.coordination.verification import Client, VerificationGuard
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group, may_use_transactional_id
 from ottla.coordinators.offsets import TransactionalCommit, commit_in_transaction, refuse_commit
+from ottla.coordinators.runtime import coordinator_error
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
@@ -127,26 +129,27 @@ def _committed(
     producer = request.producer_id, request.producer_epoch
     place = OFFSETS_TOPIC, index
 
-    guard = None if isinstance(partition, int) else VerificationGuard.of(partition, producer[0])
+    if isinstance(partition, int):
+        return refuse_commit(commit, coordinator_error(partition))
+    guard = VerificationGuard.of(partition, producer[0])
 
     def go_on(codes: Codes) -> Answer[OffsetCommitResponse]:
         if codes[place] != NONE:
             return refuse_commit(commit, codes[place])
         now = broker.replicas.leader(OFFSETS_TOPIC, index)
         if not isinstance(now, int) and guard != VerificationGuard.of(now, producer[0]):
-            if guard is None or guard.leader_epoch != now.leader_epoch:
+            if guard.leader_epoch != now.leader_epoch:
                 return refuse_commit(commit, NOT_COORDINATOR)
             is_fenced = now.log.producers.is_fenced(*producer)
             # The marker may be that of the transaction before: the client commits again, and that is verified again.
             return refuse_commit(commit, INVALID_PRODUCER_EPOCH if is_fenced else COORDINATOR_LOAD_IN_PROGRESS)
         return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
 
-    if not isinstance(partition, int):
-        producers = partition.log.producers
-        if producers.is_fenced(*producer):
-            return refuse_commit(commit, INVALID_PRODUCER_EPOCH)
-        if producers.has_open_transaction(*producer):
-            return go_on({place: NONE})
+    producers = partition.log.producers
+    if producers.is_fenced(*producer):
+        return refuse_commit(commit, INVALID_PRODUCER_EPOCH)
+    if producers.has_open_transaction(*producer):
+        return go_on({place: NONE})
     version = request.context.version
     client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     partitions = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))

@@ -17,9 +17,6 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 
 def _join(groups: Groups, request: JoinGroupRequest, now: Millis) -> Result:
-    settings = groups.settings
-    if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-        return classic.rejected(request, errors.INVALID_SESSION_TIMEOUT)
     streams = groups.streams_groups.get(request.group_id)
     if streams is not None:
         if not streams.is_empty:

@@ -143,8 +143,6 @@ class StreamsSettings(NamedTuple):
 class GroupSettings(NamedTuple):
     """Broker configs of groups and offsets."""
 
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
@@ -160,8 +158,6 @@ class GroupSettings(NamedTuple):
     def of(cls, values: BrokerValues) -> "GroupSettings":
         """Return the settings in a broker's configs."""
         return cls(
-            min_session_timeout_ms=values.integer("group.min.session.timeout.ms"),
-            max_session_timeout_ms=values.integer("group.max.session.timeout.ms"),
             initial_rebalance_delay_ms=values.integer("group.initial.rebalance.delay.ms"),
             max_size=values.integer("group.max.size"),
             offset_metadata_max_bytes=values.integer("offset.metadata.max.bytes"),

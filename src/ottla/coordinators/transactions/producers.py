@@ -48,9 +48,6 @@ def refuse_init(request: InitProducerIdRequest, code: int) -> InitProducerIdResp
 def init_producer_id(state: Transactions, request: InitProducerIdRequest, now: Millis) -> Result:
     """Assign a producer id and an epoch to the transactional id. Source: TransactionCoordinator.handleInitProducerId."""
     assert request.transactional_id is not None
-    code = _check(state, request)
-    if code != errors.NONE:
-        return Result(answers=[(request, refuse_init(request, code))])
     timeout_ms = _TWO_PHASE_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms
     transaction = state.transactions.get(request.transactional_id)
     if transaction is None:
@@ -86,16 +83,6 @@ def init_producer_id(state: Transactions, request: InitProducerIdRequest, now: M
         return Result()
 
     return Result(records=[record], answers=[(request, response)], then=remember)
-
-
-def _check(state: Transactions, request: InitProducerIdRequest) -> int:
-    if request.enable2_pc and not state.settings.allows_two_phase:
-        return errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if request.keep_prepared_txn:
-        return errors.UNSUPPORTED_VERSION
-    if not request.enable2_pc and not 0 < request.transaction_timeout_ms <= state.settings.max_timeout_ms:
-        return errors.INVALID_TRANSACTION_TIMEOUT
-    return errors.NONE
 
 
 def _fresh(transactional_id: str, producer_id: int, timeout_ms: int) -> Transaction:

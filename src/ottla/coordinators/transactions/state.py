@@ -14,22 +14,18 @@ from ottla.protocol.messages.transaction_log_record import TransactionLogKey, Tr
 class TransactionSettings(NamedTuple):
     """Broker configs of the transaction coordinator; times in ms."""
 
-    max_timeout_ms: Millis
     abort_interval_ms: Millis
     expiration_ms: Millis
     removal_interval_ms: Millis
-    allows_two_phase: bool
     verifies_partitions: bool
 
     @classmethod
     def of(cls, values: BrokerValues) -> "TransactionSettings":
         """Return the settings in a broker's configs."""
         return cls(
-            max_timeout_ms=values.integer("transaction.max.timeout.ms"),
             abort_interval_ms=values.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             expiration_ms=values.integer("transactional.id.expiration.ms"),
             removal_interval_ms=values.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
-            allows_two_phase=values.flag("transaction.two.phase.commit.enable"),
             verifies_partitions=values.flag("transaction.partition.verification.enable"),
         )
 

@@ -27,7 +27,7 @@ from ottla.coordinators.groups.classic.member import Member, protocols_of
 from ottla.coordinators.groups.records import empty_group, stable_group
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.records import CoordinatorRecord
-from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer, operation
+from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE, NOTHING, Millis, Result, Timer, operation
 from ottla.protocol import errors
 from ottla.protocol.messages.group_metadata_record import GroupMetadataValue
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -126,7 +126,7 @@ def _names_group(request: _NamesGroup) -> int:
 
 
 def _refuse_join(request: JoinGroupRequest, code: int) -> JoinGroupResponse:
-    return _not_joined(request, code, request.member_id)
+    return _not_joined(request, code, "" if code in COORDINATOR_UNAVAILABLE else request.member_id)
 
 
 def _not_joined(request: JoinGroupRequest, code: int, member_id: str) -> JoinGroupResponse:
