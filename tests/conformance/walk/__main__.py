@@ -2,7 +2,8 @@
 
     python -m tests.conformance.walk --kafka HOST:PORT --requests 10000 --seed N
 
-Ottla runs in this process, unless --ottla names a broker. A broker that is named needs the configs of --configs.
+With --kafka HOST:PORT,HOST:PORT,HOST:PORT clusters of as many brokers are compared, whose node ids are 1, 2, and so on. Ottla
+runs in this process, unless --ottla names its brokers. Brokers that are named need the configs of --configs.
 """
 
 import argparse
@@ -10,48 +11,66 @@ import sys
 import time
 from contextlib import ExitStack, closing
 
-from ottla.testing import EmbeddedBroker
+from ottla.testing import EmbeddedBroker, KafkaCluster
 
 from .side import Side
 from .walk import run
 
+Addresses = dict[int, tuple[str, int]]
 CONFIGS = {
-    "node.id": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "group.share.min.record.lock.duration.ms": "1000",
     "log.initial.task.delay.ms": "86400000",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
 }
 
 
 def main() -> int:
     """Run the walks of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kafka", metavar="HOST:PORT")
-    parser.add_argument("--ottla", metavar="HOST:PORT")
+    parser.add_argument("--kafka", metavar="HOST:PORT,...")
+    parser.add_argument("--ottla", metavar="HOST:PORT,...")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--configs", action="store_true", help="print the configs that a broker needs")
     options = parser.parse_args()
     if options.configs:
-        print(*(f"{name}={value}" for name, value in CONFIGS.items() if name != "node.id"))  # noqa: T201
+        print(*(f"{name}={value}" for name, value in CONFIGS.items()))  # noqa: T201
         return 0
     if not options.kafka:
         parser.error("--kafka is required")
     began = time.monotonic()
     with ExitStack() as stack:
-        ottla = _address(options.ottla) if options.ottla else stack.enter_context(EmbeddedBroker(CONFIGS)).address
+        kafka = _addresses(options.kafka)
+        ottla = _addresses(options.ottla) if options.ottla else _started(len(kafka), stack)
         sides = [
             stack.enter_context(closing(Side("Ottla", ottla, is_kafka=False))),
-            stack.enter_context(closing(Side("Apache Kafka", _address(options.kafka), is_kafka=True))),
+            stack.enter_context(closing(Side("Apache Kafka", kafka, is_kafka=True))),
         ]
         unequal = run(sides, options.seed, options.requests, print)
     print(f"{options.requests} requests, {len(unequal)} differences, {time.monotonic() - began:.0f} s")  # noqa: T201
     return 1 if unequal else 0
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
+def _started(size: int, stack: ExitStack) -> Addresses:
+    if size > 1:
+        return start_cluster(size, stack)
+    return {1: stack.enter_context(EmbeddedBroker({"node.id": "1", **CONFIGS})).address}
+
+
+def start_cluster(size: int, stack: ExitStack) -> Addresses:
+    """Start brokers of Ottla with the configs of Apache Kafka's in bench/reference/kafka-cluster."""
+    configs = {**CONFIGS, "default.replication.factor": 3, "min.insync.replicas": 2}
+    cluster = stack.enter_context(KafkaCluster(size, configs, racks=[f"RACK{at + 1}" for at in range(size)]))
+    return {node_id: broker.address for node_id, broker in cluster.brokers.items()}
+
+
+def _addresses(text: str) -> Addresses:
+    places = [place.rpartition(":") for place in text.split(",")]
+    return {at: (host, int(port)) for at, (host, _, port) in enumerate(places, 1)}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ _VOLATILE: Final = frozenset(
         "cluster_id",
         "controller_id",
         "documentation",
+        "eligible_leader_replicas",
         "host",
         "last_timestamp",
         "log_append_time_ms",
@@ -26,7 +27,9 @@ _VOLATILE: Final = frozenset(
         "transaction_start_time_ms",
     )
 )
-"""Fields whose values differ between any two brokers, or two moments."""
+"""Fields whose values differ between any two brokers, or two moments; and the eligible leader replicas, among which Apache
+Kafka has replicas that a reassignment has removed.
+"""
 _NAMES: Final = (
     "name",
     "topic",

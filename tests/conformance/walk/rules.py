@@ -46,7 +46,18 @@ def _metadata(fields: dict[str, Any], version: int, values: Values) -> bool | No
 
 def _create_topics(fields: dict[str, Any], version: int, values: Values) -> None:
     for topic in fields["topics"]:
-        topic.fields.update(assignments=[], configs=topic.fields["configs"][:1])
+        topic.fields.update(configs=topic.fields["configs"][:1])
+        if len(values.nodes) == 1:
+            topic.fields.update(assignments=[])
+        elif values.rng.random() < 0.9:
+            topic.fields.update(num_partitions=-1, replication_factor=-1)
+    if any(not topic.fields["assignments"] for topic in fields["topics"]) and len(values.nodes) > 1:
+        fields["validate_only"] = True  # the brokers choose the replicas
+
+
+def _create_partitions(fields: dict[str, Any], version: int, values: Values) -> None:
+    if len(values.nodes) > 1 and any(not topic.fields["assignments"] for topic in fields["topics"]):
+        fields["validate_only"] = True
 
 
 def _one_config(fields: dict[str, Any], version: int, values: Values) -> None:
@@ -126,6 +137,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "AddPartitionsToTxn": _add_partitions,
     "AlterConfigs": _one_config,
     "ConsumerGroupHeartbeat": _heartbeat_of_a_member,
+    "CreatePartitions": _create_partitions,
     "CreateTopics": _create_topics,
     "DescribeConfigs": _described_configs,
     "DescribeTopicPartitions": _described_partitions,

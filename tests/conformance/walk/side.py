@@ -1,6 +1,7 @@
-"""One of the brokers of a walk."""
+"""One of the brokers, or clusters, of a walk."""
 
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.protocol.errors import (
@@ -28,46 +29,53 @@ _RETRIED: Final = frozenset(
 
 
 class Side:
-    """A broker, with one connection, which is opened again when it was closed or a request was not answered."""
+    """Brokers by node id, with one connection each, which is opened again when it was closed or a request was not answered."""
 
-    def __init__(self, name: str, address: tuple[str, int], *, is_kafka: bool) -> None:
+    def __init__(self, name: str, addresses: Mapping[int, tuple[str, int]], *, is_kafka: bool) -> None:
         self.name = name
-        self._address = address
+        self.addresses = addresses
         self._is_kafka = is_kafka
-        self.wire = self._connected()
+        self._wires = {node_id: self._connected(node_id) for node_id in addresses}
+        self._retried = _RETRIED if len(addresses) == 1 else _RETRIED - {NOT_COORDINATOR}
 
-    def _connected(self) -> Wire:
-        wire = Wire(self._address, is_kafka=self._is_kafka)
+    def _connected(self, node_id: int) -> Wire:
+        wire = Wire(self.addresses[node_id], is_kafka=self._is_kafka)
         wire.client_id = "walk"
         return wire
 
     def offers(self) -> dict[int, tuple[int, int]]:
         """Return the first and the last version of each API."""
         request = ApiVersionsRequest(client_software_name="walk", client_software_version="1")
-        return {key.api_key: (key.min_version, key.max_version) for key in self.wire.send(request, 3).api_keys}
+        answer = next(iter(self._wires.values())).send(request, 3)
+        return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
 
-    def ask(self, request: Request, version: int) -> Any:
-        """Return the answer in plain values, or CLOSED, or SILENT. What says that a coordinator is not ready is repeated."""
+    def ask(self, request: Request, version: int, node_id: int = 0) -> Any:
+        """Return the answer of a broker, by default the first, in plain values, or CLOSED, or SILENT. What says that a
+        coordinator is not ready is repeated.
+        """
+        node_id = node_id or next(iter(self.addresses))
         for _ in range(_RETRIES):
-            answer = self._ask(request, version)
-            if not _RETRIED & set(error_codes(answer)):
+            answer = self._ask(request, version, node_id)
+            if not self._retried & set(error_codes(answer)):
                 break
             time.sleep(0.02)
         return answer
 
-    def _ask(self, request: Request, version: int) -> Any:
+    def _ask(self, request: Request, version: int, node_id: int) -> Any:
         waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
-        self.wire.socket().settimeout(_TIMEOUT_OF_A_REBALANCE_S if waits else _TIMEOUT_S)
+        wire = self._wires[node_id]
+        wire.socket().settimeout(_TIMEOUT_OF_A_REBALANCE_S if waits else _TIMEOUT_S)
         try:
-            return plain(self.wire.send(request, version), version)
+            return plain(wire.send(request, version), version)
         except TimeoutError:
             answer = SILENT
         except (Closed, OSError):
             answer = CLOSED
-        self.close()
-        self.wire = self._connected()
+        wire.close()
+        self._wires[node_id] = self._connected(node_id)
         return answer
 
     def close(self) -> None:
-        """Close the connection."""
-        self.wire.close()
+        """Close the connections."""
+        for wire in self._wires.values():
+            wire.close()

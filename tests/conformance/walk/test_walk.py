@@ -12,9 +12,10 @@ from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
 
-from .__main__ import CONFIGS
+from .__main__ import CONFIGS, start_cluster
 from .comparison import differences
 from .identities import Alias, Identities
+from .placement import topics_of
 from .side import Side
 from .walk import run
 
@@ -23,7 +24,7 @@ from .walk import run
 def sides() -> Iterator[list[Side]]:
     with ExitStack() as stack:
         addresses = [stack.enter_context(EmbeddedBroker(CONFIGS)).address for _ in range(2)]
-        yield [stack.enter_context(closing(Side(str(address), address, is_kafka=False))) for address in addresses]
+        yield [stack.enter_context(closing(Side(str(address), {1: address}, is_kafka=False))) for address in addresses]
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +37,28 @@ def test_two_equal_brokers_do_not_differ(sides: list[Side]) -> None:
     assert run(sides, 1, 100, print) == []
 
 
+def test_two_equal_clusters_do_not_differ() -> None:
+    with ExitStack() as stack:
+        clusters = [start_cluster(3, stack) for _ in range(2)]
+        sides = [
+            stack.enter_context(closing(Side(str(at), addresses, is_kafka=False)))
+            for at, addresses in enumerate(clusters)
+        ]
+        assert run(sides, 1, 80, print) == []
+        views = [topics_of(side, "__", node_id) for side in sides for node_id in side.addresses]
+    assert [[leader for _, leader, *_ in partitions] for partitions in views[0].values()] == [[2]] * 3
+    assert views == views[:1] * 6
+
+
 class Altered(Side):
     """A broker that answers OffsetFetch with another offset, so many times."""
 
-    def __init__(self, name: str, address: tuple[str, int], *, is_kafka: bool, times: int = 1_000) -> None:
-        super().__init__(name, address, is_kafka=is_kafka)
+    def __init__(self, other: Side, times: int = 1_000) -> None:
+        super().__init__("altered", other.addresses, is_kafka=False)
         self.times = times
 
-    def ask(self, request: Request, version: int) -> Any:
-        answer = super().ask(request, version)
+    def ask(self, request: Request, version: int, node_id: int = 0) -> Any:
+        answer = super().ask(request, version, node_id)
         if self.times == 0 or not isinstance(request, OffsetFetchRequest):
             return answer
         altered = _with_other_offsets(answer)
@@ -63,9 +77,8 @@ def _with_other_offsets(answer: Any) -> Any:
 
 
 def test_another_answer_is_found(sides: list[Side]) -> None:
-    address = sides[1].wire.address
     reports: list[str] = []
-    with closing(Altered("altered", address, is_kafka=False)) as altered:
+    with closing(Altered(sides[1])) as altered:
         unequal = run([sides[0], altered], 1, 100, reports.append)
     assert unequal
     assert all(": OffsetFetch v" in difference for difference in unequal)
@@ -74,8 +87,7 @@ def test_another_answer_is_found(sides: list[Side]) -> None:
 
 
 def test_a_difference_that_is_not_seen_again_does_not_count(sides: list[Side]) -> None:
-    address = sides[1].wire.address
-    with closing(Altered("altered", address, is_kafka=False, times=1)) as altered:
+    with closing(Altered(sides[1], times=1)) as altered:
         assert run([sides[0], altered], 1, 100, print) == []
         assert altered.times == 0
 

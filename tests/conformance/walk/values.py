@@ -43,7 +43,6 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "acknowledge_types": (1, 1, 2, 3, 0),
     "assignment": (b"", b"x", bytes(10)),
     "batch_size": (100, 1),
-    "broker_ids": (1, 1, 5),
     "committed_leader_epoch": (-1, 0, 5),
     "committed_metadata": ("", "m"),
     "committed_offset": (0, 1, 3, 10),
@@ -89,7 +88,6 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "reason": ("because",),
     "rebalance_timeout_ms": (60_000,),
     "replica_id": (-1,),
-    "replicas": (1, 1, 5),
     "replication_factor": (1, 1, -1, 0, 2),
     "resource_type": (2, 2, 32),
     "response_partition_limit": (1000, 1),
@@ -161,10 +159,13 @@ def built(value: Any, identities: Identities, side: int) -> Any:
 
 
 class Values:
-    """Draws requests. The names in them begin with `prefix`; records are `now_ms` old."""
+    """Draws requests to the brokers `nodes`. The names in them begin with `prefix`; records are `now_ms` old."""
 
-    def __init__(self, rng: random.Random, prefix: str, identities: Identities, now_ms: int) -> None:
+    def __init__(
+        self, rng: random.Random, prefix: str, identities: Identities, now_ms: int, nodes: Sequence[int]
+    ) -> None:
         self.rng = rng
+        self.nodes = nodes
         self.topics = [f"{prefix}-{name}" for name in "abc"]
         self.groups = [f"{prefix}-{name}" for name in "gh"]
         self.classic_group = f"{prefix}-k"
@@ -173,6 +174,7 @@ class Values:
         self._identities = identities
         self._now_ms = now_ms
         self._named: dict[str, Callable[[], Any]] = {
+            "broker_ids": self._node,
             "configuration_keys": lambda: rng.choice((*_TOPIC_CONFIGS, *_GROUP_CONFIGS)),
             "coordinator_keys": lambda: rng.choice((self.group(), self.transactional_id(), "")),
             "group": self.group,
@@ -185,6 +187,7 @@ class Values:
             "producer_id": lambda: self._known("producer", 0.9, -1, STRANGERS[2]),
             "producer_id_filters": lambda: self._known("producer", 1, -1),
             "records": self._records,
+            "replicas": self._node,
             "session_id": lambda: self._known("session", 0.5, 0),
             "source_topics": self.topic,
             "subscribed_topic_names": self.topic,
@@ -217,6 +220,9 @@ class Values:
     def config(self, resource_type: int) -> str:
         """Draw the name of a config of topics (2) or groups."""
         return self.rng.choice(_TOPIC_CONFIGS if resource_type == 2 else _GROUP_CONFIGS)
+
+    def _node(self) -> int:
+        return 5 if self.rng.random() < (0.3 if len(self.nodes) == 1 else 0.05) else self.rng.choice(self.nodes)
 
     def _known(self, category: str, rate: float, *others: Any) -> Any:
         count = self._identities.count(category)

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
-from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -19,6 +18,7 @@ from tests.conformance.authorization.messages import api_named
 
 from .comparison import differences
 from .identities import Identities
+from .placement import assignment, create_internal_topics, main_node, new_topic, settle, topics_of
 from .rules import RULES
 from .side import Side
 from .values import Draft, Values, built
@@ -71,20 +71,28 @@ APIS: Final = {
 """APIs of a walk. The responses of the others depend on time (ShareFetch), they are for brokers, or they affect other walks."""
 _LENGTH: Final = 80
 _FIRST_WITH_BATCHES: Final = 3
-_SPREADING: Final = frozenset(("CreatePartitions", "CreateTopics", "DeleteTopics"))
+_SPREADING: Final = frozenset(
+    ("AlterPartitionReassignments", "CreatePartitions", "CreateTopics", "DeleteTopics", "ElectLeaders")
+)
 """APIs whose changes Apache Kafka applies after the response."""
 _PAUSES_S: Final = {"EndTxn": 0.03, "ShareGroupHeartbeat": 0.1}
+_PAUSES_IN_CLUSTERS_S: Final = {"EndTxn": 0.1, "Produce": 0.05, "WriteTxnMarkers": 0.1}
+"""Until the followers have what is new."""
+_UNTIL_FOLLOWERS_KNOW_S: Final = 0.7
+"""Until followers know the high watermark: longer than replica.fetch.wait.max.ms."""
+_MAIN_NODE_RATE: Final = 0.75
 
 
 class Step(NamedTuple):
     """One request."""
 
+    node_id: int
     api: str
     version: int
     draft: Draft
 
     def __str__(self) -> str:
-        return f"{self.api} v{self.version} {self.draft}"
+        return f"{self.node_id}: {self.api} v{self.version} {self.draft}"
 
 
 class Walk:
@@ -95,7 +103,8 @@ class Walk:
         self._prefix = prefix
         self._rng = random.Random(seed)
         self._identities = Identities()
-        self._values = Values(self._rng, prefix, self._identities, int(time.time() * 1000))
+        self._nodes = list(sides[0].addresses)
+        self._values = Values(self._rng, prefix, self._identities, int(time.time() * 1000), self._nodes)
         offers = [side.offers() for side in sides]
         self._versions = {}
         for name in APIS:
@@ -107,7 +116,11 @@ class Walk:
     def prepare(self) -> None:
         """Create the topics, and load the coordinators of the groups and transactional ids."""
         values = self._values
-        topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in values.topics]
+        factors = (len(self._nodes), min(2, len(self._nodes)), 1)
+        topics = [
+            new_topic(name, [assignment(self._rng, self._nodes)[:factor] for _ in range(2)])
+            for name, factor in zip(values.topics, factors, strict=True)
+        ]
         groups = [*values.groups, values.classic_group]
         coordinators = ((0, groups), (1, values.transactional_ids), (2, ["g:AAAAAAAAAAAAAAAAAAAAAQ:0"]))
         for side in self._sides:
@@ -115,25 +128,28 @@ class Walk:
             for kind, keys in coordinators:
                 side.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=keys), 4)
         self._settle()
-        self._compare(self._ask_all(Draft(MetadataRequest, self._all_topics()), 12))
+        main = main_node(self._nodes)
+        self._compare(self._ask_all(Step(main, "Metadata", 12, Draft(MetadataRequest, self._all_topics()))))
         for transactional_id in (None, values.transactional_ids[0]):
             fields = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
-            self._compare(self._ask_all(Draft(InitProducerIdRequest, fields), 4))
+            self._compare(self._ask_all(Step(main, "InitProducerId", 4, Draft(InitProducerIdRequest, fields))))
 
     def steps(self) -> Iterator[tuple[Step, Sequence[Any], list[str]]]:
         """Yield each request, with the answers and the differences between them."""
         for _ in range(_LENGTH):
             step = self._drawn()
-            answers = [self._own(step.api, answer) for answer in self._ask_all(step.draft, step.version)]
+            if step.api == "Fetch" and step.node_id != main_node(self._nodes):
+                time.sleep(_UNTIL_FOLLOWERS_KNOW_S)
+            answers = [self._own(step.api, answer) for answer in self._ask_all(step)]
             yield step, answers, self._compare(answers)
             if step.api in _SPREADING:
                 self._settle()
-            time.sleep(_PAUSES_S.get(step.api, 0))
+            time.sleep((_PAUSES_S if len(self._nodes) == 1 else _PAUSES_IN_CLUSTERS_S).get(step.api, 0))
 
     def finish(self) -> None:
         """Delete the topics."""
         for side in self._sides:
-            names = [DeleteTopicState(name=name) for name in self._existing(side)]
+            names = [DeleteTopicState(name=name) for name in topics_of(side, self._prefix, self._nodes[0])]
             side.ask(DeleteTopicsRequest(topics=names, timeout_ms=5_000), 6)
 
     def _drawn(self) -> Step:
@@ -145,10 +161,18 @@ class Walk:
             draft = self._values.request(api_named(name).request_class(), version)
             rule = RULES.get(name)
             if rule is None or rule(draft.fields, version, self._values) is not False:
-                return Step(name, version, draft)
+                return Step(self._node(), name, version, draft)
 
-    def _ask_all(self, draft: Draft, version: int) -> list[Any]:
-        return [side.ask(built(draft, self._identities, at), version) for at, side in enumerate(self._sides)]
+    def _node(self) -> int:
+        if len(self._nodes) == 1 or self._rng.random() < _MAIN_NODE_RATE:
+            return main_node(self._nodes)
+        return self._rng.choice(self._nodes)
+
+    def _ask_all(self, step: Step) -> list[Any]:
+        return [
+            side.ask(built(step.draft, self._identities, at), step.version, step.node_id)
+            for at, side in enumerate(self._sides)
+        ]
 
     def _compare(self, answers: Sequence[Any]) -> list[str]:
         return list(differences(answers[0], answers[1], self._identities))
@@ -164,21 +188,8 @@ class Walk:
         topics = [MetadataRequestTopic(name=name) for name in self._values.topics]
         return {"topics": topics, "allow_auto_topic_creation": False}
 
-    def _existing(self, side: Side) -> dict[str, int]:
-        """Return the partitions with a leader of each topic of this walk."""
-        answer = side.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
-        return {
-            topic["name"]: sum(partition["leader_id"] >= 0 for partition in topic["partitions"])
-            for topic in answer["topics"]
-            if topic["name"].startswith(self._prefix) and topic["error_code"] in (NONE, TOPIC_ALREADY_EXISTS)
-        }
-
     def _settle(self) -> None:
-        """Wait until both brokers know the same topics."""
-        for _ in range(250):
-            if self._existing(self._sides[0]) == self._existing(self._sides[1]):
-                break
-            time.sleep(0.02)
+        settle(self._sides, self._prefix)
         time.sleep(0.1)  # Apache Kafka's partitions have leaders before these know it
 
 
@@ -187,6 +198,9 @@ def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str],
 
     A walk with a difference is repeated, and counts only if it has one again: a busy broker may apply a change late.
     """
+    if len(sides[0].addresses) > 1:
+        for side in sides:
+            create_internal_topics(side)
     unequal: list[str] = []
     sent = 0
     for number in range(seed, seed + requests):
