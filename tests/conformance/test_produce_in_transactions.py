@@ -73,6 +73,14 @@ def test_a_newer_epoch_forgets_what_was_not_verified(
     assert producer.ask_produce(topic, version=version, sequence=5)[:2] == ("NONE", 0)
 
 
+def test_the_first_unverified_batch_decides_on_the_version_of_the_transaction(
+    producer: TransactionalProducer, topic: Topic
+) -> None:
+    assert producer.ask_produce(topic, version=9, sequence=5)[0] != "NONE"
+    assert producer.ask_produce(topic, version=13, sequence=2, epoch_by=1)[0] != "NONE"
+    assert producer.ask_produce(topic, version=13, sequence=1, transactional=False)[:2] == ("NONE", 0)
+
+
 @pytest.mark.parametrize("version", VERIFIES)
 def test_a_partition_must_have_been_added(producer: TransactionalProducer, topic: Topic, version: int) -> None:
     refused = (

@@ -157,11 +157,14 @@ class ProducerStates:
         """Record that a batch is not appended before its transaction is verified. No batch with a higher sequence is appended
         before it, even if the producer is unknown here: it may have been sent after it.
 
-        begins_at_zero  whether the transaction is of version 2
+        begins_at_zero  whether the transaction is of version 2; that of the first unverified batch remains in force, as in
+                        Kafka
         """
         known = self._unverified.get(producer_id)
-        if known is None or epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
+        if known is None:
             self._unverified[producer_id] = _Unverified(epoch, sequence, now_ms, begins_at_zero)
+        elif epoch > known.epoch or (epoch == known.epoch and sequence < known.sequence):
+            self._unverified[producer_id] = known._replace(epoch=epoch, sequence=sequence)
 
     def is_fenced(self, producer_id: int, epoch: int) -> bool:
         """Return True if a newer epoch of the producer is known."""
