@@ -29,7 +29,7 @@ def add_current_leaders(
     leader: Callable[..., Any],
     endpoint: Callable[..., Any],
 ) -> list[Any]:
-    """Write the current leaders into rows whose error is that of a lost leadership, and return the endpoints of the leaders.
+    """Write the current leaders (-1 for none) into rows whose error is that of a lost leadership, and return their endpoints.
 
     leader, endpoint  classes of the response's message for a leader with its epoch, and for a broker with its address
     """
@@ -41,7 +41,7 @@ def add_current_leaders(
         partition = topic.partitions[index]
         node = image.brokers.get(partition.leader)
         address = None if node is None else broker.address_of(node, context)
+        row.current_leader = leader(leader_id=-1 if node is None else node.node_id, leader_epoch=partition.leader_epoch)
         if node is not None and address is not None:
-            row.current_leader = leader(leader_id=node.node_id, leader_epoch=partition.leader_epoch)
             nodes[node.node_id] = endpoint(node_id=node.node_id, host=address[0], port=address[1], rack=node.rack)
     return list(nodes.values())

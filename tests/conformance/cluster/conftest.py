@@ -4,12 +4,11 @@
 Apache Kafka meets it.
 """
 
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pytest
 
@@ -27,64 +26,9 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.testing import KafkaCluster
 from tests.conformance.conftest import Closed, Topic, Wire
 
-NODES: Final = (1, 2, 3)
-SCRIPT: Final = Path(__file__).parents[3] / "bench" / "reference" / "kafka-cluster"
+from .brokers import NODES, Brokers, KafkaNodes, OttlaBrokers
+
 WITHIN_S: Final = 60
-
-
-class Brokers(Protocol):
-    """Brokers 1, 2 and 3, in the racks RACK1 to RACK3, with RackAwareReplicaSelector.
-
-    addresses  by node id
-    """
-
-    addresses: dict[int, tuple[str, int]]
-    is_kafka: bool
-
-    def stop(self, node_id: int) -> None: ...
-
-    def kill(self, node_id: int) -> None: ...
-
-    def start(self, node_id: int) -> None: ...
-
-
-class _Ottla:
-    is_kafka = False
-
-    def __init__(self, cluster: KafkaCluster) -> None:
-        self._cluster = cluster
-        self.addresses = {node_id: broker.address for node_id, broker in cluster.brokers.items()}
-
-    def stop(self, node_id: int) -> None:
-        self._cluster.stop(node_id)
-
-    def kill(self, node_id: int) -> None:
-        self._cluster.kill(node_id)
-
-    def start(self, node_id: int) -> None:
-        self._cluster.restart(node_id)
-
-
-class _Kafka:
-    is_kafka = True
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        count, port = map(int, (directory / "shape").read_text().split())
-        assert count == len(NODES)
-        self.addresses = {node_id: ("127.0.0.1", port + node_id - 1) for node_id in NODES}
-
-    def _run(self, verb: str, node_id: int) -> None:
-        subprocess.run([SCRIPT, verb, str(node_id), self._directory], check=True, timeout=60)
-
-    def stop(self, node_id: int) -> None:
-        self._run("down", node_id)
-
-    def kill(self, node_id: int) -> None:
-        self._run("kill", node_id)
-
-    def start(self, node_id: int) -> None:
-        self._run("up", node_id)
 
 
 class Cluster:
@@ -238,7 +182,7 @@ def list_offset(
 def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
     given = request.config.getoption("--kafka-cluster")
     if given:
-        yield _Kafka(Path(given))
+        yield KafkaNodes(Path(given))
         return
     if request.config.getoption("--broker"):
         pytest.skip("needs three brokers: --kafka-cluster")
@@ -248,7 +192,7 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
         "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     }
     with KafkaCluster(3, configs, racks=["RACK1", "RACK2", "RACK3"]) as cluster:
-        yield _Ottla(cluster)
+        yield OttlaBrokers(cluster)
 
 
 @pytest.fixture(scope="module")

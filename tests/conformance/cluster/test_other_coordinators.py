@@ -18,7 +18,8 @@ from ottla.protocol.messages.txn_offset_commit import (
 from tests.conformance.conftest import Wire
 from tests.conformance.members import join_request
 
-from .conftest import NODES, Cluster
+from .brokers import NODES
+from .conftest import Cluster
 
 GROUP, TRANSACTION = 0, 1
 

@@ -9,7 +9,8 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, C
 from ottla.records.batch import build
 from ottla.records.record import Record
 
-from .conftest import Brokers, Cluster, partition_of
+from .brokers import Brokers
+from .conftest import Cluster, partition_of
 from .reassigning import DONE, Ongoing, Outcome, Shown, altered, listed, shown, wait_for
 
 NOT_IN_PROGRESS: Outcome = ("NO_REASSIGNMENT_IN_PROGRESS", None)

@@ -8,13 +8,15 @@ import pytest
 
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.records.batch import build
 from ottla.records.record import Record
 from tests.conformance.conftest import Topic
 
-from .conftest import NODES, Brokers, Cluster, create, partition_of
+from .brokers import NODES, Brokers
+from .conftest import Cluster, create, fetch, partition_of
 
 NAMES = {
     "moved": [[3, 1, 2], [1, 2, 3]],
@@ -75,6 +77,22 @@ def test_metadata(cluster: Cluster, topics: dict[str, Topic]) -> None:
         assert shown(partition_of(single, 0)) == ("LEADER_NOT_AVAILABLE", -1, 1, [3], isr, [3])
 
 
+def test_partitions_described_while_a_broker_is_stopped(cluster: Cluster, topics: dict[str, Topic]) -> None:
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topics["single"].name)])
+    (row,) = cluster[1].send(request, 0).topics[0].partitions
+    isr = [] if cluster.has_eligible_replicas else [3]
+    assert shown(row) == ("NONE", -1, 1, [3], isr, [3])
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(15, -1), (16, 1), (17, 1)])
+def test_a_fetch_of_a_partition_without_a_leader(
+    cluster: Cluster, topics: dict[str, Topic], version: int, epoch: int
+) -> None:
+    row = fetch(cluster[1], topics["single"], 0, version)
+    assert name_of(row.error_code) == "NOT_LEADER_OR_FOLLOWER"
+    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (-1, epoch)
+
+
 def test_acks_all_below_min_insync_replicas(cluster: Cluster, topics: dict[str, Topic]) -> None:
     strict = topics["strict"]
     strict.wire = cluster[1]
@@ -86,6 +104,7 @@ def test_acks_all_below_min_insync_replicas(cluster: Cluster, topics: dict[str, 
         -1,
         None,
     )
+    assert refused.log_start_offset == 0
     accepted = strict.produce(records, acks=1)
     assert (name_of(accepted.error_code), accepted.base_offset) == ("NONE", 0)
     assert name_of(strict.produce(records).error_code) == "NOT_ENOUGH_REPLICAS"

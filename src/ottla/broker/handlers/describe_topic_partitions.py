@@ -8,6 +8,7 @@ Behaviour
     order                        by name; a cursor says where the page begins
     more than the limit          response_partition_limit (at most max.request.partition.size.limit), then a next cursor
     unknown or illegal topic     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION
+    a partition without leader   leader -1, and no error, unlike in Metadata
     a cursor with a negative partition, or at a topic that was not named
                                  INVALID_REQUEST for every topic that was named
 """
@@ -99,7 +100,6 @@ def _page(
         placed, view = topic.partitions[index], broker.view(topic, index)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=view.error_code,
                 partition_index=index,
                 leader_id=view.leader,
                 leader_epoch=placed.leader_epoch,

@@ -309,7 +309,7 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
             elif partition.topic in INTERNAL_TOPICS and request.context.client_id != _WRITER_OF_INTERNAL_TOPICS:
                 answer = _refused_row(request, data, INVALID_TOPIC_EXCEPTION)
             elif acks == -1 and partition.lacks_replicas:
-                answer = _refused_row(request, data, NOT_ENOUGH_REPLICAS)
+                answer = _refused_row(request, data, NOT_ENOUGH_REPLICAS, log_start=partition.log.start_offset)
             else:
                 answer, unfinished = _append(request, partition, data.records, broker)
                 if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
@@ -491,7 +491,7 @@ def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResp
 
 
 def _refused_row(
-    request: PositionalRequest, data: Any, code: int, message: str | None = None
+    request: PositionalRequest, data: Any, code: int, message: str | None = None, log_start: int = -1
 ) -> PartitionProduceResponse:
     """Return the row of a batch that is refused before it is read. An error of the request comes first, as in Kafka, if the
     partition is known: it must have exactly one whole batch.
@@ -501,8 +501,10 @@ def _refused_row(
         if version >= _FIRST_WITH_BATCHES_ONLY or magic_of(frame, start, end) == MAGIC:
             checked = check_whole(frame, start, end, newer_than_produce(version))
             if checked.error_code != NONE:
-                code, message = checked.error_code, checked.error_message
-    return PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, error_message=message)
+                code, message, log_start = checked.error_code, checked.error_message, -1
+    return PartitionProduceResponse(
+        index=data.index, error_code=code, base_offset=-1, error_message=message, log_start_offset=log_start
+    )
 
 
 def _not_verified(request: PositionalRequest, data: Any, code: int) -> PartitionProduceResponse:
