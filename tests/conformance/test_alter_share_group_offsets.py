@@ -14,6 +14,7 @@ from .share_members import (
     all_of,
     alter,
     altered,
+    delete_offsets,
     described,
     offsets,
     places,
@@ -44,6 +45,19 @@ def test_no_group_comes_of_nothing(broker: Wire) -> None:
     assert altered(alter(broker, group_id, [])) == {}
     assert altered(alter(broker, group_id, [("nope", {0: 1})])) == {("nope", 0): UNKNOWN}
     assert name_of(described(broker, group_id).error_code) == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_group_comes_of_a_topic_without_the_partition(broker: Wire, topic: Topic) -> None:
+    group_id = share_group(broker)
+    assert altered(alter(broker, group_id, [(topic.name, {5: 1})])) == {(topic.name, 5): UNKNOWN}
+    group = described(broker, group_id)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch, group.members) == ("Empty", 1, 1, [])
+    assert places(offsets(broker, group_id)) == {}
+    answer = delete_offsets(broker, group_id, topic.name)
+    assert (name_of(answer.error_code), answer.responses[0].error_message) == (
+        "NONE",
+        "There is no offset information to delete.",
+    )
 
 
 def test_good_partitions_of_a_request_are_altered(broker: Wire, make_topic: TopicFactory) -> None:

@@ -170,7 +170,9 @@ class ShareTeller(Teller):
                 topic_id(name): (name, frozenset(int(index) for index in indexes.split("+")))
                 for name, indexes in fields.items()
             }
-            return self.world.run(share_offsets.begin_alteration, share_offsets.OffsetAlteration("g", parts))
+            return self.world.run(
+                share_offsets.begin_alteration, share_offsets.OffsetAlteration("g", parts, names_topic=bool(parts))
+            )
         if verb == "forget":
             deletion = share_offsets.Deletion("g", named if topics else None)
             return self.world.run(share_offsets.begin_deletion, deletion)

@@ -9,7 +9,7 @@ Behaviour
     an empty group id                    INVALID_GROUP_ID
     a group of another type              GROUP_ID_NOT_FOUND
     a group with members                 NON_EMPTY_GROUP, whatever the topics
-    a group that does not exist          created, if one of the partitions exists
+    a group that does not exist          created, if one of the topics exists
     an unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION, and the zero topic id for the topic; the others are altered
     a negative partition                 the same (Kafka 4.4 fails as a whole, and can never delete the group again)
     an offset outside of the log         taken as it is
@@ -61,11 +61,13 @@ def alter_share_group_offsets(
     offsets: dict[TopicIdPartition, int] = {}
     named: dict[bytes, tuple[str, frozenset[int]]] = {}
     denied: set[str] = set()
+    names_topic = False
     for topic in request.topics:
         if not may_use_topic(request.context, AclOperation.READ, topic.topic_name):
             denied.add(topic.topic_name)
             continue
         known = topics.get(topic.topic_name)
+        names_topic = names_topic or known is not None
         for partition in topic.partitions if known is not None else ():
             if known is not None and 0 <= partition.partition_index < len(known.partitions):
                 offsets[known.id, partition.partition_index] = partition.start_offset
@@ -87,7 +89,9 @@ def alter_share_group_offsets(
 
     if denied and len(denied) == len(request.topics):
         return respond({})
-    return after(broker.groups.run(group_id, begin_alteration, OffsetAlteration(group_id, named)), initialize)
+    return after(
+        broker.groups.run(group_id, begin_alteration, OffsetAlteration(group_id, named, names_topic)), initialize
+    )
 
 
 def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsResponse:

@@ -54,10 +54,11 @@ def known_partitions(groups: Groups, request: ShareGroupName, now: Millis) -> Re
 
 
 class OffsetAlteration(NamedTuple):
-    """New start offsets of the group in these partitions, which exist."""
+    """New start offsets of the group in these partitions, which exist. `names_topic`: the request names a topic that exists."""
 
     group_id: str
     partitions: NamedPartitions
+    names_topic: bool
 
 
 class Begun(NamedTuple):
@@ -74,7 +75,7 @@ def _refused(code: int) -> Begun:
 
 @operation(lambda request, code: _refused(code))
 def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> Result:
-    """Begin to alter offsets of a group without members; a group that does not exist is created if there are partitions."""
+    """Begin to alter offsets of a group without members; a group that does not exist is created if a topic exists."""
     try:
         group = share_group_or_new(groups, request.group_id)
     except Refused as refused:
@@ -82,7 +83,7 @@ def begin_alteration(groups: Groups, request: OffsetAlteration, now: Millis) -> 
     if not group.is_empty:
         return Result(answers=((request, _refused(errors.NON_EMPTY_GROUP)),))
     answers = ((request, Begun(errors.NONE, None, group.epoch)),)
-    if not request.partitions:
+    if not request.names_topic:
         return Result(answers=answers)
     before = group.partitions
     initializing = joined(before.initializing, request.partitions)
