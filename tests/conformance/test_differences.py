@@ -7,6 +7,7 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -34,7 +35,7 @@ from .conftest import Topic, TopicFactory, Wire
 from .consumers import Consumer, described_consumers
 from .members import join_request, new_group
 from .share_members import alter, share_group
-from .shares import RELEASE, ShareMember, initialize
+from .shares import ACCEPT, RELEASE, ShareMember, initialize
 from .transactions import TransactionalProducer
 
 API = AddPartitionsToTxnRequest
@@ -121,6 +122,31 @@ def test_records_released_one_by_one_are_acquired_as_one_range(broker: Wire, top
     member.take(topic, 10)
     assert member.acknowledge(topic, *((offset, offset, RELEASE) for offset in range(10))) == "NONE"
     assert member.take(topic, 10) == [(0, 9, 2)]
+
+
+def test_a_share_fetch_passes_over_deleted_records(broker: Wire, topic: Topic) -> None:
+    """Apache Kafka returns nothing, and the records behind them to the next fetch."""
+    group = share_group(broker)
+    initialize(broker, group, topic)
+    member = ShareMember(broker, group)
+    assert member.fetch(topic, max_wait_ms=1_000, min_bytes=1)[0].acquired == []  # the state is loaded
+    topic.append(5)
+    cut = DeleteRecordsTopic(name=topic.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
+    (answer,) = broker.send(DeleteRecordsRequest(topics=[cut], timeout_ms=10_000), 2).topics
+    assert name_of(answer.partitions[0].error_code) == "NONE"
+    assert member.fetch(topic, max_wait_ms=1_000, min_bytes=1)[0].acquired == [(2, 4, 1)]
+
+
+def test_an_acknowledgement_from_below_the_start_to_what_was_never_given(broker: Wire, topic: Topic) -> None:
+    """Apache Kafka fails with UNKNOWN_SERVER_ERROR, also for the other partitions, if nothing is acquired."""
+    group = share_group(broker)
+    initialize(broker, group, topic)
+    topic.append(1)
+    member = ShareMember(broker, group)
+    member.take(topic, 1)
+    assert member.acknowledge(topic, (0, 0, ACCEPT)) == "NONE"
+    text = "Batch record not found. The first offset in request is past acquired records."
+    assert member.acknowledged(topic, (0, 1, ACCEPT)) == ("INVALID_REQUEST", text)
 
 
 def test_a_share_group_altered_in_a_topic_without_partitions_can_be_deleted(

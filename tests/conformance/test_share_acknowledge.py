@@ -3,9 +3,15 @@
 import pytest
 
 from ottla.protocol.errors import name_of
-from ottla.protocol.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
+from ottla.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
 
 from .conftest import Topic, TopicFactory, Wire, versions
+from .share_members import read
 from .shares import (
     ACCEPT,
     GAP,
@@ -111,6 +117,52 @@ def test_no_batches_are_no_acknowledgement(member: ShareMember, topic: Topic) ->
         AcknowledgeTopic(topic_id=topic.id, partitions=[AcknowledgePartition(partition_index=0)])
     )
     assert (answer.error_code, answer.responses, answer.acquisition_lock_timeout_ms) == (0, [], 30_000)
+
+
+def test_partitions_without_batches_beside_others(member: ShareMember, topic: Topic) -> None:
+    def acknowledged(first: int, last: int, *others: int) -> dict[tuple[bytes, int], str]:
+        batch = AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[ACCEPT])
+        rows = [AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch] if last >= 0 else [])]
+        rows += [AcknowledgePartition(partition_index=index) for index in others]
+        unknown = AcknowledgeTopic(topic_id=b"\1" * 16, partitions=[AcknowledgePartition(partition_index=0)])
+        answer = member.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=rows), unknown)
+        return {
+            (each.topic_id, row.partition_index): name_of(row.error_code)
+            for each in answer.responses
+            for row in each.partitions
+        }
+
+    errors = {(topic.id, 9): "UNKNOWN_TOPIC_OR_PARTITION", (b"\1" * 16, 0): "UNKNOWN_TOPIC_ID"}
+    assert acknowledged(0, 0, 9) == {(topic.id, 0): "NONE", **errors}
+    assert acknowledged(2, 1, 9) == {(topic.id, 0): "INVALID_REQUEST", **errors}
+    assert acknowledged(0, -1, 9) == errors
+
+
+def test_a_partition_without_batches_is_acknowledged_with_another_one(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group = make_topic(2), group_name()
+    initialize(broker, group, topic, 0, 1)
+    member = ShareMember(broker, group)
+    topic.append(2)
+    assert member.take(topic, 2) == [(0, 1, 1)]
+    for first, expected in ((0, [0, 1]), (9, [0])):
+        batch = AcknowledgementBatch(first_offset=first, last_offset=0, acknowledge_types=[ACCEPT])
+        rows = [
+            AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch]),
+            AcknowledgePartition(partition_index=1),  # never fetched from
+        ]
+        (found,) = member.ask_acknowledge(AcknowledgeTopic(topic_id=topic.id, partitions=rows)).responses
+        assert sorted(row.partition_index for row in found.partitions) == expected
+
+
+def test_an_unknown_topic_comes_before_invalid_batches(member: ShareMember, topic: Topic) -> None:
+    topic.id = b"\2" * 16
+    assert member.acknowledged(topic, (1, 0, ACCEPT)) == ("UNKNOWN_TOPIC_ID", None)
+
+
+def test_a_leader_that_another_one_has_fenced(broker: Wire, member: ShareMember, topic: Topic) -> None:
+    assert read(broker, member.group_id, topic.id, leader_epoch=5).error == "NONE"
+    text = "Error in write state RPC. The leader epoch in the request is older than the epoch on the broker."
+    assert member.acknowledged(topic, (0, 0, ACCEPT)) == ("NOT_LEADER_OR_FOLLOWER", text)
 
 
 @pytest.mark.parametrize("version", versions(ShareAcknowledgeRequest))

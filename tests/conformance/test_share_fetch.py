@@ -4,6 +4,7 @@ One file per API, as its versions and its errors are compared with those of Apac
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,6 +179,62 @@ def test_partitions_are_remembered_and_forgotten(broker: Wire, make_topic: Topic
     topic.append(3, partition=1)
     assert member.fetch(topic, forget=[0], max_wait_ms=500, min_bytes=1)[1].acquired == [(3, 5, 1)]
     assert member.fetch(topic) == {}
+
+
+def test_a_partition_is_in_the_response_after_it_was_added(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group = make_topic(2), group_name()
+    initialize(broker, group, topic, 0, 1)
+    both = ShareMember(broker, group)
+    assert set(both.fetch(topic, 0, 1, max_wait_ms=500, min_bytes=1)) == {0, 1}  # the states are loaded
+    assert both.fetch(topic, max_wait_ms=100, min_bytes=1) == {}
+    member = ShareMember(broker, group)
+    assert set(member.fetch(topic, 0, max_wait_ms=100, min_bytes=1)) == {0}
+    assert set(member.fetch(topic, 1, max_wait_ms=100, min_bytes=1)) == {1}
+    assert member.fetch(topic, 1, max_wait_ms=100, min_bytes=1) == {}
+    for _ in range(2):
+        assert {index: each.error for index, each in member.fetch(topic, 9).items()} == {
+            9: "UNKNOWN_TOPIC_OR_PARTITION"
+        }
+
+
+def test_the_first_request_of_a_session_forgets_nothing(member: ShareMember, topic: Topic) -> None:
+    topic.append(3)
+    found = member.fetch(topic, 0, forget=[0], max_wait_ms=1000, min_bytes=1)
+    assert found[0].acquired == [(0, 2, 1)]
+
+
+def test_all_named_partitions_are_acknowledged_if_one_is(broker: Wire, make_topic: TopicFactory) -> None:
+    topic, group = make_topic(2), group_name()
+    initialize(broker, group, topic, 0, 1)
+    member = ShareMember(broker, group)
+    topic.append(4)
+    assert member.take(topic, 4) == [(0, 3, 1)]
+    unknown = FetchTopic(topic_id=b"\1" * 16, partitions=[FetchPartition(partition_index=0)])
+
+    def acknowledged(*batches: AcknowledgementBatch, **fields: Any) -> dict[tuple[bytes, int], str]:
+        rows = [FetchPartition(partition_index=index) for index in (1, 9)]
+        rows.append(FetchPartition(partition_index=0, acknowledgement_batches=list(batches)))
+        answer = member.ask_fetch(FetchTopic(topic_id=topic.id, partitions=rows), unknown, max_wait_ms=100, **fields)
+        return {
+            (each.topic_id, row.partition_index): name_of(row.acknowledge_error_code)
+            for each in answer.responses
+            for row in each.partitions
+            if row.acknowledge_error_code or not row.error_code
+        }
+
+    errors = {(topic.id, 9): "UNKNOWN_TOPIC_OR_PARTITION", (b"\1" * 16, 0): "UNKNOWN_TOPIC_ID"}
+    valid = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])
+    invalid = AcknowledgementBatch(first_offset=1, last_offset=0, acknowledge_types=[ACCEPT])
+    assert acknowledged(valid) == {(topic.id, 0): "NONE", (topic.id, 1): "NONE", **errors}
+    assert acknowledged(invalid) == {(topic.id, 0): "INVALID_REQUEST", **errors}
+    assert acknowledged() == {}
+    nothing = {"max_bytes": 0, "max_records": 0, "min_bytes": 0}
+    last = acknowledged(
+        AcknowledgementBatch(first_offset=1, last_offset=1, acknowledge_types=[ACCEPT]),
+        share_session_epoch=-1,
+        **nothing,
+    )
+    assert last == {(topic.id, 0): "NONE", (topic.id, 1): "NONE", **errors}
 
 
 def test_partitions_that_are_not_there(member: ShareMember, topic: Topic, make_topic: TopicFactory) -> None:
@@ -437,18 +494,15 @@ def test_partitions_have_their_turn(broker: Wire, make_topic: TopicFactory) -> N
     topic, group = make_topic(3), group_name()
     initialize(broker, group, topic, 0, 1, 2)
     for index in range(3):
-        for _ in range(4):
-            topic.append(5, partition=index)
+        for _ in range(12):
+            topic.append(1, partition=index)
     member = ShareMember(broker, group)
-    member.fetch(topic, 0, 1, 2, max_records=5, max_wait_ms=1000, min_bytes=1)
-    seen = set()
-    for _ in range(8):
-        seen |= {
-            index
-            for index, each in member.fetch(topic, max_records=5, max_wait_ms=1000, min_bytes=1).items()
-            if each.acquired
-        }
-    assert seen == {0, 1, 2}
+    fields: dict[str, Any] = {"max_records": 1, "batch_size": 1, "max_wait_ms": 1000, "min_bytes": 1}
+    member.fetch(topic, 0, 1, 2, **fields)
+    served: Counter[int] = Counter()
+    for _ in range(12):
+        served.update(index for index, each in member.fetch(topic, **fields).items() if each.acquired)
+    assert min(served[index] for index in range(3)) >= 3
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", [(0, 9, 1)]), ("latest", [(5, 9, 1)])])

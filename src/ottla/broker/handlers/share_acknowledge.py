@@ -17,6 +17,7 @@ Behaviour
                                      INVALID_RECORD_STATE; batches wholly below the start offset are passed over
     one batch with an error          none of its partition is applied
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter also for one never fetched from
+    a partition without batches      is in the response if another one has valid batches, or if it is unknown
     the response                     is sent when the share coordinator has written the changes
 
 Versions
@@ -72,7 +73,6 @@ def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answe
         (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
         for partition in topic.partitions
-        if partition.acknowledgement_batches
     }
     acks, denied = split_acknowledgements(acks, request.context, broker)
     outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)

@@ -12,15 +12,16 @@ Behaviour
     sessions                         coordinators/share/session.py; acknowledgements in the first request INVALID_REQUEST; no
                                      session SHARE_SESSION_NOT_FOUND, another epoch INVALID_SHARE_SESSION_EPOCH; too many
                                      sessions SHARE_SESSION_LIMIT_REACHED after max_wait_ms
-    acknowledgements                 taken before anything is fetched, answered once written; see ShareAcknowledge
+    acknowledgements                 taken before anything is fetched, answered once written, for all named partitions if there
+                                     is one; see ShareAcknowledge
     last epoch                       acknowledgements are applied, the member's other records are released, nothing is fetched
     fewer than min_bytes there       waits for appends and releases, at most max_wait_ms
-    many partitions                  share max_bytes equally; each request begins with another one
+    many partitions                  share max_bytes equally; the one that was served last comes last
     more than the quota              the records, and a throttle time
     state not loaded yet             the request waits, no error; not initialised UNKNOWN_SERVER_ERROR
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
     the answer                       records may hold more than was acquired: whole batches; a partition without news is left
-                                     out, but for the first response of a session
+                                     out, but for its first response in a session and the one after an error
 
 Versions
     1  max_records and batch_size
@@ -85,8 +86,9 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
         for partition in topic.partitions
-        if partition.acknowledgement_batches
     }
+    if not any(acks.values()):
+        acks = {}
     acks, denied = split_acknowledgements(acks, request.context, broker)
     epoch = request.share_session_epoch
     answer = partial(_answer, broker, request.context, request.group_id, denied)
@@ -107,10 +109,12 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         if resumed is None:
             return ShareFetchResponse(error_code=code)
         session = resumed
-    session.update(
-        [(topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions],
-        [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
-    )
+    places = [(topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
+    if epoch == INITIAL_EPOCH:
+        session.partitions = dict.fromkeys(places, False)
+    else:
+        session.update(places, forgotten)
     outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if request.is_renew_ack or request.max_bytes <= 0:
         return after(outcomes, lambda outcomes: answer(outcomes, []))
@@ -152,7 +156,6 @@ class _ShareFetchAttempt:
         "_broker",
         "_failed",
         "_group_id",
-        "_is_first",
         "_member_id",
         "_request",
         "_session",
@@ -165,12 +168,11 @@ class _ShareFetchAttempt:
         self._request = request
         self._session = session
         self._group_id, self._member_id = session.member
-        self._is_first = request.share_session_epoch == INITIAL_EPOCH
         is_exact = request.share_acquire_mode == _RECORD_LIMIT
         self._wish = AcquireRequest(request.max_records, request.batch_size, is_exact)
         self._failed: _Read = []
         self._shared: list[tuple[TopicIdPartition, LedSharePartition]] = []
-        for place in session.in_turn():
+        for place in session.partitions:
             partition = broker.replicas.leader_by_id(*place)
             if is_denied(place[0], request.context, broker):
                 partition = TOPIC_AUTHORIZATION_FAILED
@@ -213,7 +215,20 @@ class _ShareFetchAttempt:
         reads = self._take(ready)
         if not done and not any(data.records or data.error_code for _, data in reads):
             return None
-        return failed + [read for read in reads if self._is_first or read[1].records or read[1].error_code]
+        return self._rows(failed + reads)
+
+    def _rows(self, reads: _Read) -> _Read:
+        """Leave out partitions without news, but in the first response of a session."""
+        session = self._session
+        is_first = self._request.share_session_epoch == INITIAL_EPOCH
+        rows = []
+        for place, data in reads:
+            if data.records:
+                session.served(place)
+            elif not is_first and not session.is_due(place, has_error=data.error_code != NONE):
+                continue
+            rows.append((place, data))
+        return rows
 
     def _share(self, ready: list[tuple[TopicIdPartition, LedSharePartition]]) -> int:
         return max(1, self._request.max_bytes // max(1, len(ready)))

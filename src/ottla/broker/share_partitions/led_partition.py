@@ -368,7 +368,8 @@ class LedSharePartition:
         code = outcome.error_code
         acknowledged = AcknowledgementResult()
         if code != NONE:
-            acknowledged = AcknowledgementResult(_CLIENT_ERRORS.get(code, UNKNOWN_SERVER_ERROR), outcome.error_message)
+            message = f"Error in write state RPC. {outcome.error_message or error(code).message}"
+            acknowledged = AcknowledgementResult(_CLIENT_ERRORS.get(code, UNKNOWN_SERVER_ERROR), message)
         state = self.state if turn == self.turn else None
         dead: list[DeadLetters] = []
         for change, _ in changes:

@@ -49,6 +49,7 @@ from ottla.protocol.errors import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
     error,
@@ -259,31 +260,40 @@ class SharePartitions:
     def acknowledge(
         self, member: Member, acks: Mapping[TopicIdPartition, Sequence[Acks]], *, is_renewal: bool
     ) -> Answer[dict[TopicIdPartition, AcknowledgementResult]]:
-        """Apply a member's acknowledgements in several partitions; answered when all of them are written."""
+        """Apply a member's acknowledgements in several partitions; answered when all of them are written.
+
+        A partition that is named without acknowledgements has an outcome if another one has valid ones, or if it is unknown.
+        """
         group_id, member_id = member
-        answers: list[Answer[AcknowledgementResult]] = []
+        topics = self._metadata.image.topics_by_id
+        has_valid = any(
+            batches and place[0] in topics and _makes_sense(batches, is_renewal=is_renewal)
+            for place, batches in acks.items()
+        )
+        answers: dict[TopicIdPartition, Answer[AcknowledgementResult]] = {}
         for place, batches in acks.items():
             shared = self.find(group_id, place)
-            if not _makes_sense(batches, is_renewal=is_renewal):
-                answers.append(AcknowledgementResult(INVALID_REQUEST))
-            elif shared is not None:
+            if place[0] not in topics:
+                answers[place] = AcknowledgementResult(UNKNOWN_TOPIC_ID)
+            elif not _makes_sense(batches, is_renewal=is_renewal):
+                answers[place] = AcknowledgementResult(INVALID_REQUEST)
+            elif shared is not None and batches:
                 self._count(batches)
-                answers.append(
-                    shared.acknowledge(
-                        member_id,
-                        [
-                            Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-                            for batch in batches
-                        ],
-                    )
+                answers[place] = shared.acknowledge(
+                    member_id,
+                    [
+                        Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                        for batch in batches
+                    ],
                 )
-            elif isinstance(code := self._replicas.leader_by_id(*place), int):
-                answers.append(AcknowledgementResult(code))
-            else:
-                answers.append(
-                    AcknowledgementResult(UNKNOWN_TOPIC_OR_PARTITION, error(UNKNOWN_TOPIC_OR_PARTITION).message)
-                )
-        return gather(answers, lambda outcomes: dict(zip(acks, outcomes, strict=True)))
+            elif shared is None and isinstance(code := self._replicas.leader_by_id(*place), int):
+                answers[place] = AcknowledgementResult(code)
+            elif batches:
+                unknown = error(UNKNOWN_TOPIC_OR_PARTITION)
+                answers[place] = AcknowledgementResult(unknown.code, unknown.message)
+            elif has_valid:
+                answers[place] = AcknowledgementResult()
+        return gather(list(answers.values()), lambda outcomes: dict(zip(answers, outcomes, strict=True)))
 
     def _count(self, batches: Sequence[Acks]) -> None:
         for batch in batches:

@@ -23,8 +23,12 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class ShareSession:
-    """Partitions of one member, in the order in which it named them. `epoch` is the one expected in the next request;
-    `abandon` is called when the session ends while one of its fetches waits.
+    """Partitions of one member, in the order in which they are served.
+
+    epoch        expected in the next request
+    partitions   with True for those that the next response has in any case, although there is nothing new: those that were
+                 added to the session, and those with an error in the response before
+    interrupt    is called when the session ends while one of its fetches waits
     """
 
     __slots__ = ("connection", "epoch", "interrupt", "member", "partitions")
@@ -33,22 +37,27 @@ class ShareSession:
         self.member = member
         self.connection = connection
         self.epoch = 1
-        self.partitions: dict[TopicIdPartition, None] = {}
+        self.partitions: dict[TopicIdPartition, bool] = {}
         self.interrupt: Callable[[], None] | None = None
 
-    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition] = ()) -> None:
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Add partitions, and remove forgotten ones."""
-        self.partitions.update(dict.fromkeys(added))
+        for place in added:
+            self.partitions.setdefault(place, True)
         for place in forgotten:
             self.partitions.pop(place, None)
 
-    def in_turn(self) -> list[TopicIdPartition]:
-        """Return the partitions rotated by the epoch, so that no partition is always last."""
-        places = list(self.partitions)
-        if not places:
-            return places
-        first = self.epoch % len(places)
-        return places[first:] + places[:first]
+    def is_due(self, place: TopicIdPartition, *, has_error: bool) -> bool:
+        """Return whether a response has a row of a partition without records, and note it. Source: CachedSharePartition."""
+        is_due = has_error or self.partitions.get(place, False)
+        if place in self.partitions:
+            self.partitions[place] = has_error
+        return is_due
+
+    def served(self, place: TopicIdPartition) -> None:
+        """Make a partition whose records are in a response the last one: the others come first in the next response."""
+        if self.partitions.pop(place, None) is not None:
+            self.partitions[place] = False
 
 
 class ShareSessions:
