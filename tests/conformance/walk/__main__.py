@@ -4,17 +4,23 @@
 
 With --kafka HOST:PORT,HOST:PORT,HOST:PORT clusters of as many brokers are compared, whose node ids are 1, 2, and so on. Ottla
 runs in this process, unless --ottla names its brokers. Brokers that are named need the configs of --configs.
+
+With --kafka-cluster DIRECTORY (of bench/reference/kafka-cluster) and --stop one of three brokers is stopped during the walks.
 """
 
 import argparse
 import sys
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 from ottla.testing import EmbeddedBroker, KafkaCluster
+from tests.conformance.cluster.brokers import KafkaNodes, OttlaBrokers
+from tests.conformance.cluster.conftest import Cluster
 
+from .apis import PROFILES
 from .side import Side
-from .walk import run
+from .walk import run, run_without_a_broker
 
 Addresses = dict[int, tuple[str, int]]
 CONFIGS = {
@@ -32,40 +38,54 @@ def main() -> int:
     """Run the walks of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", metavar="HOST:PORT,...")
+    parser.add_argument("--kafka-cluster", metavar="DIRECTORY", type=Path)
+    parser.add_argument("--stop", action="store_true", help="stop a broker during the walks")
     parser.add_argument("--ottla", metavar="HOST:PORT,...")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--apis", choices=PROFILES, default="most")
+    parser.add_argument("--history", type=int, default=5, help="requests to print before a difference")
     parser.add_argument("--configs", action="store_true", help="print the configs that a broker needs")
     options = parser.parse_args()
     if options.configs:
         print(*(f"{name}={value}" for name, value in CONFIGS.items()))  # noqa: T201
         return 0
-    if not options.kafka:
-        parser.error("--kafka is required")
+    if bool(options.kafka) == bool(options.kafka_cluster) or (options.stop and not options.kafka_cluster):
+        parser.error("either --kafka or --kafka-cluster is required, and the latter for --stop")
     began = time.monotonic()
     with ExitStack() as stack:
-        kafka = _addresses(options.kafka)
-        ottla = _addresses(options.ottla) if options.ottla else _started(len(kafka), stack)
-        sides = [
-            stack.enter_context(closing(Side("Ottla", ottla, is_kafka=False))),
-            stack.enter_context(closing(Side("Apache Kafka", kafka, is_kafka=True))),
-        ]
-        unequal = run(sides, options.seed, options.requests, print)
+        nodes = KafkaNodes(options.kafka_cluster) if options.kafka_cluster else None
+        kafka = nodes.addresses if nodes else _addresses(options.kafka)
+        if nodes and options.stop:
+            brokers = OttlaBrokers(start_cluster(len(kafka), stack))
+            clusters = [stack.enter_context(closing(Cluster(each))) for each in (brokers, nodes)]
+            sides = _sides(brokers.addresses, kafka, stack)
+            unequal = run_without_a_broker(sides, clusters, options.seed, options.requests, print, options.history)
+        else:
+            ottla = _addresses(options.ottla) if options.ottla else _started(len(kafka), stack)
+            sides = _sides(ottla, kafka, stack)
+            unequal = run(sides, options.seed, options.requests, print, options.apis, options.history)
     print(f"{options.requests} requests, {len(unequal)} differences, {time.monotonic() - began:.0f} s")  # noqa: T201
     return 1 if unequal else 0
 
 
+def _sides(ottla: Addresses, kafka: Addresses, stack: ExitStack) -> list[Side]:
+    return [
+        stack.enter_context(closing(Side("Ottla", ottla, is_kafka=False))),
+        stack.enter_context(closing(Side("Apache Kafka", kafka, is_kafka=True))),
+    ]
+
+
 def _started(size: int, stack: ExitStack) -> Addresses:
     if size > 1:
-        return start_cluster(size, stack)
+        return OttlaBrokers(start_cluster(size, stack)).addresses
     return {1: stack.enter_context(EmbeddedBroker({"node.id": "1", **CONFIGS})).address}
 
 
-def start_cluster(size: int, stack: ExitStack) -> Addresses:
+def start_cluster(size: int, stack: ExitStack) -> KafkaCluster:
     """Start brokers of Ottla with the configs of Apache Kafka's in bench/reference/kafka-cluster."""
     configs = {**CONFIGS, "default.replication.factor": 3, "min.insync.replicas": 2}
-    cluster = stack.enter_context(KafkaCluster(size, configs, racks=[f"RACK{at + 1}" for at in range(size)]))
-    return {node_id: broker.address for node_id, broker in cluster.brokers.items()}
+    return stack.enter_context(KafkaCluster(size, configs, racks=[f"RACK{at + 1}" for at in range(size)]))
 
 
 def _addresses(text: str) -> Addresses:

@@ -98,7 +98,11 @@ def _without_producers(data: bytes) -> bytes:
 
 
 def _joined(rows: list[Any]) -> list[Any]:
-    """Return rows with one row for each topic: Apache Kafka begins another one when a topic comes again."""
+    """Return rows with one row for each topic: Apache Kafka begins another one when a topic comes again. So does it for ranges
+    of acquired records that were acquired one by one before.
+    """
+    if rows and all(isinstance(row, dict) and "delivery_count" in row for row in rows):
+        return _joined_ranges(rows)
     if not all(isinstance(row, dict) and isinstance(row.get("partitions"), list) for row in rows):
         return rows
     joined: dict[object, Any] = {}
@@ -108,6 +112,17 @@ def _joined(rows: list[Any]) -> list[Any]:
         if before is not row:
             joined[topic] = {**before, "partitions": [*before["partitions"], *row["partitions"]]}
     return list(joined.values())
+
+
+def _joined_ranges(rows: list[Any]) -> list[Any]:
+    joined: list[Any] = []
+    for row in sorted(rows, key=lambda row: int(row["first_offset"])):
+        last = joined[-1] if joined else {"last_offset": None, "delivery_count": None}
+        if (last["last_offset"], last["delivery_count"]) == (row["first_offset"] - 1, row["delivery_count"]):
+            joined[-1] = {**last, "last_offset": row["last_offset"]}
+        else:
+            joined.append(row)
+    return joined
 
 
 def _key(row: Any, field: str, identities: Identities, side: int) -> str:

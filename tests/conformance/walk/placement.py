@@ -20,6 +20,7 @@ from .side import Side
 
 _WITHIN_S: Final = 10
 _INTERVAL_S: Final = 0.02
+_STABLE_S: Final = 0.5
 _LEADER_RATE: Final = 0.7
 Partition = tuple[int, int, int, Sequence[int], Sequence[int]]
 """Index, leader, leader epoch, replicas, and replicas in sync."""
@@ -75,12 +76,21 @@ def create_internal_topics(side: Side) -> None:
     assert codes <= {NONE, TOPIC_ALREADY_EXISTS}, answer
 
 
-def settle(sides: Sequence[Side], prefix: str) -> None:
-    """Wait until all brokers know the same topics with `prefix`, and no partition is being moved."""
+def settle(sides: Sequence[Side], prefix: str, running: Sequence[int]) -> None:
+    """Wait until the running brokers know the same topics with `prefix`, and no partition is being moved; or, while a broker is
+    stopped, the same partitions for some time.
+    """
+    is_whole = len(running) == len(sides[0].addresses)
     deadline = time.monotonic() + _WITHIN_S
+    before: object = None
+    since = time.monotonic()
     while time.monotonic() < deadline:
-        views = [topics_of(side, prefix, node_id) for side in sides for node_id in side.addresses]
-        if all(view == views[0] for view in views) and not any(_moves(side, prefix) for side in sides):
+        views = [topics_of(side, prefix, node_id) for side in sides for node_id in running]
+        moves = [_moves(side, prefix) for side in sides]
+        if (views, moves) != before:
+            before, since = (views, moves), time.monotonic()
+        is_equal = all(view == views[0] for view in views) and moves[0] == moves[-1]
+        if is_equal and (not any(moves) or (not is_whole and time.monotonic() - since > _STABLE_S)):
             break
         time.sleep(_INTERVAL_S)
 
@@ -100,6 +110,6 @@ def _partition(row: Mapping[str, Any]) -> Partition:
     return row["partition_index"], row["leader_id"], row["leader_epoch"], replicas, isr
 
 
-def _moves(side: Side, prefix: str) -> bool:
+def _moves(side: Side, prefix: str) -> list[str]:
     answer = side.ask(ListPartitionReassignmentsRequest(topics=None, timeout_ms=10_000), 0)
-    return any(topic["name"].startswith(prefix) for topic in answer["topics"])
+    return sorted(topic["name"] for topic in answer["topics"] if topic["name"].startswith(prefix))

@@ -7,8 +7,9 @@ A rule changes the fields of a draft, or returns False to discard it.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from .draft import Batch, Draft
 from .identities import STRANGERS
-from .values import Batch, Draft, Values
+from .values import Values
 
 _TOPIC: Final = 2
 Rule = Callable[[dict[str, Any], int, Values], bool | None]
@@ -133,13 +134,48 @@ def _list_transactions(fields: dict[str, Any], version: int, values: Values) -> 
         fields["transactional_id_pattern"] = None
 
 
+def _share_fetch(fields: dict[str, Any], version: int, values: Values) -> None:
+    fields["group_id"] = values.rng.choice(values.groups)
+    values.sharing.correct_fetch(fields, version)
+
+
+def _share_acknowledge(fields: dict[str, Any], version: int, values: Values) -> None:
+    fields["group_id"] = values.rng.choice(values.groups)
+    values.sharing.correct_acknowledge(fields, version)
+
+
+def _share_offsets(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Describe partitions that exist: Apache Kafka never answers for others."""
+    for group in fields["groups"]:
+        for topic in group.fields.get("topics") or ():
+            topic.fields["partitions"] = sorted({index % 2 for index in topic.fields["partitions"]})
+
+
+def _altered_share_offsets(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Alter partitions that exist: otherwise Apache Kafka can never delete the group."""
+    for topic in fields["topics"]:
+        rows = {row.fields["partition_index"] % 2: row for row in topic.fields["partitions"]}
+        for index, row in rows.items():
+            row.fields["partition_index"] = index
+        topic.fields["partitions"] = list(rows.values())
+
+
+def _share_state(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Read as the leader: a higher leader epoch fences it, and Apache Kafka reads the state again while it answers."""
+    for topic in fields["topics"]:
+        for partition in topic.fields["partitions"]:
+            partition.fields["leader_epoch"] = values.rng.choice((0, -1))
+
+
 RULES: Final[Mapping[str, Rule]] = {
     "AddPartitionsToTxn": _add_partitions,
     "AlterConfigs": _one_config,
+    "AlterShareGroupOffsets": _altered_share_offsets,
     "ConsumerGroupHeartbeat": _heartbeat_of_a_member,
     "CreatePartitions": _create_partitions,
     "CreateTopics": _create_topics,
     "DescribeConfigs": _described_configs,
+    "DescribeShareGroupOffsets": _share_offsets,
     "DescribeTopicPartitions": _described_partitions,
     "ElectLeaders": _elect_leaders,
     "Fetch": _fetch,
@@ -149,6 +185,10 @@ RULES: Final[Mapping[str, Rule]] = {
     "Metadata": _metadata,
     "OffsetFetch": _offset_fetch,
     "Produce": _produce,
+    "ReadShareGroupState": _share_state,
+    "ReadShareGroupStateSummary": _share_state,
+    "ShareAcknowledge": _share_acknowledge,
+    "ShareFetch": _share_fetch,
     "ShareGroupHeartbeat": _heartbeat_of_a_member,
     "StreamsGroupHeartbeat": _heartbeat_of_a_member,
 }

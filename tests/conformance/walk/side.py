@@ -43,6 +43,10 @@ class Side:
         wire.client_id = "walk"
         return wire
 
+    def disconnect(self, node_id: int) -> None:
+        """Close the connection to a broker; it is opened again when it is used."""
+        self._wires[node_id].close()
+
     def offers(self) -> dict[int, tuple[int, int]]:
         """Return the first and the last version of each API."""
         request = ApiVersionsRequest(client_software_name="walk", client_software_version="1")

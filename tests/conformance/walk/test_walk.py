@@ -11,13 +11,16 @@ from ottla.protocol.schema import Request
 from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.testing import EmbeddedBroker
+from tests.conformance.cluster.brokers import OttlaBrokers
+from tests.conformance.cluster.conftest import Cluster
 
 from .__main__ import CONFIGS, start_cluster
+from .apis import PROFILES
 from .comparison import differences
 from .identities import Alias, Identities
 from .placement import topics_of
 from .side import Side
-from .walk import run
+from .walk import run, run_without_a_broker
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +36,22 @@ def _not_against_apache_kafka(request: pytest.FixtureRequest) -> None:
         pytest.skip("about the walk itself, between two brokers of Ottla")
 
 
-def test_two_equal_brokers_do_not_differ(sides: list[Side]) -> None:
-    assert run(sides, 1, 100, print) == []
+@pytest.mark.parametrize("profile", PROFILES)
+def test_two_equal_brokers_do_not_differ(sides: list[Side], profile: str) -> None:
+    assert run(sides, 1, 80, print, profile) == []
 
 
 def test_two_equal_clusters_do_not_differ() -> None:
     with ExitStack() as stack:
-        clusters = [start_cluster(3, stack) for _ in range(2)]
+        brokers = [OttlaBrokers(start_cluster(3, stack)) for _ in range(2)]
+        clusters = [stack.enter_context(closing(Cluster(each))) for each in brokers]
         sides = [
-            stack.enter_context(closing(Side(str(at), addresses, is_kafka=False)))
-            for at, addresses in enumerate(clusters)
+            stack.enter_context(closing(Side(str(at), each.addresses, is_kafka=False)))
+            for at, each in enumerate(brokers)
         ]
         assert run(sides, 1, 80, print) == []
         views = [topics_of(side, "__", node_id) for side in sides for node_id in side.addresses]
+        assert run_without_a_broker(sides, clusters, 2, 1, print) == []
     assert [[leader for _, leader, *_ in partitions] for partitions in views[0].values()] == [[2]] * 3
     assert views == views[:1] * 6
 
@@ -117,6 +123,16 @@ def test_the_order_of_lists_does_not_count() -> None:
     assert compared(by_id, [{"topic_id": b"4" * 16, "code": 5}, {"topic_id": b"3" * 16, "code": 5}], identities) == []
     others[0]["code"] = 3
     assert compared({"rows": rows}, {"rows": others}, identities) == ["rows.code: 2 | 3"]
+
+
+def test_neighbouring_ranges_of_acquired_records_count_as_one() -> None:
+    def acquired(*rows: tuple[int, int, int]) -> dict[str, Any]:
+        names = ("first_offset", "last_offset", "delivery_count")
+        return {"acquired_records": [dict(zip(names, row, strict=True)) for row in rows]}
+
+    assert compared(acquired((0, 3, 1)), acquired((2, 3, 1), (0, 1, 1))) == []
+    assert compared(acquired((0, 3, 1)), acquired((0, 1, 1), (2, 3, 2))) != []
+    assert compared(acquired((0, 3, 1)), acquired((0, 1, 1), (3, 3, 1))) != []
 
 
 def test_rows_of_one_topic_count_as_one() -> None:

@@ -1,17 +1,16 @@
-"""Random requests, most of whose fields have values that the brokers know.
-
-A request is drawn as a `Draft`, which is the same for all brokers; `built` returns the request of one of them.
-"""
+"""Random requests, most of whose fields have values that the brokers know."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ottla.protocol.schema import Array, Field, Primitive, Request, Struct
 from ottla.records.batch import build
 from ottla.records.record import Record
 
+from .draft import Batch, Draft
 from .identities import STRANGERS, Alias, Identities
+from .sharing import Sharing
 
 _DEFAULT_RATE: Final = 0.7  # of tagged fields
 _NULL_RATE: Final = 0.15
@@ -109,55 +108,6 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
 }
 
 
-class Draft(NamedTuple):
-    """Struct that was drawn: lists and values, among them drafts, aliases and batches."""
-
-    cls: type[Struct]
-    fields: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"{self.cls.__name__}({', '.join(f'{name}={_shown(value)}' for name, value in self.fields.items())})"
-
-
-class Batch(NamedTuple):
-    """Batch of a producer, whose id differs between brokers."""
-
-    records: tuple[Record, ...]
-    codec: int
-    producer_id: Any
-    producer_epoch: int
-    sequence: int
-    transactional: bool
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    if isinstance(value, Batch):
-        return f"{len(value.records)} records of {value[2:]}"
-    return str(value) if isinstance(value, Draft) else repr(value)
-
-
-def built(value: Any, identities: Identities, side: int) -> Any:
-    """Return what was drawn as the broker `side` gets it."""
-    if isinstance(value, Alias):
-        return identities.value(value, side)
-    if isinstance(value, list):
-        return [built(item, identities, side) for item in value]
-    if isinstance(value, Draft):
-        return value.cls(**{name: built(item, identities, side) for name, item in value.fields.items()})
-    if isinstance(value, Batch):
-        return build(
-            list(value.records),
-            codec=value.codec,
-            producer_id=built(value.producer_id, identities, side),
-            producer_epoch=value.producer_epoch,
-            base_sequence=value.sequence,
-            transactional=value.transactional,
-        )
-    return value
-
-
 class Values:
     """Draws requests to the brokers `nodes`. The names in them begin with `prefix`; records are `now_ms` old."""
 
@@ -166,6 +116,7 @@ class Values:
     ) -> None:
         self.rng = rng
         self.nodes = nodes
+        self.sharing = Sharing(rng, identities)
         self.topics = [f"{prefix}-{name}" for name in "abc"]
         self.groups = [f"{prefix}-{name}" for name in "gh"]
         self.classic_group = f"{prefix}-k"

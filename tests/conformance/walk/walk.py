@@ -15,71 +15,31 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.authorization.messages import api_named
+from tests.conformance.cluster.conftest import Cluster
 
+from .apis import PROFILES
 from .comparison import differences
-from .identities import Identities
+from .draft import Draft, built
+from .identities import CATEGORIES, Identities
 from .placement import assignment, create_internal_topics, main_node, new_topic, settle, topics_of
 from .rules import RULES
+from .sharing import initialize
 from .side import Side
-from .values import Draft, Values, built
+from .values import Values
 
-APIS: Final = {
-    # name: weight
-    "AddOffsetsToTxn": 2,
-    "AddPartitionsToTxn": 4,
-    "AlterConfigs": 1,
-    "AlterPartitionReassignments": 1,
-    "ConsumerGroupDescribe": 1,
-    "ConsumerGroupHeartbeat": 4,
-    "CreatePartitions": 1,
-    "CreateTopics": 1,
-    "DeleteGroups": 1,
-    "DeleteRecords": 1,
-    "DeleteTopics": 1,
-    "DescribeCluster": 1,
-    "DescribeConfigs": 1,
-    "DescribeGroups": 1,
-    "DescribeProducers": 1,
-    "DescribeTopicPartitions": 1,
-    "DescribeTransactions": 1,
-    "ElectLeaders": 1,
-    "EndTxn": 3,
-    "Fetch": 5,
-    "FindCoordinator": 1,
-    "Heartbeat": 1,
-    "IncrementalAlterConfigs": 2,
-    "InitProducerId": 3,
-    "JoinGroup": 3,
-    "LeaveGroup": 1,
-    "ListGroups": 1,
-    "ListOffsets": 3,
-    "ListPartitionReassignments": 1,
-    "ListTransactions": 1,
-    "Metadata": 2,
-    "OffsetCommit": 3,
-    "OffsetDelete": 1,
-    "OffsetFetch": 2,
-    "OffsetForLeaderEpoch": 1,
-    "Produce": 6,
-    "ShareGroupDescribe": 1,
-    "ShareGroupHeartbeat": 1,
-    "StreamsGroupDescribe": 1,
-    "StreamsGroupHeartbeat": 2,
-    "SyncGroup": 3,
-    "TxnOffsetCommit": 3,
-}
-"""APIs of a walk. The responses of the others depend on time (ShareFetch), they are for brokers, or they affect other walks."""
 _LENGTH: Final = 80
 _FIRST_WITH_BATCHES: Final = 3
 _SPREADING: Final = frozenset(
     ("AlterPartitionReassignments", "CreatePartitions", "CreateTopics", "DeleteTopics", "ElectLeaders")
 )
 """APIs whose changes Apache Kafka applies after the response."""
-_PAUSES_S: Final = {"EndTxn": 0.03, "ShareGroupHeartbeat": 0.1}
+_PAUSES_S: Final = {"EndTxn": 0.03, "ShareAcknowledge": 0.02, "ShareFetch": 0.02, "ShareGroupHeartbeat": 0.1}
 _PAUSES_IN_CLUSTERS_S: Final = {"EndTxn": 0.1, "Produce": 0.05, "WriteTxnMarkers": 0.1}
 """Until the followers have what is new."""
 _UNTIL_FOLLOWERS_KNOW_S: Final = 0.7
 """Until followers know the high watermark: longer than replica.fetch.wait.max.ms."""
+_AT_A_TIME: Final = 5
+"""Walks while a broker is stopped."""
 _MAIN_NODE_RATE: Final = 0.75
 
 
@@ -98,8 +58,10 @@ class Step(NamedTuple):
 class Walk:
     """One walk; `prefix` begins all of its names."""
 
-    def __init__(self, sides: Sequence[Side], seed: int, prefix: str) -> None:
+    def __init__(self, sides: Sequence[Side], seed: int, prefix: str, profile: str) -> None:
         self._sides = sides
+        self._profile = profile
+        self._weights = PROFILES[profile]
         self._prefix = prefix
         self._rng = random.Random(seed)
         self._identities = Identities()
@@ -107,7 +69,7 @@ class Walk:
         self._values = Values(self._rng, prefix, self._identities, int(time.time() * 1000), self._nodes)
         offers = [side.offers() for side in sides]
         self._versions = {}
-        for name in APIS:
+        for name in self._weights:
             key = api_named(name).key
             if all(key in versions for versions in offers):
                 first, last = (choose(versions[key][at] for versions in offers) for at, choose in enumerate((max, min)))
@@ -133,6 +95,13 @@ class Walk:
         for transactional_id in (None, values.transactional_ids[0]):
             fields = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
             self._compare(self._ask_all(Step(main, "InitProducerId", 4, Draft(InitProducerIdRequest, fields))))
+        if self._profile == "share":
+            initialize(self._sides, main, values.groups, values.topics, self._identities)
+
+    def go_on_without(self, node_id: int) -> None:
+        """Send nothing to a broker, which has been stopped."""
+        self._nodes.remove(node_id)
+        self._settle()
 
     def steps(self) -> Iterator[tuple[Step, Sequence[Any], list[str]]]:
         """Yield each request, with the answers and the differences between them."""
@@ -142,9 +111,27 @@ class Walk:
                 time.sleep(_UNTIL_FOLLOWERS_KNOW_S)
             answers = [self._own(step.api, answer) for answer in self._ask_all(step)]
             yield step, answers, self._compare(answers)
+            if step.api in ("ShareAcknowledge", "ShareFetch"):
+                self._values.sharing.learn(step.draft.fields, answers[0])
             if step.api in _SPREADING:
                 self._settle()
             time.sleep((_PAUSES_S if len(self._nodes) == 1 else _PAUSES_IN_CLUSTERS_S).get(step.api, 0))
+
+    def shown(self, answer: Any, side: int) -> Any:
+        """Return an answer in short: without what is empty, with aliases, and with the sizes of records."""
+        if isinstance(answer, list):
+            return [self.shown(value, side) for value in answer]
+        if not isinstance(answer, dict):
+            return answer
+        values: dict[str, Any] = {}
+        for name, value in answer.items():
+            if name == "records":
+                values[name] = f"{len(value or b'')} bytes"
+            elif name in CATEGORIES and not isinstance(value, list):
+                values[name] = self._identities.alias(name, value, side)
+            elif value not in (0, None, "", []):
+                values[name] = self.shown(value, side)
+        return values
 
     def finish(self) -> None:
         """Delete the topics."""
@@ -155,7 +142,7 @@ class Walk:
     def _drawn(self) -> Step:
         names = list(self._versions)
         while True:
-            name = self._rng.choices(names, [APIS[name] for name in names])[0]
+            name = self._rng.choices(names, [self._weights[name] for name in names])[0]
             versions = self._versions[name]
             version = versions[-1] if self._rng.random() < 0.4 else self._rng.choice(versions)
             draft = self._values.request(api_named(name).request_class(), version)
@@ -189,12 +176,22 @@ class Walk:
         return {"topics": topics, "allow_auto_topic_creation": False}
 
     def _settle(self) -> None:
-        settle(self._sides, self._prefix)
+        settle(self._sides, self._prefix, self._nodes)
         time.sleep(0.1)  # Apache Kafka's partitions have leaders before these know it
 
 
-def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str], None]) -> list[str]:
+def run(
+    sides: Sequence[Side],
+    seed: int,
+    requests: int,
+    report: Callable[[str], None],
+    profile: str = "most",
+    shown_steps: int = 5,
+) -> list[str]:
     """Run walks with `seed`, `seed` + 1 and so on until `requests` were sent; return the differences.
+
+    profile      set of APIs
+    shown_steps  requests before a difference that are reported
 
     A walk with a difference is repeated, and counts only if it has one again: a busy broker may apply a change late.
     """
@@ -206,9 +203,9 @@ def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str],
     for number in range(seed, seed + requests):
         if sent >= requests:
             break
-        count, difference = _walk(sides, number)
+        count, difference = _walk(sides, number, profile, shown_steps)
         if difference is not None:
-            _, difference = _walk(sides, number)
+            _, difference = _walk(sides, number, profile, shown_steps)
         if difference is not None:
             report(difference)
             unequal.append(difference)
@@ -216,17 +213,65 @@ def run(sides: Sequence[Side], seed: int, requests: int, report: Callable[[str],
     return unequal
 
 
-def _walk(sides: Sequence[Side], seed: int) -> tuple[int, str | None]:
+def run_without_a_broker(
+    sides: Sequence[Side],
+    clusters: Sequence[Cluster],
+    seed: int,
+    requests: int,
+    report: Callable[[str], None],
+    shown_steps: int = 5,
+) -> list[str]:
+    """Run walks like `run`, some at a time; one broker is stopped when their topics have been created."""
+    for side in sides:
+        create_internal_topics(side)
+    stopped = max(sides[0].addresses)
+    unequal: list[str] = []
+    sent, following = 0, seed
+    again: list[int] = []
+    while sent < requests or again:
+        seeds = [*again, *range(following, following + _AT_A_TIME - len(again))]
+        following += _AT_A_TIME - len(again)
+        walks = [(number, _prepared(sides, number, "most")) for number in seeds]
+        for cluster, side in zip(clusters, sides, strict=True):
+            cluster.stop(stopped)
+            side.disconnect(stopped)
+        repeated, again = again, []
+        for number, walk in walks:
+            walk.go_on_without(stopped)
+            count, difference = _stepped(walk, number, sides, shown_steps)
+            sent += count
+            if difference is not None and number in repeated:
+                report(difference)
+                unequal.append(difference)
+            elif difference is not None:
+                again.append(number)
+        for cluster in clusters:
+            cluster.start(stopped)
+        for _, walk in walks:
+            walk.finish()
+    return unequal
+
+
+def _walk(sides: Sequence[Side], seed: int, profile: str, shown_steps: int) -> tuple[int, str | None]:
     """Run one walk; return the number of its requests, and a description of the difference at which it ended."""
-    walk = Walk(sides, seed, f"w{seed}-{random.getrandbits(24):06x}")
+    walk = _prepared(sides, seed, profile)
+    count, description = _stepped(walk, seed, sides, shown_steps)
+    walk.finish()
+    return count, description
+
+
+def _prepared(sides: Sequence[Side], seed: int, profile: str) -> Walk:
+    walk = Walk(sides, seed, f"w{seed}-{random.getrandbits(24):06x}", profile)
     walk.prepare()
+    return walk
+
+
+def _stepped(walk: Walk, seed: int, sides: Sequence[Side], shown_steps: int) -> tuple[int, str | None]:
     history: list[str] = []
-    description = None
     for step, answers, unequal in walk.steps():
         history.append(f"  {step}")
         if unequal:
-            answered = [f"{side.name}: {answer}" for side, answer in zip(sides, answers, strict=True)]
-            description = "\n".join([*history[-6:-1], f"seed {seed}: {step}", unequal[0], *answered])
-            break
-    walk.finish()
-    return len(history), description
+            answered = [f"{side.name}: {walk.shown(answers[at], at)}" for at, side in enumerate(sides)]
+            description = [*history[-1 - shown_steps : -1], f"seed {seed}: {step}", unequal[0], *answered]
+            return len(history), "\n".join(description)
+    return len(history), None
