@@ -34,7 +34,7 @@ _SPREADING: Final = frozenset(
 )
 """APIs whose changes Apache Kafka applies after the response."""
 _PAUSES_S: Final = {"EndTxn": 0.03, "ShareAcknowledge": 0.02, "ShareFetch": 0.02, "ShareGroupHeartbeat": 0.1}
-_PAUSES_IN_CLUSTERS_S: Final = {"EndTxn": 0.1, "Produce": 0.05, "WriteTxnMarkers": 0.1}
+_PAUSES_IN_CLUSTERS_S: Final = {"EndTxn": 0.1, "JoinGroup": 0.05, "Produce": 0.05}
 """Until the followers have what is new."""
 _UNTIL_FOLLOWERS_KNOW_S: Final = 0.7
 """Until followers know the high watermark: longer than replica.fetch.wait.max.ms."""
