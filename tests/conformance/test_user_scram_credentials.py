@@ -12,6 +12,7 @@ from ottla.protocol.errors import (
     NONE,
     RESOURCE_NOT_FOUND,
     UNACCEPTABLE_CREDENTIAL,
+    UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_SASL_MECHANISM,
 )
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -136,6 +137,18 @@ def test_credentials_that_are_not_taken(
     other = f"{user}-2"
     answer = alter(broker, upsertion(other, mechanism, iterations), upsertion(user))
     assert answer == {other: (code, why), user: (NONE, None)}
+
+
+def test_an_empty_salted_password_is_not_taken(broker: Wire, user: str) -> None:
+    """UNKNOWN_SERVER_ERROR by Apache Kafka, whose key classes refuse it."""
+    other = upsertion(f"{user}-2")
+    other.salted_password = b""
+    code, why = UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty"
+    if broker.is_kafka:
+        code, why = UNKNOWN_SERVER_ERROR, ""
+    found = alter(broker, other, upsertion(user))
+    assert (found[other.name][0], found[user]) == (code, (NONE, None))
+    assert broker.is_kafka or found[other.name][1] == why
 
 
 def test_nobody_has_a_name(broker: Wire) -> None:

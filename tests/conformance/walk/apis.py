@@ -67,7 +67,22 @@ _SHARE: Final = {
     "ShareGroupDescribe": 1,
     "ShareGroupHeartbeat": 2,
 }
-PROFILES: Final[Mapping[str, Mapping[str, int]]] = {"most": _MOST, "share": _SHARE}
-"""Sets of APIs: most of them, or those of share groups and what changes the records that they read. DeleteRecords is not among
-them: Apache Kafka returns nothing to a member that reads from before the log start, and the records to its next fetch.
+_ADMIN: Final = {
+    "AlterClientQuotas": 6,
+    "AlterConfigs": 3,
+    "AlterUserScramCredentials": 6,
+    "CreateTopics": 2,
+    "DeleteTopics": 1,
+    "DescribeClientQuotas": 6,
+    "DescribeConfigs": 4,
+    "DescribeLogDirs": 3,
+    "DescribeUserScramCredentials": 6,
+    "IncrementalAlterConfigs": 6,
+    "ListConfigResources": 3,
+    "Produce": 3,
+}
+PROFILES: Final[Mapping[str, Mapping[str, int]]] = {"most": _MOST, "share": _SHARE, "admin": _ADMIN}
+"""Sets of APIs: most of them; those of quotas, logins and configs; or those of share groups and what changes the records that
+they read. DeleteRecords is not among the latter: Apache Kafka returns nothing to a member that reads from before the log start,
+and the records to its next fetch.
 """

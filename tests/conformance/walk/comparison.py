@@ -18,13 +18,16 @@ _VOLATILE: Final = frozenset(
         "documentation",
         "eligible_leader_replicas",
         "host",
+        "log_dir",
         "last_timestamp",
         "log_append_time_ms",
         "node_endpoints",
         "port",
         "throttle_time_ms",
         "timestamp",
+        "total_bytes",
         "transaction_start_time_ms",
+        "usable_bytes",
     )
 )
 """Fields whose values differ between any two brokers, or two moments; and the eligible leader replicas, among which Apache

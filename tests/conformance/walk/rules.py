@@ -167,8 +167,24 @@ def _share_state(fields: dict[str, Any], version: int, values: Values) -> None:
             partition.fields["leader_epoch"] = values.rng.choice((0, -1))
 
 
+def _altered_quotas(fields: dict[str, Any], version: int, values: Values) -> None:
+    """Name the entities: defaults would be those of other walks, too."""
+    for entry in fields["entries"]:
+        entry.fields["ops"] = entry.fields["ops"][:1]  # of several invalid ones another broker names another one
+        for entity in entry.fields["entity"]:
+            kind, name = entity.fields["entity_type"], entity.fields.get("entity_name")
+            if name is None:
+                name = values.users[0]
+            entity.fields["entity_name"] = values.rng.choice(("10.1.1.1", "10.1.1.2", name)) if kind == "ip" else name
+
+
+def _described_logins(fields: dict[str, Any], version: int, values: Values) -> bool:
+    return bool(fields["users"])
+
+
 RULES: Final[Mapping[str, Rule]] = {
     "AddPartitionsToTxn": _add_partitions,
+    "AlterClientQuotas": _altered_quotas,
     "AlterConfigs": _one_config,
     "AlterShareGroupOffsets": _altered_share_offsets,
     "ConsumerGroupHeartbeat": _heartbeat_of_a_member,
@@ -177,6 +193,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "DescribeConfigs": _described_configs,
     "DescribeShareGroupOffsets": _share_offsets,
     "DescribeTopicPartitions": _described_partitions,
+    "DescribeUserScramCredentials": _described_logins,
     "ElectLeaders": _elect_leaders,
     "Fetch": _fetch,
     "IncrementalAlterConfigs": _one_config,

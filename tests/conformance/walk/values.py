@@ -36,6 +36,16 @@ _GROUP_CONFIGS: Final = (
     "no.such",
 )
 _CONFIG_VALUES: Final = ("1000", "50000", "-1", "compact", "delete", "", "x", "CreateTime", "true", "gzip", "0.5")
+_QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+    "no_such",
+)
+_QUOTA_VALUES: Final = (1e9, 2e9, 1.5, 0.0, -1.0, 1e20)
+_OF_USERS: Final = frozenset(("deletions", "upsertions", "users"))
 # What a field is drawn from, whatever the message.
 _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "acks": (-1, -1, 1),
@@ -50,6 +60,7 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "current_leader_epoch": (-1, -1, -1, 0, 1),
     "duration_filter": (-1, 0),
     "election_type": (0, 1, 2),
+    "entity_type": ("user", "user", "client-id", "client-id", "ip", "nosuch"),
     "endpoint_information_epoch": (-1, 0, 1),
     "epoch": (0, 1, 1, 2),
     "fetch_offset": (0, 0, 1, 2, 5, 1000, -2),
@@ -58,6 +69,7 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "generation_id_or_member_epoch": (-1, -1, 0, 1, 2),
     "group_instance_id": (None, None, "i", "j"),
     "index": (0, 0, 0, 1, 1, 9, -1),
+    "iterations": (4096, 5000, 4095, 16385, 0),
     "instance_id": (None, None, None, "i", "j"),
     "isolation_level": (0, 1),
     "key_type": (0, 0, 1, 2, 3),
@@ -65,9 +77,11 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "last_offset": (0, 1, 3),
     "leader_epoch": (-1, 0, 0, 1, 5),
     "log_start_offset": (-1, 0),
+    "match_type": (0, 0, 1, 2, 3),
     "max_bytes": (1 << 20,),
     "max_records": (100, 1),
     "max_wait_ms": (0, 10),
+    "mechanism": (1, 2, 1, 2, 0, 3),
     "member_epoch": (0, 0, 2, 1, -1, -2, 3),
     "metadata": (bytes(6) + b"\xff\xff\xff\xff",),
     "min_bytes": (0, 1),
@@ -89,6 +103,9 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "replica_id": (-1,),
     "replication_factor": (1, 1, -1, 0, 2),
     "resource_type": (2, 2, 32),
+    "resource_types": (2, 16, 32, 8, 4, 0, 99),
+    "salt": (b"s" * 16, b"t" * 10, b""),
+    "salted_password": (b"p" * 32, b"p" * 64, b"p"),
     "response_partition_limit": (1000, 1),
     "retention_time_ms": (-1, 100_000),
     "server_assignor": (None, None, "uniform", "range", "nosuch"),
@@ -121,6 +138,7 @@ class Values:
         self.groups = [f"{prefix}-{name}" for name in "gh"]
         self.classic_group = f"{prefix}-k"
         self.transactional_ids = [f"{prefix}-{name}" for name in "tu"]
+        self.users = [f"{prefix}-{name}" for name in ("v", "w", "ü x")]
         self._strange_topics = [f"{prefix}-missing", f"{prefix}-new", "bad name!", "."]
         self._identities = identities
         self._now_ms = now_ms
@@ -128,12 +146,14 @@ class Values:
             "broker_ids": self._node,
             "configuration_keys": lambda: rng.choice((*_TOPIC_CONFIGS, *_GROUP_CONFIGS)),
             "coordinator_keys": lambda: rng.choice((self.group(), self.transactional_id(), "")),
+            "entity_name": lambda: rng.choice(self.users),
             "group": self.group,
             "group_id": self.group,
             "group_ids": self.group,
             "groups": self.group,
             "groups_names": self.group,
             "key": lambda: rng.choice((self.group(), self.transactional_id())),
+            "match": lambda: rng.choice(self.users),
             "member_id": self._member,
             "producer_id": lambda: self._known("producer", 0.9, -1, STRANGERS[2]),
             "producer_id_filters": lambda: self._known("producer", 1, -1),
@@ -224,7 +244,13 @@ class Values:
         rng = self.rng
         if not isinstance(kind, Primitive):
             return self._struct(kind, version, (*path, name))
+        if name == "key" and "ops" in path[-1:]:
+            return rng.choice(_QUOTAS)
+        if name == "value" and kind.name == "float64":
+            return rng.choice(_QUOTA_VALUES)
         if name == "name":
+            if _OF_USERS.intersection(path[-1:]):
+                return rng.choice(self.users)
             if "configs" in path[-1:]:
                 return rng.choice(_TOPIC_CONFIGS)
             return "range" if "protocols" in path[-1:] else self.topic()

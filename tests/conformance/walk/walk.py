@@ -166,9 +166,23 @@ class Walk:
 
     def _own(self, api: str, answer: Any) -> Any:
         """Leave what is not of this walk out of the answers that list everything."""
-        for listing, name in (("groups", "group_id"), ("transaction_states", "transactional_id")):
-            if api.startswith("List") and isinstance(answer, dict) and listing in answer:
-                answer[listing] = [row for row in answer[listing] if row[name].startswith(self._prefix)]
+        names = {
+            "ListGroups": ("groups", "group_id"),
+            "ListTransactions": ("transaction_states", "transactional_id"),
+            "ListConfigResources": ("config_resources", "resource_name"),
+        }
+        if isinstance(answer, dict) and api in names:
+            listing, name = names[api]
+            answer[listing] = [row for row in answer[listing] if row[name].startswith(self._prefix)]
+        if isinstance(answer, dict) and api == "DescribeLogDirs":
+            for row in answer["results"]:
+                row["topics"] = [topic for topic in row["topics"] if topic["name"].startswith(self._prefix)]
+        if isinstance(answer, dict) and api == "DescribeClientQuotas":
+            answer["entries"] = [
+                row
+                for row in answer["entries"] or ()
+                if any((entity["entity_name"] or "").startswith(self._prefix) for entity in row["entity"])
+            ]
         return answer
 
     def _all_topics(self) -> dict[str, Any]:

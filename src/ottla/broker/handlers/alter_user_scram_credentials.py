@@ -8,7 +8,7 @@ Behaviour
     no such credential to delete    RESOURCE_NOT_FOUND
     a user twice                    DUPLICATE_RESOURCE, and neither alteration is made
     unknown mechanism               UNSUPPORTED_SASL_MECHANISM
-    no name, 4,095 iterations or 16,385   UNACCEPTABLE_CREDENTIAL
+    no name or salted password, 4,095 iterations or 16,385   UNACCEPTABLE_CREDENTIAL
     one user's error                does not affect the other users
 
 Versions
@@ -104,4 +104,6 @@ def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, brok
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if alteration.iterations > MOST_ITERATIONS:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not alteration.salted_password:
+        raise Refused(UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty")
     return credential(alteration.mechanism, alteration.salt, alteration.salted_password, alteration.iterations)
