@@ -10,21 +10,25 @@ Behaviour
     a partition without a state, an unknown partition, a share coordinator that fails   start offset -1, no error
     an unknown topic                  the same, with the zero topic id
     an empty group id with topics     INVALID_GROUP_ID (Kafka 4.4: UNKNOWN_SERVER_ERROR)
-    the coordinator elsewhere, or loading   its error, for the group
+    the coordinator elsewhere, or loading   its error, for the group, unless topics are named
+    a partition without a leader      LEADER_NOT_AVAILABLE, start offset 0
 
-    Lag is the number of records from the start offset on that are not completed; -1 if it is not known.
+    Lag is the number of records from the start offset on that are not completed; -1 if it is not known. The leaders of the
+    partitions are asked for their ends.
 
 Versions
     1  lag (KIP-1226)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
+from ottla.broker.latest_offsets import LatestOffset, TopicPartition, latest_offsets
 from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
@@ -88,9 +92,8 @@ def _described(
             return _summarized(group_id, names, broker)
 
         return after(broker.groups.run(group_id, known_partitions, ShareGroupName(group_id)), all_known)
-    code = broker.groups.availability(broker.groups.partition_of(group_id))
-    if group.topics and (code != NONE or not group_id):
-        return _failed(group_id, code or INVALID_GROUP_ID)
+    if group.topics and not group_id:
+        return _failed(group_id, INVALID_GROUP_ID)
     allowed, denied = [], []
     for topic in group.topics:
         if may_use_topic(context, AclOperation.DESCRIBE, topic.topic_name):
@@ -130,36 +133,52 @@ def _summarized(
     known = {name: broker.image.topics[name].id for name, _ in requested if name in broker.image.topics}
     places = [(known[name], index) for name, partitions in requested if name in known for index in partitions]
 
-    def response(summaries: dict[TopicIdPartition, StateSummary]) -> DescribeShareGroupOffsetsResponseGroup:
+    def with_lags(summaries: dict[TopicIdPartition, StateSummary]) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+        described = {
+            (name, index): summary
+            for name, partitions in requested
+            for index in partitions
+            if (summary := summaries.get((known.get(name, _NO_TOPIC), index))) is not None
+            and summary.error_code == NONE
+        }
+        ends = latest_offsets(broker, [place for place, summary in described.items() if _has_lag(summary)])
+        return after(ends, partial(response, described))
+
+    def response(
+        described: Mapping[TopicPartition, StateSummary], ends: Mapping[TopicPartition, LatestOffset]
+    ) -> DescribeShareGroupOffsetsResponseGroup:
         answers = [
             DescribeShareGroupOffsetsResponseTopic(
                 topic_name=name,
                 topic_id=known.get(name, _NO_TOPIC),
                 partitions=[
-                    _partition(name, index, summaries.get((known.get(name, _NO_TOPIC), index)), broker)
-                    for index in partitions
+                    _partition(index, described.get((name, index)), ends.get((name, index))) for index in partitions
                 ],
             )
             for name, partitions in requested
         ]
         return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=answers)
 
-    return after(broker.coordination.share_states.summarize(group_id, places), response)
+    return after(broker.coordination.share_states.summarize(group_id, places), with_lags)
+
+
+def _has_lag(summary: StateSummary) -> bool:
+    return UNKNOWN not in (summary.start_offset, summary.delivery_complete_count)
 
 
 def _partition(
-    topic: str, index: int, summary: StateSummary | None, broker: Broker
+    index: int, summary: StateSummary | None, end: LatestOffset | None
 ) -> DescribeShareGroupOffsetsResponsePartition:
-    if summary is None or summary.error_code != NONE:
+    if summary is None:
         return DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN)
-    answer = DescribeShareGroupOffsetsResponsePartition(
-        partition_index=index, start_offset=summary.start_offset, leader_epoch=summary.leader_epoch
+    code, high_watermark = (NONE, UNKNOWN) if end is None else end
+    if code != NONE:
+        return DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, error_code=code, error_message=error(code).message
+        )
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index,
+        start_offset=summary.start_offset,
+        leader_epoch=summary.leader_epoch,
+        lag=UNKNOWN if end is None else high_watermark - summary.start_offset - summary.delivery_complete_count,
     )
-    if UNKNOWN in (summary.start_offset, summary.delivery_complete_count):
-        return answer
-    partition = broker.replicas.leader(topic, index)
-    if isinstance(partition, int):
-        answer.start_offset, answer.error_code, answer.error_message = UNKNOWN, partition, error(partition).message
-    else:
-        answer.lag = partition.log.high_watermark - summary.start_offset - summary.delivery_complete_count
-    return answer

@@ -286,7 +286,11 @@ class SharePartitions:
                         for batch in batches
                     ],
                 )
-            elif shared is None and isinstance(code := self._replicas.leader_by_id(*place), int):
+            elif (
+                shared is None
+                and isinstance(code := self._replicas.leader_by_id(*place), int)
+                and (batches or code != NOT_LEADER_OR_FOLLOWER)
+            ):
                 answers[place] = AcknowledgementResult(code)
             elif batches:
                 unknown = error(UNKNOWN_TOPIC_OR_PARTITION)
