@@ -32,25 +32,25 @@ def latest_offsets(
 
     Source: NetworkPartitionMetadataClient.
     """
-    found: dict[TopicPartition, LatestOffset] = {}
+    latest: dict[TopicPartition, LatestOffset] = {}
     of_leaders: dict[int, list[TopicPartition]] = {}
     for place in partitions:
         partition = broker.replicas.leader(*place)
         if not isinstance(partition, int):
-            found[place] = NONE, partition.log.high_watermark
+            latest[place] = NONE, partition.log.high_watermark
         elif partition != NOT_LEADER_OR_FOLLOWER:
-            found[place] = partition, -1
+            latest[place] = partition, -1
         else:
             topic, index = place
             leader = broker.image.topics[topic].partitions[index].leader
-            found[place] = _NOT_AVAILABLE
+            latest[place] = _NOT_AVAILABLE
             if leader != NO_LEADER:
                 of_leaders.setdefault(leader, []).append(place)
     answers = [
         after(broker.peers.request(leader, _request(places), purpose=_PURPOSE), _offsets)
         for leader, places in of_leaders.items()
     ]
-    return gather(answers, partial(_merged, found))
+    return gather(answers, partial(_merged, latest))
 
 
 def _request(places: list[TopicPartition]) -> ListOffsetsRequest:
@@ -72,8 +72,8 @@ def _offsets(response: ListOffsetsResponse | None) -> Mapping[TopicPartition, La
 
 
 def _merged(
-    found: dict[TopicPartition, LatestOffset], of_others: list[Mapping[TopicPartition, LatestOffset]]
+    latest: dict[TopicPartition, LatestOffset], of_others: list[Mapping[TopicPartition, LatestOffset]]
 ) -> Mapping[TopicPartition, LatestOffset]:
     for offsets in of_others:
-        found.update(offsets)
-    return found
+        latest.update(offsets)
+    return latest

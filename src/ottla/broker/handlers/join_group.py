@@ -40,7 +40,8 @@ def join_group(request: JoinGroupRequest, broker: Broker) -> Answer[JoinGroupRes
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         name = None if request.context.version >= _FIRST_WITH_NULL_NAMES else ""
         return JoinGroupResponse(error_code=GROUP_AUTHORIZATION_FAILED, protocol_name=name)
-    least, most = (broker.config.integer(f"group.{bound}.session.timeout.ms") for bound in ("min", "max"))
+    integer = broker.config.integer
+    least, most = integer("group.min.session.timeout.ms"), integer("group.max.session.timeout.ms")
     if request.group_id and not least <= request.session_timeout_ms <= most:
         return membership.join.refuse(request, INVALID_SESSION_TIMEOUT)
     return broker.groups.run(request.group_id, membership.join, request)
