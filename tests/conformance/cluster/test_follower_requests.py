@@ -17,6 +17,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.batch import build
 from ottla.records.record import Record
 from tests.conformance.conftest import Topic, Wire
+from tests.conformance.shares import ACCEPT, ShareMember
 
 from .conftest import Cluster, fetch, list_offset
 
@@ -137,6 +138,15 @@ def test_producers_at_a_follower(cluster: Cluster) -> None:
     assert described(1) == ("NONE", [7_001])
     cluster.wait(lambda: described(2) == ("NONE", [7_001]))
     assert described(3) == ("NOT_LEADER_OR_FOLLOWER", [])
+
+
+def test_share_requests_at_a_follower(cluster: Cluster) -> None:
+    topic = cluster.topic([1, 2])
+    member = ShareMember(cluster[2], "share-requests-at-a-follower")
+    found = member.fetch(topic, 0)[0]
+    assert (found.error, found.acquired) == ("NOT_LEADER_OR_FOLLOWER", [])
+    text = "This server does not host this topic-partition."
+    assert member.acknowledged(topic, (0, 0, ACCEPT)) == ("UNKNOWN_TOPIC_OR_PARTITION", text)
 
 
 def test_fetch_where_there_is_no_replica(cluster: Cluster) -> None:

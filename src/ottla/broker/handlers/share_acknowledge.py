@@ -17,6 +17,7 @@ Behaviour
                                      INVALID_RECORD_STATE; batches wholly below the start offset are passed over
     one batch with an error          none of its partition is applied
     unknown topic or partition       UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; the latter also for one never fetched from
+                                     here, as of another leader
     a partition without batches      is in the response if another one has valid batches, or if it is unknown
     the response                     is sent when the share coordinator has written the changes
 

@@ -289,7 +289,7 @@ class SharePartitions:
             elif (
                 shared is None
                 and isinstance(code := self._replicas.leader_by_id(*place), int)
-                and (batches or code != NOT_LEADER_OR_FOLLOWER)
+                and code != NOT_LEADER_OR_FOLLOWER
             ):
                 answers[place] = AcknowledgementResult(code)
             elif batches:
