@@ -246,3 +246,14 @@ def test_a_commit_that_is_refused_makes_no_group(broker: Wire, topic: Topic) -> 
     assert name_of(broker.send(request, 8).topics[0].partitions[0].error_code) == "OFFSET_METADATA_TOO_LARGE"
     (group,) = broker.send(DescribeGroupsRequest(groups=[group_id]), 6).groups
     assert (name_of(group.error_code), group.group_state) == ("GROUP_ID_NOT_FOUND", "Dead")
+
+
+def test_numbers_of_threads_change_by_any_factor() -> None:
+    """Apache Kafka allows twice as many at most, and half as many at least."""
+    with EmbeddedBroker({"node.id": "1"}) as own:
+        wire = Wire(own.address, is_kafka=False)
+        config = AlterableConfig(name="background.threads", value="100")
+        resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+        (answer,) = wire.send(AlterConfigsRequest(resources=[resource]), 2).responses
+        wire.close()
+    assert name_of(answer.error_code) == "NONE"

@@ -297,9 +297,45 @@ def test_what_a_broker_refuses(broker: Wire) -> None:
         ("77", "log.retention.ms", "5", f"Unexpected broker id, expected {this}, but received 77"),
     ):
         assert incremental(broker, (BROKER, name, [(config, SET, value)])) == [("INVALID_REQUEST", text)]
-    assert incremental(broker, (BROKER, this, [("nonsense", SET, "3")])) == [OK]
-    assert own(broker, BROKER, this, "nonsense") == (None, -1)
-    assert incremental(broker, (BROKER, this, [("nonsense", DELETE, None)])) == [OK]
+
+
+@pytest.mark.parametrize("config", ["node.id", "listeners", "ssl.keystore.location", "log.dirs"])
+def test_what_cannot_be_set_can_be_deleted(broker: Wire, config: str) -> None:
+    for name in (node(broker), ""):
+        assert incremental(broker, (BROKER, name, [(config, DELETE, None)])) == [OK]
+
+
+def test_an_unknown_config_of_a_broker_is_kept_but_not_shown(broker: Wire) -> None:
+    this = node(broker)
+    for resource, source in ((this, 2), ("", 3)):
+        name = f"nonsense-{source}"
+        assert incremental(broker, (BROKER, resource, [(name, SET, "3")])) == [OK]
+        becomes(broker, BROKER, resource, name, None, source)
+        becomes(broker, BROKER, this, name, None, source)
+        wanted = DescribeConfigsResource(resource_type=BROKER, resource_name=this, configuration_keys=[name])
+        request = DescribeConfigsRequest(resources=[wanted], include_synonyms=True, include_documentation=True)
+        (row,) = broker.send(request, 4).results[0].configs
+        assert (row.is_sensitive, row.read_only, row.config_type, row.documentation) == (True, True, 0, None)
+        assert [(synonym.name, synonym.value, synonym.source) for synonym in row.synonyms] == [(name, None, source)]
+        assert incremental(broker, (BROKER, resource, [(name, DELETE, None)])) == [OK]
+        becomes(broker, BROKER, this, name, None, -1)
+
+
+@pytest.mark.parametrize("operation", [SET, APPEND])
+@pytest.mark.parametrize("resource", ["this", "all"])
+def test_a_list_of_a_broker_is_checked(broker: Wire, topic: Topic, resource: str, operation: int) -> None:
+    name = node(broker) if resource == "this" else ""
+    text = "Invalid value x for configuration log.cleanup.policy: String must be one of: compact, delete"
+    edit: Edits = [("log.cleanup.policy", operation, "x")]
+    assert incremental(broker, (BROKER, name, edit)) == [("INVALID_REQUEST", text)]
+    assert own(broker, BROKER, node(broker), "log.cleanup.policy")[0] == "delete"
+    assert topic.append(1) == 0
+
+
+def test_an_empty_element_is_not_appended_to_a_list_of_a_broker(broker: Wire) -> None:
+    text = "Configuration 'log.cleanup.policy' values must not be empty."
+    for name in (node(broker), ""):
+        assert incremental(broker, (BROKER, name, [("log.cleanup.policy", APPEND, "")])) == [("INVALID_REQUEST", text)]
 
 
 def test_limits_of_connections(broker: Wire) -> None:

@@ -32,7 +32,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.alteration import BROKER
-from ottla.metadata.configs import InvalidConfig, topic_configs
+from ottla.metadata.configs import InvalidConfig, topic_configs, without_invalid
 from ottla.metadata.features import too_new
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
@@ -496,11 +496,13 @@ class BrokerServer:
         self._storage.release()
 
     def _apply_configs(self) -> None:
-        """Apply the configs that the metadata has for this broker, over the start-up values."""
+        """Apply the configs that the metadata has for this broker, over the start-up values; invalid ones are ignored."""
         broker, image = self.broker, self.broker.image
-        broker.config = broker.config.with_dynamic(
-            for_all=image.configs_of(BROKER, ""), for_this=image.configs_of(BROKER, str(broker.node_id))
-        )
+        for_all, of_all = without_invalid(image.configs_of(BROKER, ""))
+        for_this, of_this = without_invalid(image.configs_of(BROKER, str(broker.node_id)))
+        for reason in (*of_all, *of_this):
+            _logger.error("ignoring a config in the metadata: %s", reason)
+        broker.config = broker.config.with_dynamic(for_all=for_all, for_this=for_this)
         self._limits.change(_limits_of(broker.config))
         throttles = broker.replication_throttles
         throttles.leader.limit = broker.config.integer("leader.replication.throttled.rate")

@@ -143,7 +143,7 @@ def check_set(
     has_elr  True while eligible leader replicas are on: all brokers have the same min.insync.replicas then (KIP-966)
     """
     if kind == BROKER:
-        _check_broker(name, edits)
+        _check_broker(name, texts, edits)
         if has_elr:
             _check_min_isr(name, current, texts, edits)
     elif kind == CLIENT_METRICS:
@@ -158,9 +158,10 @@ def check_set(
             raise Refused(INVALID_CONFIG, str(cause)) from None
 
 
-def _check_broker(name: str, edits: Sequence[Edit]) -> None:
-    """Raise Refused for configs that cannot change while a broker runs (KIP-226); unknown names are kept for other brokers."""
+def _check_broker(name: str, texts: Texts, edits: Sequence[Edit]) -> None:
+    """Raise Refused for configs that cannot be set while a broker runs (KIP-226); unknown names are kept for other brokers."""
     known = configs(Scope.BROKER)
+    edits = [edit for edit in edits if edit.operation != DELETE]
     rows = [(known[edit.name], edit) for edit in edits if edit.name in known]
     prefixed = [(_OF_A_LISTENER.fullmatch(edit.name), edit) for edit in edits]
     of_listeners = [(known[name[1]], edit) for name, edit in prefixed if name is not None and name[1] in known]
@@ -176,11 +177,10 @@ def _check_broker(name: str, edits: Sequence[Edit]) -> None:
         text = f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]"
         raise Refused(INVALID_REQUEST, text)
     for row, edit in (*rows, *of_listeners):
-        if edit.operation == SET:
-            try:
-                parse(row, edit.value)
-            except InvalidConfig as cause:
-                raise Refused(INVALID_REQUEST, str(cause)) from None
+        try:
+            parse(row, texts[edit.name])
+        except InvalidConfig as cause:
+            raise Refused(INVALID_REQUEST, str(cause)) from None
 
 
 def _check_min_isr(name: str, current: Texts, texts: Texts, edits: Sequence[Edit]) -> None:

@@ -11,7 +11,7 @@ Sources of a value; the first that is set wins:
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 from ottla.metadata import config_table as table
@@ -60,6 +60,9 @@ class InvalidConfig(ValueError):
     """Unknown config or invalid value; the message is Kafka's."""
 
 
+_UNKNOWN: Final = "unknown"
+
+
 class Config(NamedTuple):
     """One row of the table.
 
@@ -78,7 +81,12 @@ class Config(NamedTuple):
     @property
     def sensitive(self) -> bool:
         """True if the value must not be shown."""
-        return self.type == table.PASSWORD
+        return self.type in (table.PASSWORD, _UNKNOWN)
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if Kafka has no such config."""
+        return self.type == _UNKNOWN
 
     @property
     def read_only(self) -> bool:
@@ -371,6 +379,20 @@ class BrokerValues(Values):
         return None if row.default is None else _typed(row, row.default)
 
 
+def without_invalid(texts: Texts) -> tuple[Texts, list[str]]:
+    """Return dynamic configs of brokers without those with an invalid value, and the reasons."""
+    known = configs(Scope.BROKER)
+    valid, reasons = {}, []
+    for name, text in texts.items():
+        try:
+            if name in known:
+                parse(known[name], text)
+            valid[name] = text
+        except InvalidConfig as cause:
+            reasons.append(str(cause))
+    return valid, reasons
+
+
 class ResourceValues(Values):
     """Configs of a topic or group: its overrides, and the broker's values for the rest."""
 
@@ -507,6 +529,17 @@ def describe_broker(broker: BrokerValues) -> Iterator[Described]:
             yield Described(row, None if row.sensitive else text_of(broker[row.name]), source, synonyms)
 
     yield from _describe_listeners(broker)
+    yield from _describe_unknown(broker.layers)
+
+
+def _describe_unknown(layers: Sequence[tuple[int, Texts]]) -> Iterator[Described]:
+    """Describe the configs that this broker does not know: their values are not shown, as they may be sensitive."""
+    known = configs(Scope.BROKER)
+    for name in dict.fromkeys(name for _, texts in layers for name in texts):
+        if name not in known and not name.startswith(LISTENER_PREFIX):
+            synonyms = [Synonym(name, None, source) for source, texts in layers if name in texts]
+            row = Config("", name, _UNKNOWN, None, "", table.READ_ONLY, ())
+            yield Described(row, None, synonyms[0].source, synonyms)
 
 
 def _describe_listeners(broker: BrokerValues) -> Iterator[Described]:
@@ -535,6 +568,7 @@ def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
         if name in known:
             text = None if known[name].sensitive else text_of(parse(known[name], texts[name]))
             yield Described(known[name], text, source, [Synonym(name, text, source)])
+    yield from _describe_unknown(broker.layers[1:2])
 
 
 def describe_resource(values: ResourceValues) -> Iterator[Described]:

@@ -11,7 +11,6 @@ from .draft import Batch, Draft
 from .identities import STRANGERS
 from .values import Values
 
-_TOPIC: Final = 2
 Rule = Callable[[dict[str, Any], int, Values], bool | None]
 
 
@@ -65,8 +64,8 @@ def _one_config(fields: dict[str, Any], version: int, values: Values) -> None:
     """Alter one config: of several invalid ones another broker names another one."""
     fields["resources"] = fields["resources"][:1]
     for resource in fields["resources"]:
-        kind = resource.fields["resource_type"]
-        resource.fields["resource_name"] = values.topic() if kind == _TOPIC else values.group()
+        kind, name = values.resource(resource.fields["resource_type"])
+        resource.fields.update(resource_type=kind, resource_name=name)
         resource.fields["configs"] = resource.fields["configs"][:1]
         for config in resource.fields["configs"]:
             config.fields["name"] = values.config(kind)
@@ -74,8 +73,8 @@ def _one_config(fields: dict[str, Any], version: int, values: Values) -> None:
 
 def _described_configs(fields: dict[str, Any], version: int, values: Values) -> None:
     for resource in fields["resources"]:
-        kind = resource.fields["resource_type"]
-        resource.fields["resource_name"] = values.topic() if kind == _TOPIC else values.group()
+        kind, name = values.resource(resource.fields["resource_type"])
+        resource.fields.update(resource_type=kind, resource_name=name)
         resource.fields["configuration_keys"] = [values.config(kind), values.config(kind)]
 
 

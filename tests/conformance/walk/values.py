@@ -15,6 +15,7 @@ from .sharing import Sharing
 _DEFAULT_RATE: Final = 0.7  # of tagged fields
 _NULL_RATE: Final = 0.15
 _LATEST: Final = 6
+_TOPIC, _BROKER = 2, 4
 _TOPIC_CONFIGS: Final = (
     "retention.ms",
     "cleanup.policy",
@@ -33,6 +34,19 @@ _GROUP_CONFIGS: Final = (
     "share.auto.offset.reset",
     "share.record.lock.duration.ms",
     "streams.num.standby.replicas",
+    "no.such",
+)
+_BROKER_CONFIGS: Final = (
+    "log.retention.ms",
+    "log.cleanup.policy",
+    "compression.type",
+    "log.message.timestamp.type",
+    "log.flush.interval.messages",
+    "unclean.leader.election.enable",
+    "log.cleaner.backoff.ms",
+    "max.connections",
+    "min.insync.replicas",
+    "node.id",
     "no.such",
 )
 _CONFIG_VALUES: Final = ("1000", "50000", "-1", "compact", "delete", "", "x", "CreateTime", "true", "gzip", "0.5")
@@ -126,7 +140,12 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
 
 
 class Values:
-    """Draws requests to the brokers `nodes`. The names in them begin with `prefix`; records are `now_ms` old."""
+    """Draws requests to the brokers `nodes`. The names in them begin with `prefix`; records are `now_ms` old.
+
+    takes_brokers  whether configs of brokers are drawn
+    """
+
+    takes_brokers = False
 
     def __init__(
         self, rng: random.Random, prefix: str, identities: Identities, now_ms: int, nodes: Sequence[int]
@@ -188,9 +207,15 @@ class Values:
         """Draw a transactional id."""
         return self.rng.choice(self.transactional_ids)
 
-    def config(self, resource_type: int) -> str:
-        """Draw the name of a config of topics (2) or groups."""
-        return self.rng.choice(_TOPIC_CONFIGS if resource_type == 2 else _GROUP_CONFIGS)
+    def resource(self, kind: int) -> tuple[int, str]:
+        """Draw the name of a resource of a kind, or that of brokers if these take part."""
+        if self.takes_brokers and self.rng.random() < 0.4:
+            return _BROKER, self.rng.choice(("", *map(str, self.nodes), "9"))
+        return kind, self.topic() if kind == _TOPIC else self.group()
+
+    def config(self, kind: int) -> str:
+        """Draw the name of a config of topics, brokers or groups."""
+        return self.rng.choice({_TOPIC: _TOPIC_CONFIGS, _BROKER: _BROKER_CONFIGS}.get(kind, _GROUP_CONFIGS))
 
     def _node(self) -> int:
         return 5 if self.rng.random() < (0.3 if len(self.nodes) == 1 else 0.05) else self.rng.choice(self.nodes)

@@ -67,6 +67,7 @@ class Walk:
         self._identities = Identities()
         self._nodes = list(sides[0].addresses)
         self._values = Values(self._rng, prefix, self._identities, int(time.time() * 1000), self._nodes)
+        self._values.takes_brokers = profile == "admin"
         offers = [side.offers() for side in sides]
         self._versions = {}
         for name in self._weights:

@@ -151,8 +151,8 @@ def _config(described: Described, request: DescribeConfigsRequest) -> DescribeCo
 
 
 def _documentation(config: Config) -> str | None:
-    """Return the documentation of a config; None for one of a listener, as in Kafka."""
-    if config.name.startswith(LISTENER_PREFIX):
+    """Return the documentation of a config; None for one of a listener, and for an unknown one, as in Kafka."""
+    if config.is_unknown or config.name.startswith(LISTENER_PREFIX):
         return None
     from ottla.metadata.config_docs import documentation
 

@@ -1,0 +1,31 @@
+"""Configs of brokers in the metadata with values that they would refuse, as an earlier version has accepted."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from tests.unit.broker.test_log_directories import Machine
+
+from ottla.metadata.alteration import BROKER
+
+INVALID = {"log.cleanup.policy": "delete,x", "log.retention.ms": "5000"}
+
+
+@pytest.mark.parametrize("resource", ["", "1"])
+def test_invalid_configs_in_the_metadata_are_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, resource: str
+) -> None:
+    with Machine(tmp_path, node_id="1") as machine:
+        machine.create("before")
+        metadata = machine.broker.metadata
+        with caplog.at_level(logging.ERROR):
+            machine.result(lambda: metadata.decide(lambda: metadata.configure(BROKER, resource, INVALID)))
+            machine.until(lambda: machine.broker.config.integer("log.retention.ms") == 5_000)
+            machine.create("after")
+            machine.restart()
+        assert machine.broker.config.items_of("log.cleanup.policy") == ["delete"]
+        assert machine.broker.config.integer("log.retention.ms") == 5_000
+        for topic in ("before", "after"):
+            machine.append(topic)
+    reason = "Invalid value x for configuration log.cleanup.policy: String must be one of: compact, delete"
+    assert caplog.messages.count(f"ignoring a config in the metadata: {reason}") == 2
