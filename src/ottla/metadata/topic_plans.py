@@ -152,12 +152,8 @@ class TopicPlans:
         if topic.partitions != -1:
             text = "A manual partition assignment was specified, but numPartitions was not set to -1."
             raise Refused(INVALID_REQUEST, text)
-        placed: list[PartitionImage] = []
-        for number in range(len(topic.assignments)):
-            replicas = topic.assignments.get(number)
-            if replicas is None:
-                text = "partitions should be a consecutive 0-based integer sequence"
-                raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+        placed: dict[int, PartitionImage] = {}
+        for number, replicas in topic.assignments.items():
             check_replicas(replicas, image.registered)
             factor = len(replicas) if factor is None else factor
             if len(replicas) != factor:
@@ -173,8 +169,10 @@ class TopicPlans:
                     "in controlled shutdown."
                 )
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-            placed.append(partition)
-        return placed
+            placed[number] = partition
+        if set(placed) != set(range(len(placed))):
+            raise Refused(INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
+        return [placed[number] for number in range(len(placed))]
 
     @staticmethod
     def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -1,4 +1,6 @@
-"""CreatePartitions with assignments of replicas."""
+"""CreateTopics and CreatePartitions with assignments of replicas."""
+
+import pytest
 
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.create_partitions import (
@@ -6,6 +8,7 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 
 from .conftest import Cluster, partition_of
 
@@ -16,6 +19,38 @@ def added(cluster: Cluster, topic: str, count: int, *assignments: list[int]) -> 
     row = CreatePartitionsTopic(name=topic, count=count, assignments=wanted)
     (result,) = cluster[1].send(CreatePartitionsRequest(topics=[row], timeout_ms=10_000), 3).results
     return name_of(result.error_code), result.error_message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [
+        (
+            {9: [1, 3], 1: [1]},
+            "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with previous "
+            "partitions, which have 2 replica(s).",
+        ),
+        (
+            {9: [1, 3], 1: [1, 9]},
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        ({9: [1, 3], 1: [1, 2]}, "partitions should be a consecutive 0-based integer sequence"),
+    ],
+)
+def test_each_assignment_of_a_new_topic_is_checked_before_their_numbers(
+    cluster: Cluster, assignment: dict[int, list[int]], text: str
+) -> None:
+    topic = CreatableTopic(
+        name="assigned",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+            for index, replicas in assignment.items()
+        ],
+        configs=[],
+    )
+    (row,) = cluster[1].send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
+    assert (name_of(row.error_code), row.error_message) == ("INVALID_REPLICA_ASSIGNMENT", text)
 
 
 def test_new_partitions_have_as_many_replicas_as_the_others(cluster: Cluster) -> None:
