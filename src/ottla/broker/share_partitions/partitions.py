@@ -266,16 +266,14 @@ class SharePartitions:
         """
         group_id, member_id = member
         topics = self._metadata.image.topics_by_id
-        has_valid = any(
-            batches and place[0] in topics and _makes_sense(batches, is_renewal=is_renewal)
-            for place, batches in acks.items()
-        )
+        valid = {place for place, batches in acks.items() if _makes_sense(batches, is_renewal=is_renewal)}
+        has_valid = any(acks[place] and place[0] in topics for place in valid)
         answers: dict[TopicIdPartition, Answer[AcknowledgementResult]] = {}
         for place, batches in acks.items():
             shared = self.find(group_id, place)
             if place[0] not in topics:
                 answers[place] = AcknowledgementResult(UNKNOWN_TOPIC_ID)
-            elif not _makes_sense(batches, is_renewal=is_renewal):
+            elif place not in valid:
                 answers[place] = AcknowledgementResult(INVALID_REQUEST)
             elif shared is not None and batches:
                 self._count(batches)
