@@ -15,7 +15,7 @@ from .sharing import Sharing
 _DEFAULT_RATE: Final = 0.7  # of tagged fields
 _NULL_RATE: Final = 0.15
 _LATEST: Final = 6
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _CLIENT_METRICS = 2, 4, 16
 _TOPIC_CONFIGS: Final = (
     "retention.ms",
     "cleanup.policy",
@@ -49,7 +49,25 @@ _BROKER_CONFIGS: Final = (
     "node.id",
     "no.such",
 )
-_CONFIG_VALUES: Final = ("1000", "50000", "-1", "compact", "delete", "", "x", "CreateTime", "true", "gzip", "0.5")
+_CONFIGS: Final[Mapping[int, Sequence[str]]] = {
+    _TOPIC: _TOPIC_CONFIGS,
+    _BROKER: _BROKER_CONFIGS,
+    _CLIENT_METRICS: ("interval.ms", "metrics", "match", "no.such"),
+}
+_CONFIG_VALUES: Final = (
+    "1000",
+    "50000",
+    "-1",
+    "compact",
+    "delete",
+    "",
+    "x",
+    "CreateTime",
+    "true",
+    "gzip",
+    "0.5",
+    "client_id=a.*",
+)
 _QUOTAS: Final = (
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -142,7 +160,7 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
 class Values:
     """Draws requests to the brokers `nodes`. The names in them begin with `prefix`; records are `now_ms` old.
 
-    takes_brokers  whether configs of brokers are drawn
+    takes_brokers  whether configs of brokers and of client-metrics subscriptions are drawn
     """
 
     takes_brokers = False
@@ -208,14 +226,16 @@ class Values:
         return self.rng.choice(self.transactional_ids)
 
     def resource(self, kind: int) -> tuple[int, str]:
-        """Draw the name of a resource of a kind, or that of brokers if these take part."""
+        """Draw the name of a resource of a kind, or that of brokers or subscriptions if these take part."""
         if self.takes_brokers and self.rng.random() < 0.4:
             return _BROKER, self.rng.choice(("", *map(str, self.nodes), "9"))
+        if self.takes_brokers and self.rng.random() < 0.2:
+            return _CLIENT_METRICS, self.rng.choice((*self.users, *self.users, ""))
         return kind, self.topic() if kind == _TOPIC else self.group()
 
     def config(self, kind: int) -> str:
-        """Draw the name of a config of topics, brokers or groups."""
-        return self.rng.choice({_TOPIC: _TOPIC_CONFIGS, _BROKER: _BROKER_CONFIGS}.get(kind, _GROUP_CONFIGS))
+        """Draw the name of a config of a kind of resource."""
+        return self.rng.choice(_CONFIGS.get(kind, _GROUP_CONFIGS))
 
     def _node(self) -> int:
         return 5 if self.rng.random() < (0.3 if len(self.nodes) == 1 else 0.05) else self.rng.choice(self.nodes)
