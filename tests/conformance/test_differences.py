@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.protocol.errors import name_of
+from ottla.protocol.errors import NONE, name_of
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -22,6 +22,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.share_fetch import FetchPartition as SharePartition
 from ottla.protocol.messages.share_fetch import FetchTopic as ShareTopic
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -257,3 +258,18 @@ def test_numbers_of_threads_change_by_any_factor() -> None:
         (answer,) = wire.send(AlterConfigsRequest(resources=[resource]), 2).responses
         wire.close()
     assert name_of(answer.error_code) == "NONE"
+
+
+def test_transactions_of_version_2_are_served_at_a_lower_level() -> None:
+    """Apache Kafka answers UNSUPPORTED_VERSION at level 0, whose records cannot tell of them; no client sends them then."""
+    with EmbeddedBroker() as own:
+        wire = Wire(own.address, is_kafka=False)
+        update = FeatureUpdateKey(feature="transaction.version", max_version_level=0, upgrade_type=2)
+        assert wire.send(UpdateFeaturesRequest(feature_updates=[update]), 2).error_code == NONE
+        created = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        (row,) = wire.send(CreateTopicsRequest(topics=[created], timeout_ms=10_000), 7).topics
+        producer = TransactionalProducer(wire)
+        assert producer.produce(Topic(wire, "t", row.topic_id), version=12) == 0
+        producer.end(commit=True, version=5)
+        assert producer.described().state == "CompleteCommit"
+        wire.close()
