@@ -27,7 +27,7 @@ from ottla.metadata.alteration import (
     check_set,
     edited,
 )
-from ottla.metadata.configs import InvalidConfig
+from ottla.metadata.configs import InvalidConfig, without_invalid
 from ottla.metadata.eligibility import has_elr
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
@@ -149,7 +149,8 @@ class ConfigAlterations:
             name: texts
         }
         try:
-            new = self._config().with_dynamic(for_all=layers[""], for_this=layers[str(self._node_id)])
+            for_all, for_this = (without_invalid(layers[node])[0] for node in ("", str(self._node_id)))
+            new = self._config().with_dynamic(for_all=for_all, for_this=for_this)
             new.check()
             for check in self._checks:
                 check(new)

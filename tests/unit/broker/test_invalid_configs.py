@@ -7,6 +7,14 @@ import pytest
 from tests.unit.broker.test_log_directories import Machine
 
 from ottla.metadata.alteration import BROKER
+from ottla.protocol.answer import after
+from ottla.protocol.errors import NONE
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 INVALID = {"log.cleanup.policy": "delete,x", "log.retention.ms": "5000"}
 
@@ -29,3 +37,17 @@ def test_invalid_configs_in_the_metadata_are_ignored(
             machine.append(topic)
     reason = "Invalid value x for configuration log.cleanup.policy: String must be one of: compact, delete"
     assert caplog.messages.count(f"ignoring a config in the metadata: {reason}") == 2
+
+
+def test_other_configs_can_be_altered_beside_an_invalid_one(tmp_path: Path) -> None:
+    with Machine(tmp_path, node_id="1") as machine:
+        metadata = machine.broker.metadata
+        invalid = {"max.connections": "x"}
+        machine.result(lambda: metadata.decide(lambda: metadata.configure(BROKER, "1", invalid)))
+        config = AlterableConfig(name="log.retention.ms", config_operation=0, value="5000")
+        resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[config])
+        answers: list[IncrementalAlterConfigsResponse] = []
+        after(machine.serve(IncrementalAlterConfigsRequest(resources=[resource]), 1), answers.append)
+        machine.until(lambda: bool(answers))
+        assert answers[0].responses[0].error_code == NONE
+        assert machine.broker.config.integer("log.retention.ms") == 5_000

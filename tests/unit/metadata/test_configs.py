@@ -6,17 +6,14 @@ The words were seen in answers of Apache Kafka 4.4 to CreateTopics, IncrementalA
 import pytest
 
 from ottla.metadata import config_table
+from ottla.metadata.config_descriptions import Synonym, describe_broker, describe_client_metrics, describe_resource
 from ottla.metadata.configs import (
     BrokerValues,
     ConfigSource,
     InvalidConfig,
     Scope,
-    Synonym,
     config,
     configs,
-    describe_broker,
-    describe_client_metrics,
-    describe_resource,
     group_configs,
     parse,
     text_of,

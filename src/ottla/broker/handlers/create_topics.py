@@ -26,7 +26,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
-from ottla.metadata.configs import describe_resource, topic_configs
+from ottla.metadata.config_descriptions import describe_resource
+from ottla.metadata.configs import topic_configs
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic

@@ -24,19 +24,15 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import config_denial
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.metadata.config_effects import LISTENER_PREFIX
-from ottla.metadata.configs import (
-    TYPE_IDS,
-    Config,
-    ConfigSource,
+from ottla.metadata.config_descriptions import (
     Described,
     describe_broker,
     describe_broker_defaults,
     describe_client_metrics,
     describe_resource,
-    group_configs,
-    topic_configs,
 )
+from ottla.metadata.config_effects import LISTENER_PREFIX
+from ottla.metadata.configs import TYPE_IDS, Config, ConfigSource, group_configs, topic_configs
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
