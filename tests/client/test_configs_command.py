@@ -71,6 +71,15 @@ def test_configs_of_groups(commands: Commands) -> None:
     commands.said("configs", "--alter", "--group", group, "--delete-config", "consumer.session.timeout.ms")
 
 
+@pytest.mark.parametrize(
+    ("option", "config"), [("--group", "share.isolation.level"), ("--client-metrics", "interval.ms")]
+)
+def test_the_defaults_of_what_has_no_configs(commands: Commands, option: str, config: str) -> None:
+    name = fresh("n")
+    assert f" {config}=" in commands.said("configs", "--describe", option, name, "--all")
+    assert "has no configs" in commands.refused("configs", "--describe", option, name)
+
+
 def test_quotas_and_credentials(commands: Commands) -> None:
     user = fresh("u")
     assert commands.said(
@@ -97,7 +106,10 @@ def test_quotas_and_credentials(commands: Commands) -> None:
     commands.said("configs", "--alter", "--ip", "127.9.9.9", "--add-config", "connection_creation_rate=10")
     address = "Quota configs for ip '127.9.9.9' are connection_creation_rate=10.0\n"
     wait_for(lambda: commands.said("configs", "--describe", "--ip", "127.9.9.9") == address)
-    commands.said("configs", "--alter", "--ip", "127.9.9.9", "--delete-config", "connection_creation_rate")
+    words = ["--alter", "--ip", "127.9.9.9", "--delete-config", "connection_creation_rate"]
+    commands.said("configs", *words)
+    wait_for(lambda: commands.said("configs", "--describe", "--ip", "127.9.9.9") == "")
+    assert commands.refused("configs", *words) == "connection_creation_rate: ip '127.9.9.9' has no such quota to delete"
 
 
 @pytest.mark.parametrize(
@@ -137,12 +149,14 @@ def test_subscriptions_of_client_metrics(commands: Commands) -> None:
         ("configs", ["--alter", "--entity-type", "topics", "--add-config", "a=b"], "the name of one of the topics"),
         ("configs", ["--describe", "--entity-type", "topics", "--entity-default"], "topics have no default entity"),
         ("configs", ["--describe", "--topic", "t", "--user", "u"], "only users and clients can be combined"),
+        ("configs", ["--describe", "--entity-type", "clients", "--user", "u"], "cannot be combined with --topic"),
         ("configs", ["--describe", "--broker", "one"], "a broker id must be a number"),
         ("configs", ["--alter", "--topic", "t", "--add-config", "a"], "a config must be NAME=VALUE"),
         ("configs", ["--alter", "--topic", "t", "--add-config", "a=b", "--delete-config", "a"], "both set and deleted"),
         ("client-metrics", ["--alter"], "either --name or --generate-name"),
         ("client-metrics", ["--delete"], "--delete requires --name"),
-        ("client-metrics", ["--list", "--interval", "5"], "can only be used with --alter"),
+        ("client-metrics", ["--list", "--interval", "5"], "--interval can only be used with --alter"),
+        ("client-metrics", ["--list", "--name", "m"], "--name can only be used with --alter and --delete and"),
     ],
 )
 def test_wrong_usage(commands: Commands, command: str, words: list[str], why: str) -> None:

@@ -186,6 +186,13 @@ def test_regular_expressions(commands: Commands) -> None:
         (["--reset-offsets", "--group", "g", "--topic", "t", "--by-duration", "1h", "--dry-run"], "no duration"),
         (["--delete-offsets", "--group", "g"], "at least one --topic"),
         (["--list", "--state", "Odd"], "consumer groups have"),
+        (["--list", "--group", "g"], "--group can only be used with --describe and --delete and --reset-offsets and"),
+        (["--list", "--verbose"], "--verbose can only be used with --describe"),
+        (["--list", "--members"], "--members can only be used with --describe"),
+        (["--describe", "--group", "g", "--type", "classic"], "--type can only be used with --list"),
+        (["--describe", "--group", "g", "--state", "Empty"], "--state takes names of states with --list only"),
+        (["--describe", "--group", "g", "--topic", "t"], "--topic can only be used with --reset-offsets and"),
+        (["--delete-offsets", "--group", "g", "--topic", "t", "--all-groups"], "--all-groups can only be used with"),
     ],
 )
 def test_wrong_usage(commands: Commands, words: list[str], why: str) -> None:

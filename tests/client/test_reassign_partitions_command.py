@@ -157,6 +157,27 @@ def test_cancelling(cluster: KafkaCluster, tool: Tool) -> None:
     assert cluster.image.topics[TOPIC].partitions[0].replicas == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--list", "--throttle", "1"], "--throttle can only be used with --execute"),
+        (["--verify", "--reassignment-json-file", "f", "--additional"], "--additional can only be used with --execute"),
+        (["--execute", "--reassignment-json-file", "f", "--preserve-throttles"], "--verify and --cancel"),
+        (["--cancel", "--reassignment-json-file", "f", "--broker-list", "1"], "can only be used with --generate"),
+        (["--generate", "--topics-to-move-json-file", "f", "--broker-list", "1,1"], "names a broker twice"),
+    ],
+)
+def test_wrong_usage(tool: Tool, words: list[str], why: str) -> None:
+    assert why in tool.run("reassign-partitions", *words, exit_code=2)[-1]
+
+
+def test_a_topic_is_moved_once(tool: Tool, tmp_path: Path) -> None:
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": TOPIC}, {"topic": TOPIC}]}), encoding="utf-8")
+    words = ["--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,2"]
+    assert tool.run("reassign-partitions", *words, exit_code=1) == [f"ottla: {topics} names a topic twice"]
+
+
 def test_the_replication_factor_may_be_kept(tool: Tool) -> None:
     plan = tool.plan((0, [1, 3]), (1, [1, 2, 3]))
     lines = tool.reassign("execute", plan, "--disallow-replication-factor-change", exit_code=1)

@@ -44,8 +44,8 @@ def test_describe_offsets(bootstrap_servers: str, share_group: str, topic: str, 
 
 
 def test_describe_members_and_state(bootstrap_servers: str, share_group: str, topic: str) -> None:
-    empty = said(bootstrap_servers, "--describe", "--group", share_group, "--members")
-    assert empty == f"\nShare group '{share_group}' has no active members.\n"
+    empty = run(bootstrap_servers, "--describe", "--group", share_group, "--members")
+    assert (empty.stdout, empty.stderr) == ("", f"\nShare group '{share_group}' has no active members.\n")
     with ShareConsumer(bootstrap_servers=bootstrap_servers, group_id=share_group, client_id="c-1") as consumer:
         consumer.subscribe([topic])
         words = ["--describe", "--group", share_group, "--members", "--verbose"]
@@ -127,8 +127,10 @@ def test_delete(bootstrap_servers: str, share_group: str, topic: str) -> None:
     again = run(bootstrap_servers, *words)
     assert again.exit_code == 1
     assert "There is no offset information to delete." in again.stdout
+    described = said(bootstrap_servers, "--describe", "--group", share_group)
+    assert described == f"\nShare group '{share_group}' has no offset information.\n"
     assert said(bootstrap_servers, "--delete", "--group", share_group) == (
-        f"These share groups were deleted successfully: '{share_group}'\n"
+        f"Deletion of requested share groups ('{share_group}') was successful.\n"
     )
     result = run(bootstrap_servers, "--delete", "--group", share_group)
     lines = [f"ottla: not deleted: '{share_group}' is not a share group"]
@@ -157,6 +159,8 @@ def test_delete(bootstrap_servers: str, share_group: str, topic: str) -> None:
         (["--reset-offsets", "--group", "g", "--topic", "t:x", "--to-latest", "--dry-run"], "partitions are numbers"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--to-datetime", "now", "--dry-run"], "YYYY-MM-DDTHH"),
         (["--list", "--state", "Odd"], "share groups are Empty, Stable or Dead"),
+        (["--list", "--group", "g"], "--group can only be used with --describe and --delete and"),
+        (["--describe", "--group", "g", "--topic", "t"], "--topic can only be used with --reset-offsets and"),
     ],
 )
 def test_wrong_usage(bootstrap_servers: str, words: list[str], why: str) -> None:

@@ -129,6 +129,25 @@ def test_reset_offsets(play: Play) -> None:
     assert "exactly one of --input-topic, --all-input-topics, --from-file" in result.output
 
 
+def test_reset_offsets_and_delete_internal_topics(play: Play) -> None:
+    leave(play)
+    (lines,) = play.topology[0].source_topics
+    words = ["--reset-offsets", "--group", play.group_id, "--to-earliest", "--all-input-topics"]
+    result = run(play, *words, "--execute", "--delete-internal-topic", lines)
+    assert result.exit_code == 1
+    assert f"topic {lines} is not an internal topic of group {play.group_id}" in result.stderr
+    result = run(play, *words, "--dry-run", "--delete-all-internal-topics")
+    assert result.exit_code == 2
+    assert "--reset-offsets deletes internal topics with --execute only" in result.output
+    names = {alias: name for name, alias in play.aliases.items()}
+    said(play, *words, "--execute", "--delete-internal-topic", names["words"])
+    wait_for(lambda: not play.partitions(names["words"]))
+    assert play.partitions(names["counts"])
+    said(play, *words, "--execute", "--delete-all-internal-topics")
+    wait_for(lambda: not play.partitions(names["counts"]))
+    assert play.partitions(lines) == 2
+
+
 def test_delete_offsets(play: Play) -> None:
     (lines,) = play.topology[0].source_topics
     words = ["--delete-offsets", "--group", play.group_id, "--input-topic"]

@@ -6,12 +6,16 @@ from typing import Any
 import click
 
 from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
-from ottla.cli.properties import one_action
+from ottla.cli.properties import check_options_of, one_action
 from ottla.cli.table import echo_json
 from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource, Configs, ResourceType
 from ottla.protocol.uuids import uuid_text
 
 _ACTIONS = ("alter", "delete", "describe", "list")
+_TAKEN_BY = {
+    "name": ("alter", "delete", "describe"),
+    **dict.fromkeys(("generate-name", "metrics", "interval", "match"), ("alter",)),
+}
 _CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 
 
@@ -36,8 +40,7 @@ def client_metrics(bootstrap_server: str | None, command_config: str | None, **o
         raise click.UsageError("--alter requires either --name or --generate-name")
     if action == "delete" and options["name"] is None:
         raise click.UsageError("--delete requires --name")
-    if action != "alter" and any(options[option] is not None for option in _CONFIGS):
-        raise click.UsageError("--metrics, --interval and --match can only be used with --alter")
+    check_options_of(action, _TAKEN_BY)
     with connected(Configs, bootstrap_server, command_config, changes=action in ("alter", "delete")) as cluster:
         if action == "list":
             names = _names(cluster)

@@ -123,6 +123,11 @@ def alter_quotas(
         except ValueError:
             raise click.UsageError(f"{name}={text}: a quota must be a number") from None
     entity = frozenset((_KINDS[part.type], part.name or None) for part in entities)
+    filters = [QuotaFilter(*component) for component in entity]
+    current = cluster.ask(cluster.admin.describe_client_quotas(filters, strict=True)).get(entity, {}) if deleted else {}
+    missing = [name for name in deleted if name not in current]
+    if missing:
+        raise CommandFailed(f"{', '.join(missing)}: {_name(entity)} has no such quota to delete")
     cluster.ask(cluster.admin.alter_client_quotas({entity: values})).check()
 
 

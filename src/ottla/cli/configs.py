@@ -124,12 +124,15 @@ def _entities(options: Mapping[str, Any]) -> list[ConfigEntity]:
             entities.append(ConfigEntity(kind, names[index] if index < len(names) else None))
     elif options["names"]:
         raise click.UsageError("--entity-name and --entity-default require --entity-type")
+    is_long = bool(entities)
     for kind, short in zip(_TYPES, _SHORT, strict=True):
         name = options[short.replace("-", "_")]
         if name is not None:
             entities.append(ConfigEntity(kind, name))
         if options.get(f"{short}_defaults"):
             entities.append(ConfigEntity(kind, _DEFAULT))
+    if is_long and len(entities) > len(options["types"]):
+        raise click.UsageError("--entity-type cannot be combined with --topic, --broker, --user, ...")
     if not entities:
         raise click.UsageError("specify an entity: --entity-type, or one of --topic, --broker, --user, ...")
     if len({entity.type for entity in entities}) != len(entities):
@@ -163,7 +166,7 @@ def _check(action: str, entities: list[ConfigEntity], options: Mapping[str, Any]
 def _describe(
     cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity, *, everything: bool, as_json: bool
 ) -> None:
-    resources = _resources(cluster, entity)
+    resources = _resources(cluster, entity, everything=everything)
     results = cluster.ask(cluster.admin.describe_configs(resources, include_synonyms=True)).check()
     documents = []
     for resource in resources:
@@ -187,7 +190,9 @@ def _describe(
         echo_json(documents)
 
 
-def _resources(cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity) -> list[ConfigResource]:
+def _resources(
+    cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity, *, everything: bool
+) -> list[ConfigResource]:
     """Return the resources of an entity, or of its type if it has no name. Raises CommandFailed for an unknown one."""
     kind = _RESOURCES[entity.type]
     if entity.type in ("brokers", "broker-loggers"):
@@ -199,6 +204,8 @@ def _resources(cluster: AdminConnection[_ConfigsAdmin], entity: ConfigEntity) ->
         names = sorted({resource.name for resource in cluster.ask(cluster.admin.list_config_resources([kind]))})
         if entity.type == "groups":
             names = sorted({*names, *cluster.ask(cluster.admin.list_groups())})
+        if everything and entity.name is not None:
+            names.append(entity.name)  # groups and subscriptions have their defaults before they exist
     if entity.name is None:
         return [ConfigResource(kind, name) for name in names]
     if entity.name not in names:

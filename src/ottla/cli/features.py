@@ -139,6 +139,9 @@ def _requested_levels(named: Iterable[str], release: str | None, metadata: str |
 @click.pass_context
 def upgrade(ctx: click.Context, /, **options: Any) -> None:
     """Upgrade features to higher levels."""
+    for name, level in parse_levels(options["named"]).items():
+        if level == 0:
+            raise click.UsageError(f"--feature {name}=0: level 0 disables a feature: use downgrade or disable")
     levels = _requested_levels(options["named"], options["release_version"], options["metadata"])
     _update(ctx, levels, UpgradeType.UPGRADE, "upgrade", options)
 
@@ -165,6 +168,8 @@ def downgrade(ctx: click.Context, /, **options: Any) -> None:
 @click.pass_context
 def disable(ctx: click.Context, /, **options: Any) -> None:
     """Disable features: set their level to 0."""
+    if len(set(options["named"])) != len(options["named"]):
+        raise click.UsageError("--feature: a feature is specified twice")
     _update(ctx, dict.fromkeys(options["named"], 0), _downgrade(options), "disable", options)
 
 

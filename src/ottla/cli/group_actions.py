@@ -8,7 +8,7 @@ import click
 from ottla.cli.cluster_access import AdminConnection, connected
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.offset_plan import check_reset
-from ottla.cli.properties import one_action, selected_options
+from ottla.cli.properties import check_options_of, one_action, selected_options
 from ottla.client.admin.requests import Requests
 
 A = TypeVar("A", bound=Requests)
@@ -16,6 +16,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _OF_SOME_GROUPS: Final = ("describe", "delete", "reset-offsets")
+_TAKEN_BY: Final = {
+    "group": ("describe", "delete", "reset-offsets", "delete-offsets"),
+    "all-groups": ("list", "describe", "delete", "reset-offsets"),
+    "offsets": ("describe",),
+    "members": ("describe",),
+    "state": ("list", "describe"),
+    "type": ("list",),
+    "verbose": ("describe",),
+    "delete-internal-topic": ("delete", "reset-offsets"),
+    "delete-all-internal-topics": ("delete", "reset-offsets"),
+}
 
 
 def groups_option(kind: str) -> Callable[[F], F]:
@@ -56,12 +67,22 @@ timeout_option: Final = click.option(
 )
 
 
-def selected_action(options: Mapping[str, Any], actions: Sequence[str] = ACTIONS, topic: str = "topic") -> str:
+def selected_action(
+    options: Mapping[str, Any],
+    actions: Sequence[str] = ACTIONS,
+    topic: str = "topic",
+    resetting: Sequence[str] = (),
+) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError.
 
-    topic  name of the option for topics
+    topic      name of the option for topics
+    resetting  options of --reset-offsets that are refused elsewhere; Kafka's tools ignore most of them
     """
     action = one_action(options, actions)
+    taken_by = {**_TAKEN_BY, topic: ("reset-offsets", "delete-offsets"), **dict.fromkeys(resetting, ("reset-offsets",))}
+    check_options_of(action, taken_by)
+    if action == "describe" and options["state"]:
+        raise click.UsageError("--state takes names of states with --list only")
     if action in _OF_SOME_GROUPS and bool(options["groups"]) == options["all_groups"]:
         raise click.UsageError(f"--{action} requires either --group or --all-groups")
     if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:

@@ -28,7 +28,7 @@ def groups(bootstrap_server: str | None, command_config: str | None, **options: 
     if not options["list_"]:
         raise click.UsageError("--list is required")
     chosen = [name for name in ("consumer", "share", "streams") if options[name]]
-    if len(chosen) > 1 or (chosen and (options["group_type"] or options["protocol"])):
+    if len(chosen) > 1 or (chosen and (options["group_type"] is not None or options["protocol"] is not None)):
         raise click.UsageError("one of --consumer, --share, --streams, or --group-type and --protocol")
     with connected(GroupRequests, bootstrap_server, command_config) as cluster:
         listed = cluster.ask(cluster.admin.list_groups())

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from ottla.cli.cluster_access import read_properties
 
@@ -43,6 +44,22 @@ def one_action(options: Mapping[str, Any], actions: Sequence[str]) -> str:
         listed = ", ".join(f"--{action}" for action in actions)
         raise click.UsageError(f"specify exactly one of {listed}")
     return named[0]
+
+
+def check_options_of(action: str, taken_by: Mapping[str, Sequence[str]]) -> None:
+    """Check that the action takes every option of the command line: an ignored one would mislead. Raises UsageError.
+
+    taken_by  actions that take an option, by its name; an option without an entry is taken by all
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        option = parameter.opts[0].removeprefix("--")
+        actions = taken_by.get(option, (action,))
+        if action in actions or parameter.name is None:
+            continue
+        if context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            named = " and ".join(f"--{name}" for name in actions)
+            raise click.UsageError(f"--{option} can only be used with {named}")
 
 
 IS_DEPRECATED: Final = "Option {old} is deprecated and will be removed in a future version. Use {new} instead."

@@ -14,7 +14,7 @@ import click
 
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.json_files import check_unique, read_rows, topic_partition_of
-from ottla.cli.properties import one_action
+from ottla.cli.properties import check_options_of, one_action
 from ottla.cli.reassignment import ReplicaPlacement, assignment_json, proposal
 from ottla.cli.replication_throttles import ThrottleAdmin, clear_throttles, set_throttles, throttled_moves
 from ottla.cli.table import echo_json
@@ -26,6 +26,18 @@ from ottla.protocol.errors import NO_REASSIGNMENT_IN_PROGRESS, REPLICA_NOT_AVAIL
 
 _POLL_S: Final = 0.1
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+_TAKEN_BY = {
+    "topics-to-move-json-file": ("generate",),
+    "broker-list": ("generate",),
+    "disable-rack-aware": ("generate",),
+    "reassignment-json-file": ("execute", "verify", "cancel"),
+    "additional": ("execute",),
+    "disallow-replication-factor-change": ("execute",),
+    "throttle": ("execute",),
+    "replica-alter-log-dirs-throttle": ("execute",),
+    "preserve-throttles": ("verify", "cancel"),
+    "timeout": ("execute", "cancel"),
+}
 
 
 class _ReassignmentAdmin(ThrottleAdmin, ReplicaRequests, LogDirs, Topics):
@@ -57,6 +69,7 @@ class _ReassignmentAdmin(ThrottleAdmin, ReplicaRequests, LogDirs, Topics):
 def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Propose, execute, verify, cancel and list partition reassignments."""
     action = one_action(options, _ACTIONS)
+    check_options_of(action, _TAKEN_BY)
     if action in ("execute", "verify", "cancel") and options["plan_file"] is None:
         raise click.UsageError(f"--{action} requires --reassignment-json-file")
     if action == "generate" and (options["topics_file"] is None or options["broker_list"] is None):
@@ -158,8 +171,12 @@ def _generate(cluster: AdminConnection[_ReassignmentAdmin], options: dict[str, A
         brokers = [int(number) for number in options["broker_list"].split(",")]
     except ValueError:
         raise click.UsageError(f"--broker-list {options['broker_list']}: numbers, as in 1,2") from None
+    if len(set(brokers)) != len(brokers):
+        raise click.UsageError(f"--broker-list {options['broker_list']} names a broker twice")
     rows = read_rows(options["topics_file"], "topics")
-    names = sorted({str(row.get("topic")) for row in rows})
+    names = sorted(str(row.get("topic")) for row in rows)
+    if len(set(names)) != len(names):
+        raise CommandFailed(f"{options['topics_file']} names a topic twice")
     _check_brokers(cluster, brokers)
     racks = {node.id: node.rack for node in cluster.ask(cluster.admin.describe_cluster()).nodes if node.id in brokers}
     topics = _described(cluster, names)

@@ -114,8 +114,11 @@ def _describe(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, An
                 objects[0]["authorized_operations"] = operation_names(group.authorized_operations)
             documents += objects
             continue
-        if not group.members and (options["members"] or options["state"] is not None):
-            click.echo(f"\nShare group '{name}' has no active members.")
+        shows_offsets = not options["members"] and options["state"] is None
+        if shows_offsets and not rows:
+            click.echo(f"\nShare group '{name}' has no offset information.")
+        elif not shows_offsets and not group.members:
+            click.echo(f"\nShare group '{name}' has no active members.", err=True)
         if rows:
             click.echo()
             echo_table(columns, rows)
@@ -180,12 +183,15 @@ def _delete(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any]
     share = cluster.ask(cluster.admin.list_groups(types=["share"]))
     results = cluster.ask(cluster.admin.delete_groups([name for name in names if name in share]))
     deleted = [name for name in names if name in results.successes]
-    if options["as_json"]:
-        echo_json({"deleted": deleted})
-    elif deleted:
-        click.echo(f"These share groups were deleted successfully: {', '.join(repr(name) for name in deleted)}")
     failed = [f"'{name}' is not a share group" for name in names if name not in share]
     failed += [f"'{name}': {error}" for name, error in results.errors.items()]
+    quoted = ", ".join(f"'{name}'" for name in deleted)
+    if options["as_json"]:
+        echo_json({"deleted": deleted})
+    elif deleted and not failed:
+        click.echo(f"Deletion of requested share groups ({quoted}) was successful.")
+    elif deleted:
+        click.echo(f"These share groups were deleted successfully: {quoted}")
     if failed:
         raise CommandFailed(f"not deleted: {'; '.join(failed)}")
 

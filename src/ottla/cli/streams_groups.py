@@ -39,15 +39,18 @@ class _StreamsGroupsAdmin(OffsetsAdmin, StreamsGroups, GroupRequests):
     "--all-input-topics", "all_topics", is_flag=True, help="All partitions with committed offsets of the group."
 )
 @click.option(
+    "--delete-internal-topic",
     "--internal-topic",
     "internal_topics",
     metavar="TOPIC",
     multiple=True,
-    help="With --delete: an internal topic to delete with its group.",
+    help="With --delete or --reset-offsets --execute: an internal topic to delete.",
     shell_complete=complete_topics,
 )
 @click.option(
-    "--delete-all-internal-topics", is_flag=True, help="With --delete: delete all internal topics of the groups too."
+    "--delete-all-internal-topics",
+    is_flag=True,
+    help="With --delete or --reset-offsets --execute: delete all internal topics of the groups.",
 )
 @click.option("--offsets", is_flag=True, help="Describe committed offsets and lag.")
 @click.option("--members", is_flag=True, help="Describe members and their tasks.")
@@ -74,9 +77,12 @@ def streams_groups(bootstrap_server: str | None, command_config: str | None, **o
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = selected_action(options, topic="input-topic")
-    if action == "delete" and options["internal_topics"] and options["delete_all_internal_topics"]:
-        raise click.UsageError("--delete takes --internal-topic or --delete-all-internal-topics, not both")
+    action = selected_action(options, topic="input-topic", resetting=("dry-run", "execute"))
+    deletes_topics = bool(options["internal_topics"]) or options["delete_all_internal_topics"]
+    if options["internal_topics"] and options["delete_all_internal_topics"]:
+        raise click.UsageError("--delete-internal-topic and --delete-all-internal-topics cannot be combined")
+    if action == "reset-offsets" and deletes_topics and not options["execute"]:
+        raise click.UsageError("--reset-offsets deletes internal topics with --execute only")
     if action == "reset-offsets" and options["dry_run"] == options["execute"]:
         raise click.UsageError("--reset-offsets requires either --dry-run or --execute")
     return action
@@ -231,7 +237,7 @@ def _delete(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, An
     names = _groups(cluster, options)
     known = cluster.ask(cluster.admin.list_groups(types=["streams"]))
     described = cluster.ask(cluster.admin.describe_streams_groups([name for name in names if name in known])).check()
-    internal = {name: _internal_topics(described[name], options) for name in names if name in known}
+    internal = {name: _internal_topics(cluster, described[name], options) for name in names if name in known}
     results = cluster.ask(cluster.admin.delete_groups(list(internal)))
     deleted = [name for name in names if name in results.successes]
     topics = list(dict.fromkeys(topic for name in deleted for topic in internal[name]))
@@ -251,14 +257,20 @@ def _delete(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, An
         raise CommandFailed(f"not deleted: {'; '.join(failed)}")
 
 
-def _internal_topics(group: StreamsGroupDescription, options: Mapping[str, Any]) -> list[str]:
-    """Return the internal topics to delete with a group. Raises CommandFailed for a topic that is not one of its own."""
+def _internal_topics(
+    cluster: AdminConnection[_StreamsGroupsAdmin], group: StreamsGroupDescription, options: Mapping[str, Any]
+) -> list[str]:
+    """Return the internal topics to delete with a group or with a reset of its offsets. Raises CommandFailed for a topic that
+    is not one of its own.
+    """
     own = [
         topic.name
         for subtopology in group.subtopologies
         for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
     ]
     if options["delete_all_internal_topics"]:
+        known = cluster.ask(cluster.admin.list_topics())
+        own = [name for name in own if name in known]
         for name in own:
             if not _is_named_as_internal(name, group.group_id):
                 click.echo(f"topic {name} has no name of an internal topic of {group.group_id}: it is kept", err=True)
@@ -276,16 +288,22 @@ def _is_named_as_internal(topic: str, group: str) -> bool:
 
 def _reset(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
-    _check_inactive(cluster, names)
+    described = _inactive(cluster, names)
+    topics = [topic for name in names for topic in _internal_topics(cluster, described[name], options)]
     reset_offsets(cluster, names, options)
+    if topics:
+        cluster.ask(cluster.admin.delete_topics(topics)).check()
 
 
-def _check_inactive(cluster: AdminConnection[_StreamsGroupsAdmin], names: Iterable[str]) -> None:
-    """Check that groups have no members before a change, as Kafka's tool does."""
-    described = cluster.ask(cluster.admin.describe_streams_groups(names)).check()
+def _inactive(
+    cluster: AdminConnection[_StreamsGroupsAdmin], names: Iterable[str]
+) -> dict[str, StreamsGroupDescription]:
+    """Return descriptions of groups without members. Raises CommandFailed for others, as Kafka's tool does."""
+    described = dict(cluster.ask(cluster.admin.describe_streams_groups(names)).check())
     for name, group in described.items():
         if group.state not in ("Empty", "Dead"):
             raise CommandFailed(f"streams group '{name}' is {group.state}: stop its members, then reset its offsets")
+    return described
 
 
 def _delete_offsets(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import click
 
 from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
 from ottla.cli.completion import complete_topics
-from ottla.cli.properties import one_action, pairs
+from ottla.cli.properties import check_options_of, one_action, pairs
 from ottla.cli.table import echo_json
 from ottla.cli.topic_matching import matching
 from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
@@ -21,6 +21,19 @@ _FILTERS = (
     "under_min_isr_partitions",
     "at_min_isr_partitions",
 )
+_TAKEN_BY = {
+    "topic-id": ("describe",),
+    "replication-factor": ("create",),
+    "partitions": ("create", "alter"),
+    "replica-assignment": ("create", "alter"),
+    "config": ("create",),
+    "if-exists": ("alter", "delete", "describe"),
+    "if-not-exists": ("create",),
+    "exclude-internal": ("list", "describe"),
+    "topics-with-overrides": ("describe",),
+    **{name.replace("_", "-"): ("describe",) for name in _FILTERS},
+}
+"""Actions that take an option; the others are taken by all."""
 
 
 @click.command("topics")
@@ -95,21 +108,9 @@ def _check(action: str, options: dict[str, Any]) -> None:
         raise click.UsageError(f"--{action} requires --topic")
     if action == "alter" and options["partitions"] is None:
         raise click.UsageError("--alter requires --partitions")
-    allowed = {
-        "topic_id": ("describe",),
-        "replication_factor": ("create",),
-        "partitions": ("create", "alter"),
-        "replica_assignment": ("create", "alter"),
-        "configs": ("create",),
-        "if_exists": ("alter", "delete", "describe"),
-        "if_not_exists": ("create",),
-        "exclude_internal": ("list", "describe"),
-        **dict.fromkeys(("topics_with_overrides", *_FILTERS), ("describe",)),
-    }
-    for name, actions in allowed.items():
-        if options[name] not in (None, False, ()) and action not in actions:
-            option = {"configs": "config"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{option} can only be used with {' and '.join(f'--{name}' for name in actions)}")
+    if action == "describe" and options["if_exists"] and options["topic"] is None and options["topic_id"] is None:
+        raise click.UsageError("--describe with --if-exists requires --topic or --topic-id")
+    check_options_of(action, _TAKEN_BY)
     if options["replica_assignment"] and (
         options["replication_factor"] or (action == "create" and options["partitions"])
     ):
