@@ -1,6 +1,6 @@
 """Replicated topics while brokers are killed and paused at random: nothing that was acknowledged is lost.
 
-A run takes about ten seconds; `--soak 50` kills two hundred brokers, `--seed` repeats the choice of the faults.
+A run takes about ten seconds; `--soak 100` kills two hundred brokers, `--seed` repeats the choice of the faults.
 """
 
 import random
@@ -27,7 +27,7 @@ from .replicated_brokers import NODES, EtcdBrokers, SupervisedBrokers, member_of
 from .replicated_cluster import ReplicatedCluster
 from .replicated_load import PARTITIONS, Group, Numbered, OttlaNumbered, Shares, Transactions, create, read
 
-KILLS = 4
+KILLS = 2
 ETCD = "etcd"
 
 
@@ -68,8 +68,8 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
     create(servers, "orders", "payments", "ledger", "jobs")
     with Admin(bootstrap_servers=servers) as admin:
         assert not admin.alter_share_group_offsets("workers", {Place("jobs", n): 0 for n in range(PARTITIONS)}).errors
-    orders, payments = Numbered(servers, "orders", 1000), OttlaNumbered(servers, "payments", 500)
-    jobs = Numbered(servers, "jobs", 200)
+    orders, payments = Numbered(servers, "orders", 500), OttlaNumbered(servers, "payments", 250)
+    jobs = Numbered(servers, "jobs", 100)
     ledger = Transactions(servers, "ledger", dice.getrandbits(32))
     protocol = dice.choice(("classic", "consumer"))
     group, shares = Group(servers, "orders", protocol), Shares(servers, "jobs")

@@ -26,7 +26,11 @@ from .rolling_load import (
     ShareReader,
 )
 
-ROUNDS = 2
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How often every broker is restarted: more than once with `--soak`."""
+    return min(2, int(request.config.getoption("--soak")))
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def cluster(tmp_path: Path) -> Iterator[RollingCluster]:
 
 
 @pytest.mark.timeout(180)
-def test_no_client_notices_a_rolling_restart(cluster: RollingCluster) -> None:
+def test_no_client_notices_a_rolling_restart(cluster: RollingCluster, rounds: int) -> None:
     servers = cluster.servers
     create(servers, "ottla", "librdkafka", "jobs", "ledger-1", "ledger-2")
     with Admin(bootstrap_servers=servers) as admin:
@@ -58,13 +62,13 @@ def test_no_client_notices_a_rolling_restart(cluster: RollingCluster) -> None:
         "jobs": ShareReader(servers, "jobs"),
     }
     load.wait_until_working()
-    restart_all(cluster, load.failures, ROUNDS)
+    restart_all(cluster, load.failures, rounds)
     load.check()
-    assert_handed_over(cluster, ROUNDS)
+    assert_handed_over(cluster, rounds)
 
 
 @pytest.mark.timeout(180)
-def test_no_python_client_notices_a_rolling_restart(cluster: RollingCluster) -> None:
+def test_no_python_client_notices_a_rolling_restart(cluster: RollingCluster, rounds: int) -> None:
     pytest.importorskip("aiokafka")
     pytest.importorskip("kafka", exc_type=ImportError)
     create(cluster.servers, "kafka-python", "aiokafka")
@@ -75,10 +79,10 @@ def test_no_python_client_notices_a_rolling_restart(cluster: RollingCluster) -> 
         assert clients.stdout is not None
         if clients.stdout.readline() != "working\n":
             raise AssertionError(clients.communicate("", timeout=60)[1])
-        restart_all(cluster, lambda: [] if clients.poll() is None else ["the clients have ended"], ROUNDS)
+        restart_all(cluster, lambda: [] if clients.poll() is None else ["the clients have ended"], rounds)
         _, errors = clients.communicate("", timeout=60)
     assert clients.returncode == 0, errors
-    assert_handed_over(cluster, ROUNDS)
+    assert_handed_over(cluster, rounds)
 
 
 def test_a_broker_without_controlled_shutdown_stops_at_once(cluster: RollingCluster) -> None:

@@ -98,9 +98,8 @@ class HostStore(MemoryStore):
         content = self.content(path)
         content.data[position : position + len(data)] = data
         kept = len(content.durable)
-        flushed = bytearray(content.durable)
-        flushed[position : position + len(data)] = data
-        content.durable = bytes(flushed[:kept])
+        content.durable[position : position + len(data)] = data
+        del content.durable[kept:]
 
     def end_process(self) -> None:
         """Unlock what a killed process had locked."""

@@ -21,14 +21,29 @@ _ROOM = 1 << 40
 
 
 class _FileNode:
-    """Bytes of a file: current (`data`), and on disk (`durable`)."""
+    """Bytes of a file: current (`data`), and on disk (`durable`).
 
-    __slots__ = ("data", "durable", "modified_ms")
+    The first `unchanged` bytes of both are equal, so that a flush copies only what was written since the one before.
+    """
+
+    __slots__ = ("data", "durable", "modified_ms", "unchanged")
 
     def __init__(self, data: bytes = b"", durable: bytes = b"") -> None:
         self.data = bytearray(data)
-        self.durable = durable
+        self.durable = bytearray(durable)
+        self.unchanged = len(durable) if data.startswith(durable) else 0
         self.modified_ms = 0
+
+    def cut(self, size: int) -> None:
+        """Remove the bytes from position `size` on."""
+        del self.data[size:]
+        self.unchanged = min(self.unchanged, size)
+
+    def flush(self) -> None:
+        unchanged = self.unchanged
+        if len(self.durable) != unchanged or len(self.data) != unchanged:
+            self.durable[unchanged:] = memoryview(self.data)[unchanged:]
+            self.unchanged = len(self.data)
 
 
 class _NameChange(NamedTuple):
@@ -79,7 +94,8 @@ class MemoryFile:
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
         data = b"".join(buffers)
         content = self._store.content(self.path)
-        content.data[self.size :] = data
+        content.cut(self.size)
+        content.data += data
         self.size += len(data)
 
     def read(self, position: int, length: int) -> bytes:
@@ -94,7 +110,7 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         if self._store.exists(self.path):
-            del self._store.content(self.path).data[size:]
+            self._store.content(self.path).cut(size)
         self.size = size
 
     def move(self, path: Path) -> None:
@@ -188,17 +204,12 @@ class MemoryStore:
 
     def flush(self, path: Path) -> None:
         node = self._node(path)
-        if isinstance(node, _FileNode):
-            node.durable = bytes(node.data)
-        elif node is not None:
+        if node is not None:
             node.flush()
 
     def flush_everything(self) -> None:
         for node in _nodes(self._root):
-            if isinstance(node, _FileNode):
-                node.durable = bytes(node.data)
-            else:
-                node.flush()
+            node.flush()
 
     def make_directory(self, path: Path, *, parents: bool = False) -> None:
         if self._file(path) is not None:
@@ -272,7 +283,7 @@ def _survive(before: _DirectoryNode, after: _DirectoryNode, chance: random.Rando
 
 
 def _surviving_bytes(content: _FileNode, chance: random.Random) -> bytes:
-    data, durable = bytes(content.data), content.durable
+    data, durable = bytes(content.data), bytes(content.durable)
     if not data.startswith(durable):  # truncated or rewritten since the flush: either version survives
         return data if chance.random() < 0.5 else durable
     kept = data[: chance.randint(len(durable), len(data))]
