@@ -116,7 +116,7 @@ def test_levels_of_features_by_release() -> None:
         "transaction.version=2",
         "group.version=1",
     ]
-    assert said("version-mapping", "--release-version", "4.1").startswith("metadata.version=27 (4.1-IV1)\n")
+    assert said("version-mapping", "--release-version", "4.1").startswith("metadata.version=27 (4.1)\n")
     assert said("version-mapping").startswith("metadata.version=33 (4.4-IV2)\n")
     words = ["feature-dependencies", "--feature", "metadata.version=20"]
     assert said(*words, "--feature", "eligible.leader.replicas.version=1") == (

@@ -54,6 +54,10 @@ def test_a_group_without_members(commands: Commands, group: str, topic: str) -> 
     assert commands.said("consumer-groups", "--describe", "--group", group, "--members") == (
         "\nGROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS\n"
     )
+    for partition in range(2):
+        commands.said("consumer-groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:{partition}")
+        left = commands.said("consumer-groups", "--describe", "--all-groups")
+        assert (f"\n{group} {topic} 1 " in left) == (partition == 0)
 
 
 def test_members_of_a_classic_group(commands: Commands, wire: Wire, topic: str) -> None:

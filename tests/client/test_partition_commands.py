@@ -154,6 +154,12 @@ def test_plans_that_cannot_be(commands: Commands, topic: str, node: int, tmp_pat
     assert refused(replicas=[node], partition=9) == f"{topic}-9 does not exist"
     assert refused().endswith(f"{topic}-0 requires replicas, as in [1, 2]")
     assert refused(replicas=[node, node]).endswith(f"{topic}-0 has a replica twice")
+    for action in ("--verify", "--cancel"):
+        words = [action, "--reassignment-json-file", str(tmp_path / "plan.json")]
+        assert commands.refused("reassign-partitions", *words).endswith(f"{topic}-0 has a replica twice")
+    topics = written(tmp_path / "topics.json", "topics", {"topic": topic})
+    proposal = ["--generate", "--topics-to-move-json-file", topics, "--broker-list", f"{node},4711"]
+    assert commands.refused("reassign-partitions", *proposal) == f"there is no broker 4711, only {node}"
     assert refused(replicas=[node], log_dirs=["a", "b"]).endswith(f"{topic}-0 has 1 replicas and 2 log_dirs")
     assert "LOG_DIR_NOT_FOUND" in refused(replicas=[node], log_dirs=["/odd"])
     plan = written(tmp_path / "plan.json", "partitions", {"topic": "no-such", "partition": 0, "replicas": [node]})

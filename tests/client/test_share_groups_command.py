@@ -101,6 +101,14 @@ def test_a_plan_goes_out_and_comes_back(
     assert f"{share_group} {topic} 0 3 1\n" in said(bootstrap_servers, "--describe", "--group", share_group)
 
 
+def test_all_topics_are_the_partitions_with_offsets(bootstrap_servers: str, topic: str) -> None:
+    words = ["--reset-offsets", "--group", fresh("s")]
+    assert said(bootstrap_servers, *words, "--topic", f"{topic}:1", "--to-earliest", "--execute")
+    assert said(bootstrap_servers, *words, "--all-topics", "--to-latest", "--dry-run").endswith(
+        f"NEW-OFFSET\n{words[2]} {topic} 1 0\n"
+    )
+
+
 def test_a_group_that_is_not_there_is_made(bootstrap_servers: str, topic: str) -> None:
     share_group = fresh("s")
     words = ["--reset-offsets", "--group", share_group, "--topic", f"{topic}:1", "--to-earliest", "--execute"]
@@ -159,6 +167,10 @@ def test_delete(bootstrap_servers: str, share_group: str, topic: str) -> None:
         (["--reset-offsets", "--group", "g", "--topic", "t:x", "--to-latest", "--dry-run"], "partitions are numbers"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--to-datetime", "now", "--dry-run"], "YYYY-MM-DDTHH"),
         (["--list", "--state", "Odd"], "share groups are Empty, Stable or Dead"),
+        (
+            ["--reset-offsets", "--all-groups", "--topic", "t", "--to-latest", "--execute"],
+            "requires exactly one --group",
+        ),
         (["--list", "--group", "g"], "--group can only be used with --describe and --delete and"),
         (["--describe", "--group", "g", "--topic", "t"], "--topic can only be used with --reset-offsets and"),
     ],

@@ -45,6 +45,8 @@ def test_what_is_described(commands: Commands, topic: str) -> None:
     for flag in ("under-replicated", "unavailable", "under-min-isr"):
         assert commands.said("topics", "--describe", "--topic", topic, f"--{flag}-partitions") == ""
     assert len(commands.said("topics", "--describe", "--topic", topic, "--at-min-isr-partitions").splitlines()) == 2
+    either = ["--unavailable-partitions", "--at-min-isr-partitions"]
+    assert len(commands.said("topics", "--describe", "--topic", topic, *either).splitlines()) == 2
     found = commands.json("topics", "--describe", "--topic", topic, "--partition-size-limit-per-response", "1")
     assert [part["partition"] for part in found[0]["partitions"]] == [0, 1]
     own = fresh()
@@ -74,6 +76,7 @@ def test_replicas_are_assigned(commands: Commands, admin: Admin) -> None:
         (["--list", "--if-exists"], "--if-exists can only be used with --alter and --delete and --describe"),
         (["--list", "--partitions", "1"], "--partitions can only be used with --create and --alter"),
         (["--create", "--topic", "t", "--at-min-isr-partitions"], "can only be used with --describe"),
+        (["--describe", "--topics-with-overrides", "--unavailable-partitions"], "cannot be combined with filters"),
         (["--describe", "--if-exists"], "--describe with --if-exists requires --topic or --topic-id"),
         (["--create", "--topic", "t", "--config", "x"], "a property must be NAME=VALUE"),
         (["--create", "--topic", "t", "--replica-assignment", "a"], "brokers are numbers"),

@@ -187,8 +187,9 @@ def _describe(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str,
             continue
         if not group.members:
             click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
-        click.echo()
-        echo_table(columns, rows)
+        if rows or options["members"]:
+            click.echo()
+            echo_table(columns, rows)
     if options["as_json"]:
         echo_json(documents)
 

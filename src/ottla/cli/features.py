@@ -219,7 +219,7 @@ def version_mapping(release_version: str, *, as_json: bool) -> None:
         echo_json(dict(mapping))
         return
     for name, level in mapping:
-        click.echo(f"{name}={level} ({release_of(level)})" if name == _METADATA else f"{name}={level}")
+        click.echo(f"{name}={level} ({release_version})" if name == _METADATA else f"{name}={level}")
 
 
 @features.command("feature-dependencies")

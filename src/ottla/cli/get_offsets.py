@@ -36,7 +36,7 @@ Filter = Callable[[TopicPartition], bool]
 @json_option
 def get_offsets(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Print TOPIC:PARTITION:OFFSET: end offsets, or the offsets of the first records at or after a time."""
-    if options["topic_partitions"] and (options["topic"] or options["partitions"]):
+    if options["topic_partitions"] is not None and not (options["topic"] is options["partitions"] is None):
         raise click.UsageError("--topic-partitions cannot be combined with --topic or --partitions")
     moment = _moment(options["time"])
     filters = _filters(options["topic_partitions"]) if options["topic_partitions"] else [_simple(options)]

@@ -119,14 +119,8 @@ def plan_for(
     cluster: AdminConnection[Topics],
     currents: Mapping[str, CurrentOffsets],
     options: Mapping[str, Any],
-    *,
-    whole_topics: bool = False,
 ) -> ResetPlan:
-    """Return the new offsets of each group.
-
-    currents      current offsets by group
-    whole_topics  --all-topics selects all partitions of the group's topics, not only those with offsets
-    """
+    """Return the new offsets of each group; `currents` are its current offsets, whose partitions --all-topics selects."""
     target = target_of(options)
     if target.file is not None:
         plan = read_plan(target.file, list(currents))
@@ -134,12 +128,7 @@ def plan_for(
     named = parse_topics(options["topics"])
     plan = {}
     for group, current in currents.items():
-        if not options["all_topics"]:
-            partitions = partitions_of(cluster, named)
-        elif whole_topics:
-            partitions = partitions_of(cluster, dict.fromkeys(sorted({part.topic for part in current})))
-        else:
-            partitions = sorted(current)
+        partitions = sorted(current) if options["all_topics"] else partitions_of(cluster, named)
         plan[group] = _offsets(cluster, group, partitions, current, target)
     return plan
 

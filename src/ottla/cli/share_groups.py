@@ -65,6 +65,8 @@ def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
     action = selected_action(options)
     if action == "reset-offsets":
+        if len(options["groups"]) != 1:
+            raise click.UsageError("--reset-offsets requires exactly one --group")
         if options["dry_run"] and options["execute"]:
             raise click.UsageError("--reset-offsets requires --dry-run or --execute, not both")
         if not (options["dry_run"] or options["execute"] or options["export"]):
@@ -213,7 +215,7 @@ def _reset(cluster: AdminConnection[_ShareGroupsAdmin], options: dict[str, Any])
     names = _groups(cluster, options)
     offsets_of = cluster.ask(cluster.admin.list_share_group_offsets(names)).check()
     currents = {name: {place: position.start_offset for place, position in offsets_of[name].items()} for name in names}
-    plan = plan_for(cluster, currents, options, whole_topics=True)
+    plan = plan_for(cluster, currents, options)
     if options["execute"]:
         for name in names:
             _check_empty(cluster, name)

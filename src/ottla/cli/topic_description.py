@@ -116,15 +116,18 @@ _FILTERS = (
 def _passes_filters(
     part: PartitionDescription, adding: int, configs: ConfigsOfTopic, options: Mapping[str, Any]
 ) -> bool:
-    """Return True if Kafka's tool shows a partition with these options: replicas that are being added are not missing, and a
-    partition without a leader is below every minimum.
+    """Return True if Kafka's tool shows a partition with these options: it passes one of the filters, if there are any.
+
+    Replicas that are being added are not missing, and a partition without a leader is below every minimum.
     """
+    if not any(options[name] for name in _FILTERS):
+        return True
     least = int(configs["min.insync.replicas"].value or 1) if "min.insync.replicas" in configs else 1
-    return not (
-        (options["under_replicated_partitions"] and len(part.isr) >= len(part.replicas) - adding)
-        or (options["unavailable_partitions"] and part.leader >= 0)
-        or (options["under_min_isr_partitions"] and part.leader >= 0 and len(part.isr) >= least)
-        or (options["at_min_isr_partitions"] and len(part.isr) != least)
+    return (
+        (options["under_replicated_partitions"] and len(part.isr) < len(part.replicas) - adding)
+        or (options["unavailable_partitions"] and part.leader < 0)
+        or (options["under_min_isr_partitions"] and (part.leader < 0 or len(part.isr) < least))
+        or (options["at_min_isr_partitions"] and len(part.isr) == least)
     )
 
 

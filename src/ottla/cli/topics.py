@@ -115,8 +115,8 @@ def _check(action: str, options: dict[str, Any]) -> None:
         options["replication_factor"] or (action == "create" and options["partitions"])
     ):
         raise click.UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
-    if len([name for name in (*_FILTERS, "topics_with_overrides") if options[name]]) > 1:
-        raise click.UsageError("at most one of the options that filter the description")
+    if options["topics_with_overrides"] and any(options[name] for name in _FILTERS):
+        raise click.UsageError("--topics-with-overrides cannot be combined with filters of partitions")
 
 
 def _list(cluster: AdminConnection[Topics], options: dict[str, Any]) -> None:

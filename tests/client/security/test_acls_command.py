@@ -243,6 +243,7 @@ def test_json(acls: Acls) -> None:
             "--add --group g --allow-principal User:b --operation Write",
             "ResourceType GROUP only supports operations [ALL",
         ),
+        ("--remove --group g --operation Write --force", "ResourceType GROUP only supports operations [ALL"),
         (
             "--add --cluster --allow-principal User:b --operation Read",
             "ResourceType CLUSTER only supports operations [ALL",

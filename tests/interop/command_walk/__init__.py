@@ -1,0 +1,1 @@
+"""Random command lines, run by Kafka's tools and by Ottla's commands on equal brokers."""

@@ -1,0 +1,369 @@
+"""Random command lines of each command, most of them right; what Ottla refuses on purpose is left out (docs/differences.md).
+
+`{file}` in a command line stands for a file with the text that is drawn with it.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+TOPICS: Final = ("t1", "t2", "a", "b")
+GROUPS: Final = ("g1", "g2", "g3", "none")
+_EXPRESSIONS: Final = ("t1", "t.", "a|b", "c.d", "nope", "t1,t2", ".*", "[", "__consumer_offsets")
+_TIMES: Final = ("2020-01-01T00:00:00.000", "2030-01-01T00:00:00.000", "2020-01-01T00:00:00.000Z")
+_PERIODS: Final = ("PT1H", "P1D", "PT0S", "P1DT2H3M")
+_TOPIC_CONFIGS: Final = (
+    "retention.ms=1000",
+    "retention.ms=x",
+    "retention.ms=",
+    "cleanup.policy=[compact,delete]",
+    "segment.bytes=2000000",
+    "compression.type=zstd",
+    "max.message.bytes=-2",
+    "nope=1",
+    "=1",
+)
+_QUOTAS: Final = (
+    "producer_byte_rate=1000",
+    "consumer_byte_rate=5.5",
+    "request_percentage=50",
+    "nope=1",
+    "producer_byte_rate=x",
+)
+_ENTITIES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
+    "topics": ("--topic", ("t1", "t2", "nope"), _TOPIC_CONFIGS),
+    "users": ("--user", ("u1", "u2"), (*_QUOTAS, "SCRAM-SHA-256=[password=secret]", "SCRAM-SHA-512=x")),
+    "clients": ("--client", ("c1", "c2"), _QUOTAS),
+    "ips": ("--ip", ("127.0.0.1", "1.2.3.4"), ("connection_creation_rate=10", "connection_creation_rate=x")),
+    "brokers": ("--broker", ("1", "x"), ("log.cleaner.backoff.ms=1001", "log.retention.ms=99999", "broker.id=7")),
+    "groups": ("--group", ("g1", "nope"), ("consumer.session.timeout.ms=50000", "share.auto.offset.reset=earliest")),
+    "client-metrics": ("--client-metrics", ("m1", "m2"), ("interval.ms=1000", "metrics=[a,b]", "match=zz", "nope=2")),
+}
+"""Option, names and configs of an entity type."""
+_WITH_DEFAULTS: Final = ("users", "clients", "ips", "brokers")
+_PLANS: Final = (
+    '{"version":1,"partitions":[{"topic":"t1","partition":0,"replicas":[1]}]}',
+    '{"version":1,"partitions":[{"topic":"t1","partition":0,"replicas":[1],"log_dirs":["any"]}]}',
+    '{"version":1,"partitions":[{"topic":"nope","partition":0,"replicas":[1]}]}',
+    '{"version":2,"partitions":[{"topic":"t1","partition":0,"replicas":[1]}]}',
+    "x",
+)
+_MOVED: Final = (
+    '{"topics":[{"topic":"t1"}],"version":1}',
+    '{"topics":[{"topic":"t1"},{"topic":"t2"}],"version":1}',
+    '{"topics":[{"topic":"t1"},{"topic":"t1"}],"version":1}',
+    '{"topics":[{"topic":"nope"}],"version":1}',
+    "x",
+)
+
+
+class CommandLine(NamedTuple):
+    """Command with its words, and the text of its file."""
+
+    command: str
+    words: list[str]
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.command} {' '.join(self.words)}" + (f" with {self.file!r}" if "{file}" in self.words else "")
+
+
+class _Words:
+    """Words of one command line."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.words: list[str] = []
+
+    def one(self, *choices: str) -> str:
+        return self.dice.choice(choices)
+
+    def add(self, *words: str) -> None:
+        self.words += words
+
+    def maybe(self, chance: float, option: str, *values: str) -> None:
+        """Add an option with one of the values, with a probability."""
+        if self.dice.random() < chance:
+            self.add(option, *([self.dice.choice(values)] if values else []))
+
+    def action(self, *choices: str) -> str:
+        """Add an action, seldom a second one."""
+        chosen = self.dice.choice(choices)
+        self.add(chosen)
+        if chosen.startswith("--"):
+            self.maybe(0.02, self.dice.choice(choices))
+        return chosen
+
+
+def _topics(words: _Words) -> str:
+    action = words.action("--create", "--create", "--delete", "--alter", "--describe", "--describe", "--list")
+    if action == "--create":
+        words.maybe(0.9, "--topic", "a", "b", "c.d", "c_d", "bad name", "x" * 250, "t1")
+    else:
+        words.maybe(0.9, "--topic", *(("a", "a|b", "c.d", "t2", "nope", "[") if action == "--delete" else _EXPRESSIONS))
+    changes = action in ("--create", "--alter")
+    words.maybe(0.5 if changes else 0.03, "--partitions", "1", "2", "3", "5", "0", "x")
+    words.maybe(0.2 if changes else 0.03, "--replication-factor", "1", "2", "0")
+    words.maybe(0.1 if changes else 0.03, "--replica-assignment", "1", "1,1", "2", "1:1", "x")
+    words.maybe(0.4 if changes else 0.03, "--config", *_TOPIC_CONFIGS)
+    words.maybe(0.2, "--if-exists")
+    words.maybe(0 if "--config" in words.words else 0.2, "--if-not-exists")  # Kafka's tool looks at configs first
+    words.maybe(0.1, "--exclude-internal")
+    describes = action == "--describe"
+    for name in ("with-overrides", "under-replicated", "unavailable", "under-min-isr", "at-min-isr"):
+        option = f"--topics-{name}" if name == "with-overrides" else f"--{name}-partitions"
+        words.maybe(0.08 if describes else 0.01, option)
+    return ""
+
+
+def _configs(words: _Words) -> str:
+    action = words.action("--describe", "--alter")
+    kinds = words.dice.choice([[kind] for kind in _ENTITIES] + [["users", "clients"]])
+    is_short = words.dice.random() < 0.5
+    for kind in kinds:
+        option, names, _ = _ENTITIES[kind]
+        has_name = words.dice.random() < (0.7 if kind in _WITH_DEFAULTS else 0.9)
+        if is_short ^ (words.dice.random() < 0.02):
+            is_default = not has_name and kind in _WITH_DEFAULTS
+            words.add(*([f"{option}-defaults"] if is_default else [option, words.one(*names)]))
+        else:
+            words.add("--entity-type", kind)
+            if has_name:
+                words.add("--entity-name", words.one(*names))
+            elif kind in _WITH_DEFAULTS and words.dice.random() < 0.7:
+                words.add("--entity-default")
+    words.maybe(0.15, "--all")
+    configs = _ENTITIES[kinds[-1]][2]
+    count = min(len(configs), words.dice.choice((1, 1, 2)))
+    words.maybe(0.8 if action == "--alter" else 0.03, "--add-config", ",".join(words.dice.sample(configs, count)))
+    words.maybe(0.3 if action == "--alter" else 0.03, "--delete-config", words.one(*configs).partition("=")[0])
+    return ""
+
+
+def _of_groups(words: _Words, action: str, groups: Sequence[str], kinds: Sequence[str]) -> None:
+    """Add what the commands for groups have in common."""
+    chance = words.dice.random()
+    if chance < 0.8 or (action == "--reset-offsets" and not kinds):
+        words.add("--group", words.one(*groups))
+        several = ("--describe", "--reset-offsets") if kinds else ("--describe",)
+        others = [group for group in groups if group not in words.words]
+        words.maybe(0.15 if action in several else 0, "--group", *others)
+    elif chance < 0.92:
+        words.add("--all-groups")
+    shows = action in ("--list", "--describe")
+    for option in ("--offsets", "--members", "--verbose"):
+        words.maybe(0.12 if shows else 0.01, option)
+    words.maybe(0.1 if shows else 0.01, "--state")
+    words.maybe(0.1 if action == "--list" else 0.02, "--state", "Empty", "stable", "empty,Stable", "nope")
+    if kinds:
+        words.maybe(0.1 if action == "--list" else 0.02, "--type", *kinds)
+    changes = action in ("--reset-offsets", "--delete-offsets")
+    if changes and words.dice.random() < 0.2:
+        words.add("--all-topics")
+    else:
+        words.maybe(0.9 if changes else 0.03, "--topic", "a", "t1", "t2", "nope", "t1:0", "t1:0,1", "t1:9", "t1:x")
+
+
+def _consumer_groups(words: _Words) -> str:
+    resets = ["--reset-offsets"] * 3
+    action = words.action(
+        "--list", "--describe", "--describe", "--delete", *resets, "--delete-offsets", "--validate-regex"
+    )
+    if action == "--validate-regex":
+        words.add(words.one("a.*", "", "x|y", "["))
+        return ""
+    _of_groups(words, action, (*GROUPS, "s1"), ("classic", "Consumer", "share", "nope", "classic,consumer"))
+    if action == "--reset-offsets":
+        target = words.dice.randrange(7 if "--all-groups" in words.words else 9)
+        if target < 3:
+            words.add(words.one("--to-earliest", "--to-latest", "--to-current"))
+        words.maybe(target == 3, "--to-offset", "0", "1", "99", "-1", "x")
+        words.maybe(target == 4, "--shift-by", "1", "-1", "100", "-100", "x")
+        # Kafka's tool looks at these when it comes to the first group.
+        wrong = () if "--all-groups" in words.words else ("2020-01-01", "x")
+        words.maybe(target == 5, "--to-datetime", *_TIMES, *wrong)
+        words.maybe(target == 6, "--by-duration", *_PERIODS, *wrong)
+        if target == 7 and "--topic" not in words.words and "--all-groups" not in words.words:
+            words.add("--from-file", "{file}")
+        words.maybe(0.5, "--execute")
+        words.maybe(0.4, "--dry-run")
+        words.maybe(0.2, "--export")
+    return words.one("t1,0,1\nt1,1,0\n", "t1,0,99\n", "g1,t1,0,1\n", "g1,t1,0,2\ng2,t1,0,1\n", "t1,0,x\n", "nope,0,1\n")
+
+
+def _share_groups(words: _Words) -> str:
+    action = words.action("--list", "--describe", "--describe", "--delete", "--reset-offsets", "--delete-offsets")
+    _of_groups(words, action, ("s1", "s2", "g1", "none"), ())
+    if action == "--reset-offsets":
+        words.add(*words.dice.choice((["--to-earliest"], ["--to-latest"], ["--to-datetime", words.one(*_TIMES)], [])))
+        words.maybe(0.5, "--execute")
+        words.maybe(0.4, "--dry-run")
+    return ""
+
+
+def _groups(words: _Words) -> str:
+    words.maybe(0.95, "--list")
+    words.maybe(0.2, "--group-type", "consumer", "classic", "share", "nope", "Streams")
+    words.maybe(0.15, "--protocol", "consumer", "x", "")
+    for option in ("--consumer", "--share", "--streams"):
+        words.maybe(0.15, option)
+    return ""
+
+
+def _get_offsets(words: _Words) -> str:
+    words.maybe(0.5, "--topic", *_EXPRESSIONS)
+    words.maybe(0.3, "--partitions", "0", "0,1", "9", "x", "")
+    words.maybe(0.3, "--topic-partitions", "t1", "t1:0", "t1:0-2", "t1:1-", ":0", "t1:-1", "t1:x", "a,b:0", "t1:2-1")
+    words.maybe(0.4, "--time", "latest", "earliest", "max-timestamp", "-1", "-2", "-3", "-5", "1700000000500", "x")
+    words.maybe(0.15, "--exclude-internal-topics")
+    return ""
+
+
+def _delete_records(words: _Words) -> str:
+    words.maybe(0.95, "--offset-json-file", "{file}")
+    dice = words.dice
+    # Kafka's tool waits a minute for a partition that does not exist: t1 is never deleted.
+    rows = [
+        {"topic": "t1", "partition": dice.randrange(3), "offset": dice.choice((0, 1, -1, 99))}
+        for _ in range(dice.choice((1, 1, 2, 0)))
+    ]
+    text = json.dumps({"partitions": rows, "version": dice.choice((1, 1, 1, 2))})
+    return words.one(text, text, text, text, "x", "{}", "[]")
+
+
+def _log_dirs(words: _Words) -> str:
+    words.maybe(0.95, "--describe")
+    words.maybe(0.3, "--broker-list", "1", "x", "9")
+    words.maybe(0.5, "--topic-list", "t1", "t1,t2", "nope", "t1,t1")
+    return ""
+
+
+def _leader_election(words: _Words) -> str:
+    words.maybe(0.95, "--election-type", "preferred", "unclean", "PREFERRED", "x")
+    words.maybe(0.6, "--topic", "t1", "nope")
+    words.maybe(0.6, "--partition", "0", "9", "x")
+    words.maybe(0.3, "--all-topic-partitions")
+    words.maybe(0.2, "--path-to-json-file", "{file}")
+    first, missing = (f'{{"topic":"t1","partition":{index}}}' for index in (0, 9))
+    return words.one(*(f'{{"partitions":[{row}]}}' for row in (first, f"{first},{first}", missing, "")), "{}", "x")
+
+
+def _reassign_partitions(words: _Words) -> str:
+    action = words.action("--generate", "--execute", "--verify", "--cancel", "--list")
+    proposes, lists = action == "--generate", action == "--list"
+    words.maybe(0.9 if proposes else 0.02, "--topics-to-move-json-file", "{file}")
+    words.maybe(0.9 if proposes else 0.02, "--broker-list", "1", "x", "1,1")
+    words.maybe(0.2 if proposes else 0.02, "--disable-rack-aware")
+    words.maybe(0.02 if proposes or lists else 0.95, "--reassignment-json-file", "{file}")
+    words.maybe(0.1, "--throttle", "1000")
+    words.maybe(0.1, "--additional")
+    words.maybe(0.1, "--preserve-throttles")
+    words.maybe(0.1, "--timeout", "1000", "x")
+    return words.one(*(_MOVED if proposes else _PLANS))
+
+
+def _features(words: _Words) -> str:
+    action = words.action("describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies")
+    if action == "describe":
+        return ""
+    if action == "version-mapping":
+        words.add("--release-version", words.one("4.0", "4.1-IV1", "nope", "3.9"))
+        return ""
+    names = ("group.version", "transaction.version", "streams.version", "kraft.version", "nope")
+    for _ in range(words.dice.choice((1, 1, 2))):
+        name = words.one(*names)
+        words.maybe(0.9, "--feature", name if action == "disable" else f"{name}={words.one('0', '1', '2', 'x', '9')}")
+    if action != "feature-dependencies":
+        words.add("--dry-run")
+        words.maybe(0.1, "--release-version", "4.0", "nope")
+    return ""
+
+
+def _transactions(words: _Words) -> str:
+    action = words.action("list", "describe", "describe-producers", "find-hanging", "abort")
+    if action == "list":
+        words.maybe(0.2, "--duration-filter", "0", "1000", "x")
+        words.maybe(0.2, "--transactional-id-pattern", "tx.*", "nope")
+    elif action == "describe":
+        words.maybe(0.9, "--transactional-id", "tx1", "nope")
+    else:
+        words.maybe(0.9, "--topic", "t1")  # for others Kafka's tool waits a minute
+        words.maybe(0.9, "--partition", "0", "x")
+    if action == "abort":
+        words.maybe(0.6, "--start-offset", "0", "5", "99")
+        words.maybe(0.2, "--producer-id", "1000")
+        words.maybe(0.2, "--producer-epoch", "0")
+        words.maybe(0.2, "--coordinator-epoch", "0")
+    elif action not in ("list", "describe"):
+        words.maybe(0.3, "--broker-id", "1")
+    return ""
+
+
+def _cluster(words: _Words) -> str:
+    if words.action("cluster-id", "list-endpoints", "unregister") == "unregister":
+        words.maybe(0.9, "--id", "9", "x")
+    words.maybe(0.1, "--include-fenced-brokers")
+    return ""
+
+
+def _client_metrics(words: _Words) -> str:
+    action = words.action("--alter", "--alter", "--delete", "--describe", "--list")
+    words.maybe(0.1, "--generate-name")
+    words.maybe(0.7, "--name", "m1", "m2", "nope")
+    chance = 0.5 if action == "--alter" else 0.03
+    words.maybe(chance, "--metrics", "a.,b.", "*", "", "org.apache.kafka.producer.")
+    words.maybe(chance, "--interval", "1000", "5", "x", "")
+    words.maybe(chance, "--match", "client_id=a", "client_id=[", "nope=1", "x", "client_software_name=a,client_id=b")
+    return ""
+
+
+def _acls(words: _Words) -> str:
+    action = words.action("--add", "--add", "--remove", "--list", "--list")
+    words.maybe(0.6, "--topic", "a", "*", "t1")
+    words.maybe(0.3, "--group", "g1", "*")
+    words.maybe(0.15, "--cluster")
+    words.maybe(0.15, "--transactional-id", "tx1")
+    lists = action == "--list"
+    words.maybe(0.05 if lists else 0.7, "--allow-principal", "User:u1", "User:*", "u1", "User:CN=a,O=b")
+    words.maybe(0.05 if lists else 0.2, "--deny-principal", "User:u1", "User:u2")
+    words.maybe(0.1, "--allow-host", "127.0.0.1", "*")
+    operations = ("Read", "write", "ALL", "DescribeConfigs", "nope", "IdempotentWrite", "ClusterAction")
+    # Without a principal Kafka's tool removes all ACLs of the resources, whatever the operation: Ottla's checks that too.
+    words.maybe(0.03 if lists else 0.6, "--operation", *(("ALL",) if action == "--remove" else operations))
+    words.maybe(0.1, "--producer")
+    words.maybe(0.1, "--consumer")
+    words.maybe(0.05, "--idempotent")
+    words.maybe(0.2, "--resource-pattern-type", "literal", "prefixed", "any", "match", "x")
+    words.maybe(0.3 if lists else 0, "--principal", "User:u1", "User:*", "x")
+    if action == "--remove":
+        words.add("--force")
+    return ""
+
+
+_DRAWN: Final[dict[str, Callable[[_Words], str]]] = {
+    "acls": _acls,
+    "client-metrics": _client_metrics,
+    "cluster": _cluster,
+    "configs": _configs,
+    "consumer-groups": _consumer_groups,
+    "delete-records": _delete_records,
+    "features": _features,
+    "get-offsets": _get_offsets,
+    "groups": _groups,
+    "leader-election": _leader_election,
+    "log-dirs": _log_dirs,
+    "reassign-partitions": _reassign_partitions,
+    "share-groups": _share_groups,
+    "topics": _topics,
+    "transactions": _transactions,
+}
+COMMANDS: Final = tuple(_DRAWN)
+
+
+def draw(dice: random.Random, commands: Sequence[str] = COMMANDS) -> CommandLine:
+    """Draw a command line of one of the commands."""
+    words = _Words(dice)
+    command = dice.choice(commands)
+    file = _DRAWN[command](words)
+    return CommandLine(command, words.words, file)
