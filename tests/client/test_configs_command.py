@@ -92,6 +92,8 @@ def test_quotas_and_credentials(commands: Commands) -> None:
     commands.said("configs", "--alter", *default, "--add-config", "consumer_byte_rate=20000000")
     of_default = f"Quota configs for user-principal '{user}', the default client-id are consumer_byte_rate=2.0E7\n"
     wait_for(lambda: commands.said("configs", "--describe", *default) == of_default)
+    words = ["--alter", "--user", user, "--client-defaults", "--add-config", "consumer_byte_rate=20000000"]
+    assert commands.said("configs", *words) == f"Completed updating config for user {user}.\n"
     secret = "SCRAM-SHA-256=[iterations=8192,password=pw]"
     commands.said("configs", "--alter", "--user", user, "--add-config", secret)
     scram = f"SCRAM credential configs for user-principal '{user}' are SCRAM-SHA-256=iterations=8192\n"

@@ -144,6 +144,8 @@ def test_a_plan_goes_out_and_comes_back(commands: Commands, group: str, topic: s
         "consumer-groups", *words, "--group", fresh("g"), "--topic", topic, "--to-earliest", "--export", "--dry-run"
     )
     assert both.splitlines()[0] == f"{group},{topic},0,0"
+    everyone = ["--reset-offsets", "--all-groups", "--topic", topic, "--to-earliest", "--export", "--dry-run"]
+    assert f"{group},{topic},0,0" in commands.said("consumer-groups", *everyone).splitlines()
 
 
 def test_a_group_that_is_not_there_is_made(commands: Commands, topic: str) -> None:

@@ -114,7 +114,7 @@ def configs(bootstrap_server: str | None, command_config: str | None, **options:
 
 
 def _entities(options: Mapping[str, Any]) -> list[ConfigEntity]:
-    """Return the entities of the options: those of --entity-type, then --topic, --user and so on. Raises UsageError."""
+    """Return the entities of the options, of --topic, --user and so on the named ones before defaults. Raises UsageError."""
     entities = []
     if options["types"]:
         names = options["names"]
@@ -125,12 +125,10 @@ def _entities(options: Mapping[str, Any]) -> list[ConfigEntity]:
     elif options["names"]:
         raise click.UsageError("--entity-name and --entity-default require --entity-type")
     is_long = bool(entities)
-    for kind, short in zip(_TYPES, _SHORT, strict=True):
-        name = options[short.replace("-", "_")]
-        if name is not None:
-            entities.append(ConfigEntity(kind, name))
-        if options.get(f"{short}_defaults"):
-            entities.append(ConfigEntity(kind, _DEFAULT))
+    named = {kind: options[short.replace("-", "_")] for kind, short in zip(_TYPES, _SHORT, strict=True)}
+    entities += [ConfigEntity(kind, name) for kind, name in named.items() if name is not None]
+    defaults = [kind for kind, short in zip(_TYPES, _SHORT, strict=True) if options.get(f"{short}_defaults")]
+    entities += [ConfigEntity(kind, _DEFAULT) for kind in defaults]
     if is_long and len(entities) > len(options["types"]):
         raise click.UsageError("--entity-type cannot be combined with --topic, --broker, --user, ...")
     if not entities:

@@ -1,7 +1,7 @@
 """Plans of offset resets: the options of --reset-offsets, and the resulting offsets of partitions.
 
 A plan is computed and shown, and executed only with --execute. It can be saved as CSV (--export, --from-file): a line is
-TOPIC,PARTITION,OFFSET for one group, GROUP,TOPIC,PARTITION,OFFSET for several, as in Kafka's tools.
+TOPIC,PARTITION,OFFSET for one --group, GROUP,TOPIC,PARTITION,OFFSET otherwise, as in Kafka's tools.
 """
 
 import csv
@@ -176,7 +176,7 @@ def show_plan(plan: ResetPlan, options: Mapping[str, Any]) -> None:
         (group, *partition, offset) for group, parts in plan.items() for partition, offset in sorted(parts.items())
     ]
     if options["export"]:
-        for line in csv_lines(plan):
+        for line in csv_lines(plan, names_groups=len(options["groups"]) != 1):
             click.echo(line)
     elif options["as_json"]:
         echo_json(as_objects(_COLUMNS, rows))
@@ -275,11 +275,11 @@ def read_plan(path: str, groups: list[str]) -> ResetPlan:
     return plan
 
 
-def csv_lines(plan: ResetPlan) -> list[str]:
-    """Return a plan as CSV lines, without the group if there is only one."""
+def csv_lines(plan: ResetPlan, *, names_groups: bool) -> list[str]:
+    """Return a plan as CSV lines, which begin with the group if more than one could be selected."""
     lines = []
     for group, offsets in plan.items():
         for partition, offset in sorted(offsets.items()):
             cells = [partition.topic, str(partition.partition), str(offset)]
-            lines.append(",".join(cells if len(plan) == 1 else [group, *cells]))
+            lines.append(",".join([group, *cells] if names_groups else cells))
     return lines

@@ -184,7 +184,7 @@ def _consumer_groups(words: _Words) -> str:
         wrong = () if "--all-groups" in words.words else ("2020-01-01", "x")
         words.maybe(target == 5, "--to-datetime", *_TIMES, *wrong)
         words.maybe(target == 6, "--by-duration", *_PERIODS, *wrong)
-        if target == 7 and "--topic" not in words.words and "--all-groups" not in words.words:
+        if target == 7 and not {"--topic", "--all-topics"} & set(words.words):
             words.add("--from-file", "{file}")
         words.maybe(0.5, "--execute")
         words.maybe(0.4, "--dry-run")
@@ -271,8 +271,7 @@ def _features(words: _Words) -> str:
         words.add("--release-version", words.one("4.0", "4.1-IV1", "nope", "3.9"))
         return ""
     names = ("group.version", "transaction.version", "streams.version", "kraft.version", "nope")
-    for _ in range(words.dice.choice((1, 1, 2))):
-        name = words.one(*names)
+    for name in words.dice.sample(names, words.dice.choice((1, 1, 2))):
         words.maybe(0.9, "--feature", name if action == "disable" else f"{name}={words.one('0', '1', '2', 'x', '9')}")
     if action != "feature-dependencies":
         words.add("--dry-run")

@@ -38,7 +38,7 @@ _LEFT_OUT: Final = re.compile(
 )
 _DIFFERS: Final = (
     (re.compile(r"((?:Topic|Cluster )I[Dd]:) \S+"), r"\1 ID"),
-    (re.compile(r"(^|configs? for )[\w-]{22}(?=$|\.| are)", re.MULTILINE), r"\1GENERATED"),
+    (re.compile(r"(^|configs? for |client-metric )[\w-]{22}(?=$|\.| are)", re.MULTILINE), r"\1GENERATED"),
     (re.compile(r'/[^",\s]+'), "PATH"),
     (re.compile(r"(CompleteCommit\s+\d+\s+\d{13})\s+\d+"), r"\1 AGE"),
     (re.compile(r"\b\d{13}\b"), "MS"),
