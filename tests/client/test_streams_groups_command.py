@@ -159,9 +159,28 @@ def test_delete_offsets(play: Play) -> None:
         "Request succeeded for deleting offsets from group g.\n\n"
         "TOPIC PARTITION STATUS\nlines 0 Successful\nlines 1 Successful\n"
     )
+    result = run(play, *words[:-1])
+    assert result.exit_code == 2
+    assert "requires one --group and at least one --input-topic or --all-input-topics" in result.output
     result = run(play, *words, "nowhere")
     assert result.exit_code == 1
     assert "Error: topic nowhere does not exist" in result.stdout
+
+
+def test_delete_offsets_of_all_topics(play: Play) -> None:
+    assert commit(play, "A", play.epochs["A"], 1) == "NONE"
+    leave(play)
+    words = ["--delete-offsets", "--group", play.group_id, "--all-input-topics"]
+    assert said(play, *words) == (
+        "Request succeeded for deleting offsets from group g.\n\nTOPIC PARTITION STATUS\nlines 1 Successful\n"
+    )
+
+
+@pytest.mark.parametrize("option", [["--dry-run"], ["--all-input-topics"], ["--delete-all-internal-topics"]])
+def test_options_of_other_actions(play: Play, option: list[str]) -> None:
+    result = run(play, "--describe", "--group", play.group_id, *option)
+    assert result.exit_code == 2
+    assert f"{option[0]} can only be used with " in result.output
 
 
 def test_delete(play: Play) -> None:
@@ -171,12 +190,12 @@ def test_delete(play: Play) -> None:
     assert "NON_EMPTY_GROUP" in result.stderr
     leave(play)
     (lines,) = play.topology[0].source_topics
-    result = run(play, *words, "--internal-topic", lines)
+    result = run(play, *words, "--delete-internal-topic", lines)
     assert result.exit_code == 1
     assert f"topic {lines} is not an internal topic of group {play.group_id}" in result.stderr
-    assert (
-        said(play, *words, "--delete-all-internal-topics")
-        == "Deletion of requested streams groups ('g') was successful.\n"
+    assert said(play, *words, "--delete-all-internal-topics") == (
+        "Deletion of requested streams groups ('g') was successful.\n"
+        "Deletion of associated internal topics of the streams groups ('g') was successful.\n"
     )
     names = [name for name, alias in play.aliases.items() if alias in ("words", "counts")]
     wait_for(lambda: not any(map(play.partitions, names)))

@@ -63,13 +63,14 @@ def assert_equal_replicas(cluster: ReplicatedCluster, *topics: str) -> None:
 def test_nothing_acknowledged_is_lost_while_brokers_are_killed(
     cluster: ReplicatedCluster, dice: random.Random, request: pytest.FixtureRequest
 ) -> None:
-    kills = KILLS * int(request.config.getoption("--soak"))
+    soak = int(request.config.getoption("--soak"))
+    kills, load = KILLS * soak, 1 if soak > 1 else 0.5
     servers = cluster.servers
     create(servers, "orders", "payments", "ledger", "jobs")
     with Admin(bootstrap_servers=servers) as admin:
         assert not admin.alter_share_group_offsets("workers", {Place("jobs", n): 0 for n in range(PARTITIONS)}).errors
-    orders, payments = Numbered(servers, "orders", 500), OttlaNumbered(servers, "payments", 250)
-    jobs = Numbered(servers, "jobs", 100)
+    orders, payments = Numbered(servers, "orders", 1000 * load), OttlaNumbered(servers, "payments", 500 * load)
+    jobs = Numbered(servers, "jobs", 200 * load)
     ledger = Transactions(servers, "ledger", dice.getrandbits(32))
     protocol = dice.choice(("classic", "consumer"))
     group, shares = Group(servers, "orders", protocol), Shares(servers, "jobs")

@@ -16,6 +16,7 @@ from .apache_kafka import SCRIPT, lacking
 
 pytestmark = pytest.mark.timeout(300)
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+COMMANDS = {"kafka": [str(SCRIPT), "tool", TOOL], "ottla": [sys.executable, "-m", "ottla", "streams-groups"]}
 
 
 @pytest.fixture
@@ -59,8 +60,7 @@ def printed(command: list[str], play: Play, *words: str) -> list[list[str]]:
 
 
 def both(play: Play, *words: str) -> tuple[list[list[str]], list[list[str]]]:
-    ours = printed([sys.executable, "-m", "ottla", "streams-groups"], play, *words)
-    return ours, printed([str(SCRIPT), "tool", TOOL], play, *words)
+    return printed(COMMANDS["ottla"], play, *words), printed(COMMANDS["kafka"], play, *words)
 
 
 def test_every_line_is_that_of_kafkas_tool(play: Play) -> None:
@@ -98,13 +98,44 @@ def test_every_line_is_that_of_kafkas_tool(play: Play) -> None:
         assert ours == theirs, words
 
 
-def test_kafkas_tool_deletes_a_group_with_its_topics(play: Play) -> None:
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [([], (3, 3)), (["--delete-internal-topic"], (0, 3)), (["--delete-all-internal-topics"], (0, 0))],
+)
+def test_internal_topics_are_deleted_with_a_reset(
+    play: Play, command: list[str], options: list[str], left: tuple[int, int]
+) -> None:
+    """`--delete-all-internal-topics` wins over a topic that is named."""
     play.quit("A")
     play.quit("B")
-    told = printed(
-        [str(SCRIPT), "tool", TOOL], play, "--delete", "--group", play.group_id, "--delete-all-internal-topics"
-    )
-    assert f"Deletion of requested streams groups ('{play.group_id}') was successful.".split() in told
+    through, store = f"{play.group_id}-words-repartition", f"{play.group_id}-counts-changelog"
+    (lines,) = play.topology[0].source_topics
+    words = ["--reset-offsets", "--group", play.group_id, "--to-earliest", "--all-input-topics", "--execute", *options]
+    named = ["--delete-internal-topic", through] if left == (0, 0) else [through] if options else []
+    plan = sorted([["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], *([play.group_id, lines, p, "0"] for p in "01")])
+    assert printed(command, play, *words, *named) == plan
+    wait_for(lambda: (play.partitions(through), play.partitions(store)) == left)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_offsets_of_all_topics_are_deleted(play: Play, command: list[str]) -> None:
+    play.quit("A")
+    play.quit("B")
+    told = printed(command, play, "--delete-offsets", "--group", play.group_id, "--all-input-topics")
+    (lines,) = play.topology[0].source_topics
+    assert [lines, "0", "Successful"] in told
+    assert [lines, "1", "Successful"] in told
+    assert len(told) == 4
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_group_is_deleted_with_its_topics(play: Play, command: list[str]) -> None:
+    play.quit("A")
+    play.quit("B")
+    told = printed(command, play, "--delete", "--group", play.group_id, "--delete-all-internal-topics")
+    subjects = "requested streams groups", "associated internal topics of the streams groups"
+    assert told == sorted(f"Deletion of {what} ('{play.group_id}') was successful.".split() for what in subjects)
     internal = [f"{play.group_id}-words-repartition", f"{play.group_id}-counts-changelog"]
-    assert not any(map(play.partitions, internal))
-    assert printed([sys.executable, "-m", "ottla", "streams-groups"], play, "--list") == []
+    wait_for(lambda: not any(map(play.partitions, internal)))
+    assert printed(COMMANDS["ottla"], play, "--list") == []

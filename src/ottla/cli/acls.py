@@ -116,7 +116,7 @@ _MISPLACED: Final = {
 @json_option
 def acls(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Add, remove and list ACLs."""
-    action = one_action(options, _ACTIONS)
+    action = one_action(_ACTIONS)
     _check(options)
     if action == "list":
         principals = parse_principals(options["principal"])
@@ -137,8 +137,8 @@ def acls(bootstrap_server: str | None, command_config: str | None, **options: An
 def _check(options: dict[str, Any]) -> None:
     """Raise UsageError for options that exclude or require each other."""
     for option, excluded in _MISPLACED.items():
-        misplaced = selected_options(options, excluded)
-        if selected_options(options, (option,)) and misplaced:
+        misplaced = selected_options(excluded)
+        if selected_options((option,)) and misplaced:
             listed = ", ".join(f"--{name}" for name in misplaced)
             raise click.UsageError(f"{listed} can't be used with --{option}")
     if options["principal"] and not options["list_"]:
@@ -148,7 +148,7 @@ def _check(options: dict[str, Any]) -> None:
     if options["idempotent"] and not options["producer"]:
         raise click.UsageError("The --idempotent option is only available if --producer is set")
     if options["consumer"]:
-        misplaced = [] if options["producer"] else selected_options(options, ("cluster", "transactional-id"))
+        misplaced = [] if options["producer"] else selected_options(("cluster", "transactional-id"))
         if not options["topics"] or not options["groups"] or misplaced:
             raise click.UsageError(
                 "With --consumer you must specify a --topic and a --group and no --cluster or --transactional-id option "

@@ -35,7 +35,7 @@ _CONFIGS = {"interval": "interval.ms", "match": "match", "metrics": "metrics"}
 @json_option
 def client_metrics(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Create, alter, delete, describe and list subscriptions of client metrics."""
-    action = one_action(options, _ACTIONS)
+    action = one_action(_ACTIONS)
     if action == "alter" and (options["name"] is None) == (not options["generate_name"]):
         raise click.UsageError("--alter requires either --name or --generate-name")
     if action == "delete" and options["name"] is None:

@@ -21,22 +21,25 @@ class OffsetsAdmin(ConsumerGroups, Topics):
 
 
 def delete_offsets(cluster: AdminConnection[OffsetsAdmin], options: Mapping[str, Any], topic_option: str) -> None:
-    """Delete the committed offsets of a group in topics, or in some of their partitions, and print a row for each.
+    """Delete the committed offsets of a group in topics, in some of their partitions, or all, and print a row for each.
 
     topic_option  name of the option for topics, for errors
 
     Raises CommandFailed if some are not deleted.
     """
     (group,) = options["groups"]
-    known = cluster.ask(cluster.admin.list_topics())
     rows: list[tuple[str, int | None, str]] = []
     partitions: list[TopicPartition] = []
-    for name, indexes in parse_topics(options["topics"], topic_option).items():
-        if name in known:
-            numbers = sorted(known[name].leaders) if indexes is None else indexes
-            partitions += [TopicPartition(name, index) for index in numbers]
-        else:
-            rows.append((name, None, f"Error: topic {name} does not exist"))
+    if options["topics"]:
+        known = cluster.ask(cluster.admin.list_topics())
+        for name, indexes in parse_topics(options["topics"], topic_option).items():
+            if name in known:
+                numbers = sorted(known[name].leaders) if indexes is None else indexes
+                partitions += [TopicPartition(name, index) for index in numbers]
+            else:
+                rows.append((name, None, f"Error: topic {name} does not exist"))
+    else:
+        partitions += cluster.ask(cluster.admin.list_consumer_group_offsets([group])).check()[group]
     if partitions:
         results = cluster.ask(cluster.admin.delete_consumer_group_offsets(group, partitions))
         for partition in sorted(results):

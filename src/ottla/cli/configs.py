@@ -95,7 +95,7 @@ class _ConfigsCommand(click.Command):
 @json_option
 def configs(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Show and change configs, quotas and SCRAM credentials."""
-    action = one_action(options, ("describe", "alter"))
+    action = one_action(("describe", "alter"))
     entities = _entities(options)
     _check(action, entities, options)
     with connected(_ConfigsAdmin, bootstrap_server, command_config, changes=action == "alter") as cluster:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli.cluster_access import AdminConnection, cluster_options, connected, json_option
-from ottla.cli.properties import one_action, selected_options
+from ottla.cli.properties import check_options_of, one_action, selected_options
 from ottla.cli.table import echo_json
 from ottla.client.admin.tokens import DelegationToken, Tokens
 
@@ -25,13 +25,14 @@ _REQUIRED: Final = {
     "expire": ("hmac", "expiry-time-period"),
     "describe": (),
 }
-_OPTIONS: Final = {
-    "create": ("max-life-time-period", "renewer-principal", "owner-principal"),
-    "renew": ("hmac", "renew-time-period"),
-    "expire": ("hmac", "expiry-time-period"),
-    "describe": ("owner-principal",),
+_TAKEN_BY: Final = {
+    "max-life-time-period": ("create",),
+    "renewer-principal": ("create",),
+    "owner-principal": ("create", "describe"),
+    "renew-time-period": ("renew",),
+    "expiry-time-period": ("expire",),
+    "hmac": ("renew", "expire"),
 }
-_ALL: Final = tuple(dict.fromkeys(option for options in _OPTIONS.values() for option in options))
 _TITLES: Final = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
 _WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
 
@@ -64,8 +65,8 @@ _WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
 @json_option
 def delegation_tokens(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Create, renew, expire and describe delegation tokens."""
-    action = one_action(options, _ACTIONS)
-    _check(action, options)
+    action = one_action(_ACTIONS)
+    _check(action)
     hmac = _decoded(options["hmac"]) if options["hmac"] is not None else b""
     with connected(Tokens, bootstrap_server, command_config, changes=action != "describe") as cluster:
         try:
@@ -79,15 +80,13 @@ def delegation_tokens(bootstrap_server: str | None, command_config: str | None, 
             raise click.UsageError(str(error)) from None
 
 
-def _check(action: str, options: dict[str, Any]) -> None:
+def _check(action: str) -> None:
     """Raise UsageError for missing options, and for those of other actions."""
-    selected = selected_options(options, _ALL)
+    selected = selected_options(_REQUIRED[action])
     missing = [f"--{name}" for name in _REQUIRED[action] if name not in selected]
     if missing:
         raise click.UsageError(f"--{action} requires {' and '.join(missing)}")
-    misplaced = [f"--{name}" for name in selected if name not in _OPTIONS[action]]
-    if misplaced:
-        raise click.UsageError(f"{', '.join(misplaced)} can't be used with --{action}")
+    check_options_of(action, _TAKEN_BY)
 
 
 def _decoded(text: str) -> bytes:

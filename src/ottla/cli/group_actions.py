@@ -1,6 +1,7 @@
 """Common part of the commands for groups: the options that all of them have, and the choice of their action."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import click
@@ -24,9 +25,9 @@ _TAKEN_BY: Final = {
     "state": ("list", "describe"),
     "type": ("list",),
     "verbose": ("describe",),
-    "delete-internal-topic": ("delete", "reset-offsets"),
-    "delete-all-internal-topics": ("delete", "reset-offsets"),
 }
+
+NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
 def groups_option(kind: str) -> Callable[[F], F]:
@@ -71,24 +72,27 @@ def selected_action(
     options: Mapping[str, Any],
     actions: Sequence[str] = ACTIONS,
     topic: str = "topic",
-    resetting: Sequence[str] = (),
+    taken_by: Mapping[str, Sequence[str]] = NONE,
 ) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError.
 
-    topic      name of the option for topics
-    resetting  options of --reset-offsets that are refused elsewhere; Kafka's tools ignore most of them
+    topic     name of the option for topics
+    taken_by  actions that take an option of this command only; Kafka's tools ignore the options of a reset elsewhere
     """
-    action = one_action(options, actions)
-    taken_by = {**_TAKEN_BY, topic: ("reset-offsets", "delete-offsets"), **dict.fromkeys(resetting, ("reset-offsets",))}
-    check_options_of(action, taken_by)
+    action = one_action(actions)
+    check_options_of(action, {**_TAKEN_BY, topic: ("reset-offsets", "delete-offsets"), **taken_by})
     if action == "describe" and options["state"]:
         raise click.UsageError("--state takes names of states with --list only")
     if action in _OF_SOME_GROUPS and bool(options["groups"]) == options["all_groups"]:
         raise click.UsageError(f"--{action} requires either --group or --all-groups")
-    if action == "describe" and len(selected_options(options, ("offsets", "members", "state"))) > 1:
+    if action == "describe" and len(selected_options(("offsets", "members", "state"))) > 1:
         raise click.UsageError("--describe takes one of --offsets, --members, --state")
-    if action == "delete-offsets" and (len(options["groups"]) != 1 or not options["topics"]):
-        raise click.UsageError(f"--delete-offsets requires one --group and at least one --{topic}")
+    if action == "delete-offsets":
+        everything = f"all-{topic}s"
+        scopes = [topic, everything] if everything in taken_by else [topic]
+        if len(options["groups"]) != 1 or len(selected_options(scopes)) != 1:
+            either = " or --".join([f"at least one --{topic}", *scopes[1:]])
+            raise click.UsageError(f"--delete-offsets requires one --group and {either}")
     if action == "reset-offsets":
         check_reset(options, topic=topic)
     return action

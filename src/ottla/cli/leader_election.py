@@ -33,7 +33,7 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
 def leader_election(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Elect leaders of partitions."""
     deprecated("--admin.config", "--command-config", options["old_config"] is not None)
-    if len(selected_options(options, _SCOPES)) != 1:
+    if len(selected_options(_SCOPES)) != 1:
         raise click.UsageError(f"exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
     if (options["topic"] is None) != (options["partition"] is None):
         raise click.UsageError("--topic and --partition go together")

@@ -86,12 +86,12 @@ class ResetTarget(NamedTuple):
 def check_reset(options: Mapping[str, Any], topic: str = "topic") -> None:
     """Check the combination of options; `topic` is the name of the option for topics. Raises UsageError."""
     targets = [name for name in _TARGETS if name.replace("-", "_") in options]
-    if len(selected_options(options, targets)) != 1:
+    if len(selected_options(targets)) != 1:
         raise click.UsageError(
             f"--reset-offsets requires exactly one of {', '.join(f'--{option}' for option in targets)}"
         )
-    if len(selected_options(options, _SCOPES)) != 1:
-        scopes = (option.replace("topic", topic) for option in _SCOPES)
+    scopes = [option.replace("topic", topic) for option in _SCOPES]
+    if len(selected_options(scopes)) != 1:
         raise click.UsageError(f"--reset-offsets requires exactly one of {', '.join(f'--{name}' for name in scopes)}")
 
 

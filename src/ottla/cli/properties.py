@@ -1,7 +1,7 @@
 """Properties on the command line: files, NAME=VALUE options that override them, and deprecated options."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 from click.core import ParameterSource
@@ -25,21 +25,20 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     return configs
 
 
-def selected_options(options: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Return the names of those options that were set, as on the command line."""
-    keys = {"list": "list_", "topic": "topics", "group": "groups"}
-    named = []
-    for name in names:
-        key = name.replace("-", "_")
-        value = options[key] if key in options else options[keys[name]]
-        if value is not None and value is not False and value != ():  # 0 is a value
-            named.append(name)
-    return named
+def selected_options(names: Iterable[str]) -> list[str]:
+    """Return the names of those options that are on the command line of the running command; names are without "--"."""
+    context = click.get_current_context()
+    selected = {
+        parameter.opts[0].removeprefix("--")
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    }
+    return [name for name in names if name in selected]
 
 
-def one_action(options: Mapping[str, Any], actions: Sequence[str]) -> str:
+def one_action(actions: Sequence[str]) -> str:
     """Return the selected action. Raises UsageError unless there is exactly one."""
-    named = selected_options(options, actions)
+    named = selected_options(actions)
     if len(named) != 1:
         listed = ", ".join(f"--{action}" for action in actions)
         raise click.UsageError(f"specify exactly one of {listed}")
@@ -51,14 +50,9 @@ def check_options_of(action: str, taken_by: Mapping[str, Sequence[str]]) -> None
 
     taken_by  actions that take an option, by its name; an option without an entry is taken by all
     """
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        option = parameter.opts[0].removeprefix("--")
-        actions = taken_by.get(option, (action,))
-        if action in actions or parameter.name is None:
-            continue
-        if context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-            named = " and ".join(f"--{name}" for name in actions)
+    for option in selected_options(taken_by):
+        if action not in taken_by[option]:
+            named = " and ".join(f"--{name}" for name in taken_by[option])
             raise click.UsageError(f"--{option} can only be used with {named}")
 
 

@@ -68,7 +68,7 @@ class _ReassignmentAdmin(ThrottleAdmin, ReplicaRequests, LogDirs, Topics):
 @json_option
 def reassign_partitions(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Propose, execute, verify, cancel and list partition reassignments."""
-    action = one_action(options, _ACTIONS)
+    action = one_action(_ACTIONS)
     check_options_of(action, _TAKEN_BY)
     if action in ("execute", "verify", "cancel") and options["plan_file"] is None:
         raise click.UsageError(f"--{action} requires --reassignment-json-file")

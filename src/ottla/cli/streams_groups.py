@@ -18,6 +18,13 @@ from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 
 _STATES = ("NotReady", "Assigning", "Reconciling", "Stable", "Dead", "Empty")
 _INTERNAL_SUFFIXES = ("-changelog", "-repartition", "-topic")
+_TAKEN_BY = {
+    "all-input-topics": ("reset-offsets", "delete-offsets"),
+    "delete-internal-topic": ("delete", "reset-offsets"),
+    "delete-all-internal-topics": ("delete", "reset-offsets"),
+    "dry-run": ("reset-offsets",),
+    "execute": ("reset-offsets",),
+}
 _GROUP, _TOPIC, _PARTITION = Column("GROUP", 15), Column("TOPIC", 15), Column("PARTITION", 10)
 
 
@@ -77,10 +84,8 @@ def streams_groups(bootstrap_server: str | None, command_config: str | None, **o
 
 def _action(options: dict[str, Any]) -> str:
     """Return the action of the options, after checking their combination. Raises UsageError."""
-    action = selected_action(options, topic="input-topic", resetting=("dry-run", "execute"))
+    action = selected_action(options, topic="input-topic", taken_by=_TAKEN_BY)
     deletes_topics = bool(options["internal_topics"]) or options["delete_all_internal_topics"]
-    if options["internal_topics"] and options["delete_all_internal_topics"]:
-        raise click.UsageError("--delete-internal-topic and --delete-all-internal-topics cannot be combined")
     if action == "reset-offsets" and deletes_topics and not options["execute"]:
         raise click.UsageError("--reset-offsets deletes internal topics with --execute only")
     if action == "reset-offsets" and options["dry_run"] == options["execute"]:
@@ -249,6 +254,8 @@ def _delete(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, An
         echo_json({"deleted": deleted, "topics": [] if removed is None else sorted(removed.successes)})
     elif deleted and not failed:
         click.echo(f"Deletion of requested streams groups ({quoted}) was successful.")
+        if removed is not None and not removed.errors:
+            click.echo(f"Deletion of associated internal topics of the streams groups ({quoted}) was successful.")
     elif deleted:
         click.echo(f"These streams groups were deleted successfully: {quoted}")
     if removed is not None:

@@ -8,7 +8,7 @@ import click
 from ottla.cli.authorized_operations import describe_with_operations, operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed
 from ottla.cli.table import echo_json
-from ottla.cli.topic_matching import matching
+from ottla.cli.topic_matching import PARTITION_FILTERS, matching
 from ottla.client.admin.configs import ConfigEntry, ConfigResource, Configs, ResourceType
 from ottla.client.admin.replicas import Reassignment, ReplicaRequests
 from ottla.client.admin.topics import PartitionDescription, TopicDescription, Topics
@@ -38,7 +38,7 @@ def describe(cluster: AdminConnection[DescribeAdmin], options: dict[str, Any]) -
         chosen = [
             part for part in topic.partitions if _passes_filters(part, _adding(topic, part, moving), its, options)
         ]
-        filtered = any(options[name] for name in _FILTERS)
+        filtered = any(options[name] for name in PARTITION_FILTERS)
         if options["topics_with_overrides"] and not own:
             continue
         if options["as_json"]:
@@ -105,14 +105,6 @@ def _reassignments(
         return {}
 
 
-_FILTERS = (
-    "under_replicated_partitions",
-    "unavailable_partitions",
-    "under_min_isr_partitions",
-    "at_min_isr_partitions",
-)
-
-
 def _passes_filters(
     part: PartitionDescription, adding: int, configs: ConfigsOfTopic, options: Mapping[str, Any]
 ) -> bool:
@@ -120,7 +112,7 @@ def _passes_filters(
 
     Replicas that are being added are not missing, and a partition without a leader is below every minimum.
     """
-    if not any(options[name] for name in _FILTERS):
+    if not any(options[name] for name in PARTITION_FILTERS):
         return True
     least = int(configs["min.insync.replicas"].value or 1) if "min.insync.replicas" in configs else 1
     return (

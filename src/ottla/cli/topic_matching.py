@@ -1,14 +1,22 @@
-"""Topics that the --topic option of `ottla topics` matches."""
+"""Topics that the --topic option of `ottla topics` matches, and the filters of their partitions."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from ottla.cli.cluster_access import AdminConnection, CommandFailed
 from ottla.client.admin.topics import Topics
 from ottla.client.topics import TopicInfo
+
+PARTITION_FILTERS: Final = (
+    "under_replicated_partitions",
+    "unavailable_partitions",
+    "under_min_isr_partitions",
+    "at_min_isr_partitions",
+)
+"""Parameters of the options that choose partitions of the topics to describe."""
 
 
 def matching(cluster: AdminConnection[Topics], options: Mapping[str, Any], *, required: bool = True) -> list[TopicInfo]:

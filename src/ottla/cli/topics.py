@@ -8,19 +8,13 @@ from ottla.cli.cluster_access import AdminConnection, cluster_options, connected
 from ottla.cli.completion import complete_topics
 from ottla.cli.properties import check_options_of, one_action, pairs
 from ottla.cli.table import echo_json
-from ottla.cli.topic_matching import matching
+from ottla.cli.topic_matching import PARTITION_FILTERS, matching
 from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 from ottla.protocol.errors import TOPIC_ALREADY_EXISTS
 from ottla.protocol.schema import ZERO_UUID
 from ottla.protocol.uuids import uuid_text
 
 _ACTIONS = ("create", "delete", "alter", "describe", "list")
-_FILTERS = (
-    "under_replicated_partitions",
-    "unavailable_partitions",
-    "under_min_isr_partitions",
-    "at_min_isr_partitions",
-)
 _TAKEN_BY = {
     "topic-id": ("describe",),
     "replication-factor": ("create",),
@@ -31,7 +25,7 @@ _TAKEN_BY = {
     "if-not-exists": ("create",),
     "exclude-internal": ("list", "describe"),
     "topics-with-overrides": ("describe",),
-    **{name.replace("_", "-"): ("describe",) for name in _FILTERS},
+    **{name.replace("_", "-"): ("describe",) for name in PARTITION_FILTERS},
 }
 """Actions that take an option; the others are taken by all."""
 
@@ -83,7 +77,7 @@ _TAKEN_BY = {
 @json_option
 def topics(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Create, delete, alter, describe and list topics."""
-    action = one_action(options, _ACTIONS)
+    action = one_action(_ACTIONS)
     _check(action, options)
     if action == "describe":
         from ottla.cli.topic_description import DescribeAdmin, describe
@@ -115,7 +109,7 @@ def _check(action: str, options: dict[str, Any]) -> None:
         options["replication_factor"] or (action == "create" and options["partitions"])
     ):
         raise click.UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
-    if options["topics_with_overrides"] and any(options[name] for name in _FILTERS):
+    if options["topics_with_overrides"] and any(options[name] for name in PARTITION_FILTERS):
         raise click.UsageError("--topics-with-overrides cannot be combined with filters of partitions")
 
 

@@ -183,8 +183,11 @@ def test_renew_and_expire(config: str, logins: Logins) -> None:
         (["--create", "--describe"], "specify exactly one of"),
         (["--create"], "--create requires --max-life-time-period"),
         (["--renew"], "--renew requires --hmac and --renew-time-period"),
-        (["--create", "--max-life-time-period", "1", "--hmac", "x"], "--hmac can't be used with --create"),
-        (["--describe", "--renewer-principal", "User:a"], "--renewer-principal can't be used with --describe"),
+        (
+            ["--create", "--max-life-time-period", "1", "--hmac", "x"],
+            "--hmac can only be used with --renew and --expire",
+        ),
+        (["--describe", "--renewer-principal", "User:a"], "--renewer-principal can only be used with --create"),
         (["--expire", "--hmac", "no base64", "--expiry-time-period", "1"], "--hmac is not base64"),
         (["--create", "--max-life-time-period", "1", "--owner-principal", "alice"], "'alice' is no principal"),
     ],

@@ -46,6 +46,23 @@ def test_power_loss_takes_what_was_not_flushed(seed: int) -> None:
     assert after.open_partition("t", 1, ID, LogConfig()).end_offset in (0, 1)
 
 
+@pytest.mark.parametrize("reserved", [0, 64])
+def test_a_flush_keeps_the_bytes_of_the_file(reserved: int) -> None:
+    """Also where some before the end of the last flush were removed, and others written in their place."""
+    store, path = MemoryStore(), HOME / "file"
+    file = store.open(path)
+    written = b""
+    for kept, data in ((0, b"abcdef"), (6, b"ghi"), (4, b"XY"), (2, b"cdXYz"), (7, b"")):
+        file.truncate(kept)
+        file.reserve(reserved)
+        file.append([data])
+        written = written[:kept] + data
+        file.flush()
+        store.flush(HOME)
+        survivors = {store.power_loss(random.Random(seed)).read_text(path) for seed in range(8)}
+        assert survivors == {written.decode()}
+
+
 def test_a_clean_stop_survives_a_power_loss() -> None:
     store = MemoryStore()
     directory = LogDirectory(store, HOME)
