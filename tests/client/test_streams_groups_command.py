@@ -120,6 +120,16 @@ def test_reset_offsets(play: Play) -> None:
     assert result.exit_code == 1
     assert f"streams group '{play.group_id}' is Reconciling: stop its members" in result.stderr
     leave(play)
+    other = Play(play.wire, TopicFactory(play.wire))
+    other.topology = [subtopology("0", sources=[other.topic("lines", 1)])]
+    other.enter("A")
+    result = run(
+        play, *words, "--group", other.group_id, "--all-input-topics", "--dry-run"
+    )  # the other one has a member
+    assert result.exit_code == 1
+    assert f"streams group '{other.group_id}' is " in result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == [play.group_id] * 2
+    other.quit("A")
     plan = "\nGROUP TOPIC PARTITION NEW-OFFSET\ng lines 0 0\ng lines 1 0\n"
     assert said(play, *words, "--all-input-topics", "--dry-run") == plan
     (lines,) = play.topology[0].source_topics

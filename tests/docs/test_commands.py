@@ -364,7 +364,10 @@ def test_streams_groups_as_the_docs_say(tmp_path: Path) -> None:
     assert ["counts", "lines", "1", "-5"] in [line.split() for line in answers[2].splitlines()]
     assert "ACTIVE: 0:[0,1];" in answers[3]
     assert ["counts", "lines", "0", "0"] in [line.split() for line in answers[6].splitlines()]
-    assert answers[8] == "Deletion of requested streams groups ('counts') was successful.\n"
+    assert answers[8] == (
+        "Deletion of requested streams groups ('counts') was successful.\n"
+        "Deletion of associated internal topics of the streams groups ('counts') was successful.\n"
+    )
 
 
 def plain_python(page: Path) -> list[str]:

@@ -188,6 +188,18 @@ def test_same_answer(scene: Scene, tool: str, command: str, words: str) -> None:
     assert normal(ours) == normal(theirs)
 
 
+@pytest.mark.parametrize("scope", ["--all-groups", "--group classic --group idle"])
+@pytest.mark.parametrize("export", ["", "--export"])
+def test_groups_with_members_hold_no_reset_back(scene: Scene, scope: str, export: str) -> None:
+    where = ["--bootstrap-server", scene.bootstrap_servers]
+    words = f"--reset-offsets {scope} --topic flights --to-earliest {export} --dry-run".split()
+    theirs = normal(kafka(CONSUMER_GROUPS, [*where, *words]))
+    assert any(line.startswith("Error: Assignments can only be reset if the group 'classic'") for line in theirs)
+    ours = normal(ottla(["consumer-groups", *where, *words]))
+    assert ours == [line for line in theirs if not line.startswith("Error:")]
+    assert any(line.startswith("idle") for line in ours)
+
+
 @pytest.mark.parametrize("words", ["cluster-id", "list-endpoints"])
 def test_cluster(scene: Scene, words: str) -> None:
     asked = [words, "--bootstrap-server", scene.bootstrap_servers]

@@ -60,6 +60,23 @@ def delete_offsets(cluster: AdminConnection[OffsetsAdmin], options: Mapping[str,
         raise CommandFailed(f"offsets of {len(failed)} of {len(rows)} partitions were not deleted")
 
 
+def without_members(states: Mapping[str, str]) -> list[str]:
+    """Return the groups whose offsets can be reset; a state of "" stands for a group that does not exist yet."""
+    return [name for name, state in states.items() if state in ("", "Empty", "Dead")]
+
+
+def check_no_members(states: Mapping[str, str], kind: str) -> None:
+    """Check that none of the groups had members. Raises CommandFailed; as in Kafka's tool, offsets of the others were reset.
+
+    kind  kind of the groups, for the error
+    """
+    inactive = without_members(states)
+    refused = [f"{kind} group '{name}' is {state}" for name, state in states.items() if name not in inactive]
+    if refused:
+        its = "its" if len(refused) == 1 else "their"
+        raise CommandFailed(f"{', '.join(refused)}: stop {its} members, then reset {its} offsets")
+
+
 def reset_offsets(cluster: AdminConnection[OffsetsAdmin], names: Sequence[str], options: Mapping[str, Any]) -> None:
     """Reset the committed offsets of groups without members, and print the plan. Raises CommandFailed."""
     offsets_of = cluster.ask(cluster.admin.list_consumer_group_offsets(names)).check()

@@ -8,7 +8,7 @@ import click
 from ottla.addresses import address_text
 from ottla.cli.authorized_operations import describe_with_operations, operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, json_option
-from ottla.cli.committed_offsets import OffsetsAdmin, delete_offsets, reset_offsets
+from ottla.cli.committed_offsets import OffsetsAdmin, check_no_members, delete_offsets, reset_offsets, without_members
 from ottla.cli.group_actions import (
     ACTIONS,
     groups_option,
@@ -311,19 +311,16 @@ def _delete(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, A
 
 def _reset(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:
     names = _groups(cluster, options)
-    _check_inactive(cluster, names)
-    reset_offsets(cluster, names, options)
-
-
-def _check_inactive(cluster: AdminConnection[_ConsumerGroupsAdmin], names: Iterable[str]) -> None:
-    """Check that groups have no members before a change, as Kafka's tool does; unknown groups are created later."""
     described = cluster.ask(cluster.admin.describe_consumer_groups(names))
-    for name, group in described.successes.items():
-        if group.state not in ("Empty", "Dead"):
-            raise CommandFailed(f"consumer group '{name}' is {group.state}: stop its members, then reset its offsets")
     for error in described.errors.values():
-        if error.name != "GROUP_ID_NOT_FOUND":
+        if error.name != "GROUP_ID_NOT_FOUND":  # such a group is created
             raise error
+    groups = described.successes
+    states = {name: groups[name].state if name in groups else "" for name in names}
+    inactive = without_members(states)
+    if inactive or not states:
+        reset_offsets(cluster, inactive, options)
+    check_no_members(states, "consumer")
 
 
 def _delete_offsets(cluster: AdminConnection[_ConsumerGroupsAdmin], options: dict[str, Any]) -> None:

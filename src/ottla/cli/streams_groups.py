@@ -1,13 +1,13 @@
 """`ottla streams-groups`: Kafka's kafka-streams-groups, with its flags and its columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from ottla.addresses import address_text
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, json_option
-from ottla.cli.committed_offsets import OffsetsAdmin, delete_offsets, reset_offsets
+from ottla.cli.committed_offsets import OffsetsAdmin, check_no_members, delete_offsets, reset_offsets, without_members
 from ottla.cli.completion import complete_topics
 from ottla.cli.group_actions import groups_option, run, selected_action, shifting_options, timeout_option, topics_option
 from ottla.cli.offset_plan import reset_options
@@ -294,23 +294,15 @@ def _is_named_as_internal(topic: str, group: str) -> bool:
 
 
 def _reset(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
-    names = _groups(cluster, options)
-    described = _inactive(cluster, names)
-    topics = [topic for name in names for topic in _internal_topics(cluster, described[name], options)]
-    reset_offsets(cluster, names, options)
+    described = cluster.ask(cluster.admin.describe_streams_groups(_groups(cluster, options))).check()
+    states = {name: group.state for name, group in described.items()}
+    inactive = without_members(states)
+    topics = [topic for name in inactive for topic in _internal_topics(cluster, described[name], options)]
+    if inactive or not states:
+        reset_offsets(cluster, inactive, options)
     if topics:
         cluster.ask(cluster.admin.delete_topics(topics)).check()
-
-
-def _inactive(
-    cluster: AdminConnection[_StreamsGroupsAdmin], names: Iterable[str]
-) -> dict[str, StreamsGroupDescription]:
-    """Return descriptions of groups without members. Raises CommandFailed for others, as Kafka's tool does."""
-    described = dict(cluster.ask(cluster.admin.describe_streams_groups(names)).check())
-    for name, group in described.items():
-        if group.state not in ("Empty", "Dead"):
-            raise CommandFailed(f"streams group '{name}' is {group.state}: stop its members, then reset its offsets")
-    return described
+    check_no_members(states, "streams")
 
 
 def _delete_offsets(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
