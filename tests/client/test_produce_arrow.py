@@ -204,6 +204,12 @@ def test_what_cannot_be(producer: Producer, topic: str) -> None:
         },
         "column timestamp is string, it must be a timestamp": {"value": ["x"], "timestamp": ["now"]},
         "column partition is double, it must be a column of integers": {"value": ["x"], "partition": [0.5]},
+        "column partition has the value -1: it must not be negative": {"value": ["x", "y"], "partition": [0, -1]},
+        "column timestamp has the value -2: it must not be negative": {"value": ["x"], "timestamp": [-2]},
+        "column headers has a header without a key": {
+            "value": ["x"],
+            "headers": pa.array([[{"key": None, "value": b"h"}]], HEADERS),
+        },
     }
     for message, columns in wrong.items():
         with pytest.raises(ValueError, match=message):

@@ -143,6 +143,10 @@ def test_many_threads(producer: Producer, topic: str, read: Read) -> None:
 def test_what_cannot_be(producer: Producer, topic: str, bootstrap_servers: str) -> None:
     with pytest.raises(UnknownTopic, match=f"topic {topic} has no partition 2"):
         producer.produce(topic, "x", partition=2)
+    with pytest.raises(UnknownTopic, match=f"topic {topic} has no partition -2"):
+        producer.produce(topic, "x", partition=-2)
+    with pytest.raises(ValueError, match="the timestamp of a record is negative"):
+        producer.produce(topic, "x", timestamp=-2)
     with pytest.raises(RecordTooLarge, match=r"above max\.request\.size"):
         producer.produce(topic, bytes(2 << 20))
     with pytest.raises(IllegalState, match=r"transactional\.id"):

@@ -117,7 +117,9 @@ def test_what_is_subscribed(reading: Reading, cluster: Cluster) -> None:
         cluster.topic([Sent(name.encode()), Sent(f"{name} b".encode(), partition=1)], partitions=2, name=name)
     both = sorted([one, f"{one} b", two, f"{two} b"])
     assert values(reading.batch("value binary", subscribe=f"{one}, {two}").collect()) == both
-    assert values(reading.batch("value binary", subscribePattern=f"{stem}-.*").collect()) == both
+    assert values(reading.batch("value binary", subscribePattern=f"^{stem}-.*").collect()) == both
+    assert reading.batch(subscribePattern=f"{stem}-").count() == 6  # found anywhere in the name
+    assert reading.batch(subscribePattern=f"^{stem}-?$").count() == 0
     assert reading.batch(subscribePattern=f"no-{stem}").count() == 0
     assigned = json.dumps({one: [1], two: [0]})
     assert values(reading.batch("value binary", assign=assigned).collect()) == sorted([f"{one} b", two])

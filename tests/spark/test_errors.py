@@ -143,6 +143,14 @@ def test_rows_that_a_sink_cannot_take(spark: SparkSession, cluster: Cluster) -> 
             {"topic": topic},
             f"names a partition that topic {topic} does not have",
         ),
+        (rows.selectExpr("'v' AS value", "-1 AS partition"), {"topic": topic}, "column partition has the value -1"),
+        (
+            rows.selectExpr(
+                "'v' AS value", "array(named_struct('key', CAST(NULL AS string), 'value', x'00')) AS headers"
+            ),
+            {"topic": topic},
+            "a header without a key",
+        ),
         (rows.selectExpr("'v' AS value", "cast(NULL AS string) AS topic"), {}, "a row has no topic"),
         (rows.selectExpr("'v' AS value", "'no topic!' AS topic"), {}, "no topic!"),
         (rows.selectExpr("repeat('x', 2000000) AS value"), {"topic": topic}, "above max.request.size (1048576)"),

@@ -102,7 +102,7 @@ def test_a_running_query_starts_at_the_end_and_sees_what_is_new(
 ) -> None:
     stem = cluster.name()
     topic = cluster.topic(numbered(0, 5), name=f"{stem}-a")
-    query = target.start(reading.stream(subscribePattern=f"{stem}-.*"), available_now=False)
+    query = target.start(reading.stream(subscribePattern=f"^{stem}-.*"), available_now=False)
     try:
         # Records are new once the query has fixed where it starts: it tells its offsets from the first trigger on.
         wait_until(lambda: query.lastProgress is not None, query)

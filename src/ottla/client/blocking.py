@@ -208,8 +208,8 @@ class Producer(Blocking):
         on_delivery  called with (error, None) or (None, Delivered) from `poll` or `flush`
         timestamp    ms since the epoch; now, unless given
 
-        Waits while buffer.memory is full, at most max.block.ms. Raises BufferExhausted, UnknownTopic, RecordTooLarge, and
-        TypeError for an argument of another type.
+        Waits while buffer.memory is full, at most max.block.ms. Raises BufferExhausted, UnknownTopic, RecordTooLarge,
+        ValueError for a negative timestamp, and TypeError for an argument of another type.
         """
         listener = None if on_delivery is None else partial(self._delivered, on_delivery)
         self._take(topic, value, key, partition, listener, timestamp, headers)

@@ -201,6 +201,8 @@ def _header_columns(array: pa.Array) -> HeaderColumns:
     if array.null_count:
         # A null list may still refer to items in its buffers; fill_null makes it empty.
         array = array.fill_null(pa.scalar([], TYPES["headers"]))
+    if array.flatten().flatten()[0].null_count:
+        raise ValueError("column headers has a header without a key")
     offsets = _window(array.buffers()[1], array.offset * 4, (len(array) + 1) * 4) or bytes(4)
     items = array.values
     return HeaderColumns(

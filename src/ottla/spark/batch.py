@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ottla.client.topics import TopicPartition
 from ottla.spark.filters import Pruning, pruning
-from ottla.spark.offsets import DataLoss, OffsetRange, Positions, check_order, ranges
+from ottla.spark.offsets import DataLoss, OffsetRange, Positions, check_order, check_times, ranges
 from ottla.spark.options import SourceOptions
 from ottla.spark.reading import TopicReader
 
@@ -37,6 +37,7 @@ class OttlaReader(TopicReader, DataSourceReader):
     """
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        check_times(options.start, options.end)
         super().__init__(options, schema)
         self.pruning = Pruning()
         vars(self)["pushFilters"] = _PushedFilters(self)

@@ -60,7 +60,7 @@ def parse_positions(text: str, option: str) -> Positions:
     except ValueError as error:
         raise InvalidOption(f"{shape}: {text!r} is not JSON ({error})") from None
     positions: Positions = {}
-    if not isinstance(topics, dict) or not topics:
+    if not isinstance(topics, dict):
         raise InvalidOption(f"{shape}, not {text}")
     for topic, parts in topics.items():
         if not isinstance(parts, dict):
@@ -130,7 +130,7 @@ def _boundary(
         return Boundary(timestamp, time=int(text), or_latest=or_latest)
     if by_timestamp in options:
         times = parse_positions(options[by_timestamp], by_timestamp)
-        if min(times.values()) < 0:
+        if min(times.values(), default=0) < 0:
             raise InvalidOption(f"{by_timestamp} must be milliseconds since the epoch, not negative")
         return Boundary(by_timestamp, times=times, or_latest=or_latest)
     if offsets in options:
@@ -213,6 +213,21 @@ def check_order(start: Positions, end: Positions, start_option: str, end_option:
             raise InvalidOption(
                 f"{partition} would be read from offset {offset} ({start_option}) to {end[partition]} ({end_option})"
             )
+
+
+def check_times(start: Boundary, end: Boundary) -> None:
+    """Check that no end time is before the start time, as Spark's own source does, also of empty partitions. Raises
+    InvalidOption.
+    """
+    if start.option == "startingTimestamp" and end.option == "endingTimestamp":
+        assert start.time is not None
+        assert end.time is not None
+        if start.time > end.time:
+            raise InvalidOption(f"startingTimestamp ({start.time}) is later than endingTimestamp ({end.time})")
+    for partition, time in (start.times or {}).items():
+        last = (end.times or {}).get(partition, time)
+        if time > last:
+            raise InvalidOption(f"{start.option} of {partition} ({time}) is later than its {end.option} ({last})")
 
 
 def to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -13,6 +13,7 @@ from ottla.spark.offsets import (
     OffsetRange,
     Positions,
     check_order,
+    check_times,
     ending_boundary,
     from_json,
     limited,
@@ -35,6 +36,7 @@ positions = st.dictionaries(
 
 def test_positions_are_json_in_the_shape_of_spark_s_own_source() -> None:
     assert to_json({C: 5, B: 2, A: 1}) == {"t": {"0": 1, "1": 2}, "u": {"10": 5}}
+    assert parse_positions("{}", "o") == parse_positions('{"t": {}}', "o") == {}  # of a pattern that no topic has
     assert parse_positions('{"t": {"0": 23, "1": -2}, "u": {"10": -1}}', "o") == {A: 23, B: EARLIEST, C: LATEST}
 
 
@@ -45,7 +47,7 @@ def test_positions_survive_a_checkpoint(given: Positions) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"t": 1}', '{"t": {"x": 1}}', '{"t": {"0": -3}}', '{"t": {"0": "1"}}', '{"t": {"0": true}}'],
+    ["", "[]", '{"t": 1}', '{"t": {"x": 1}}', '{"t": {"0": -3}}', '{"t": {"0": "1"}}', '{"t": {"0": true}}'],
 )
 def test_what_is_no_position(text: str) -> None:
     with pytest.raises(InvalidOption, match=r'^startingOffsets must look like \{"topic"'):
@@ -117,6 +119,20 @@ def test_a_read_that_ends_before_it_starts() -> None:
     check_order({A: 3, B: 0}, {A: 3, B: 1}, "startingOffsets", "endingOffsets")
     with pytest.raises(InvalidOption, match=r"t-1 would be read from offset 2 \(startingOffsets\) to 1 \(endingTimest"):
         check_order({A: 3, B: 2}, {A: 3, B: 1}, "startingOffsets", "endingTimestamp")
+
+
+def test_times_in_the_wrong_order() -> None:
+    start, end = Boundary("startingTimestamp", time=5), Boundary("endingTimestamp", time=5)
+    check_times(start, end)
+    check_times(start, Boundary("endingOffsets", time=LATEST))
+    check_times(Boundary("startingOffsets", time=EARLIEST), end)
+    with pytest.raises(InvalidOption, match=r"startingTimestamp \(5\) is later than endingTimestamp \(4\)"):
+        check_times(start, end._replace(time=4))
+    start, end = (Boundary(f"{name}OffsetsByTimestamp", times={A: 5, B: 5}) for name in ("starting", "ending"))
+    check_times(start, end)
+    check_times(start, Boundary("endingTimestamp", time=4))
+    with pytest.raises(InvalidOption, match=r"of t-1 \(5\) is later than its endingOffsetsByTimestamp \(4\)"):
+        check_times(start, end._replace(times={A: 5, B: 4}))
 
 
 def test_a_limit_is_shared_in_proportion() -> None:

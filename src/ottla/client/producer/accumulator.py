@@ -21,7 +21,7 @@ from typing import Any, Final, final
 from librt.strings import BytesWriter, read_i32_le
 from mypy_extensions import i64
 
-from ottla.records.batch import wrapped
+from ottla.records.batch import NO_TIMESTAMP, wrapped
 from ottla.records.columns import RowEncoder
 from ottla.records.partitioner import partition_of
 from ottla.records.record import Header
@@ -35,6 +35,7 @@ UNKNOWN_TOPIC: Final = -2
 NO_PARTITION: Final = -3
 TOO_LARGE: Final = -4
 CLOSED: Final = -5
+NEGATIVE_TIMESTAMP: Final = -6
 ANY: Final = -1
 """Partition number of a record for which the partitioner chooses the partition."""
 
@@ -299,11 +300,13 @@ class Accumulator:
             size += len(value)
         if size > self._largest:
             return TOO_LARGE
+        if timestamp < NO_TIMESTAMP:  # which records of old formats have that are forwarded
+            return NEGATIVE_TIMESTAMP
         if self.ended:
             return CLOSED
         with self._lock:
             self._named = partition >= 0
-            if partition < 0:
+            if partition == ANY:
                 sticky = self._sticky
                 partition = sticky(topic, key) if sticky is not None else self._choose(topic, key)
             if partition < 0 or partition >= topic.partitions:

@@ -15,6 +15,7 @@ from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import (
     APPENDED,
     CLOSED,
+    NEGATIVE_TIMESTAMP,
     NO_PARTITION,
     TOO_LARGE,
     WAKE,
@@ -98,6 +99,8 @@ class ProducerCore:
             raise RecordTooLarge(f"a record of {size} bytes is above max.request.size ({self._largest})")
         if taken == NO_PARTITION:
             raise UnknownTopic(f"topic {topic} has no partition {partition}")
+        if taken == NEGATIVE_TIMESTAMP:
+            raise ValueError("the timestamp of a record is negative: it is in ms since the epoch")
         if taken == CLOSED:
             raise IllegalState("the producer is closed")
         return taken == APPENDED

@@ -27,6 +27,7 @@ from ottla.client.producer.core import ProducerCore
 from ottla.client.topics import TopicPartition
 from ottla.net.scheduler import Promise, kept
 from ottla.records import arrow
+from ottla.records.batch import NO_TIMESTAMP
 from ottla.records.columns import RowEncoder
 from ottla.records.errors import CorruptRecords
 
@@ -212,7 +213,9 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
     row_partitions = None
     if "partition" in columns:
         named = _checked("partition", columns, pa.types.is_integer)
-        row_partitions = None if named is None else arrow.int32_values(pc.fill_null(named.cast(pa.int32()), ANY))
+        if named is not None:
+            _check_from("partition", named, 0)
+            row_partitions = arrow.int32_values(pc.fill_null(named.cast(pa.int32()), ANY))
     if topic is not None:
         yield Portion(topic, rows, None, row_partitions, count)
         return
@@ -232,7 +235,17 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
 def _timestamps(columns: dict[str, pa.Array], now: int) -> pa.Array | int:
     """Return the timestamps of the rows in ms, as a column or one value for all; rows without a timestamp get `now`."""
     array = _checked("timestamp", columns, lambda kind: pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
-    return now if array is None else pc.fill_null(arrow.milliseconds(array), now)
+    if array is None:
+        return now
+    moments = arrow.milliseconds(array)
+    _check_from("timestamp", moments, NO_TIMESTAMP)
+    return pc.fill_null(moments, now)
+
+
+def _check_from(name: str, array: pa.Array, first: int) -> None:
+    smallest = pc.min(array).as_py()
+    if smallest is not None and smallest < first:
+        raise ValueError(f"column {name} has the value {smallest}: it must not be negative (null for none)")
 
 
 def _checked(name: str, columns: dict[str, pa.Array], fits: Callable[[pa.DataType], bool]) -> pa.Array | None:
