@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.free_ports import free_ports
 
 ROOT: Final = Path(__file__).parents[2]
@@ -22,6 +24,13 @@ def lacking(folder: str) -> str:
     if not (CACHE / folder / ".complete").exists():
         return f"no {folder} in {CACHE}: run bench/reference/kafka jars, and bench/reference/kafka tool once"
     return ""
+
+
+def skip_without(folder: str, request: pytest.FixtureRequest) -> None:
+    """Skip a test, with the reason, unless it runs with --interop and what it needs is here."""
+    reason = lacking(folder) if request.config.getoption("--interop") else "runs with --interop"
+    if reason:
+        pytest.skip(reason)
 
 
 class ApacheKafka:

@@ -13,15 +13,13 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.interop.apache_kafka import CACHE, lacking
+from tests.interop.apache_kafka import CACHE, skip_without
 from tests.spark.conftest import T0, Cluster, Sent, broker_under_test, started_session
 
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    why = lacking("spark-connector") if request.config.getoption("--interop") else "with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("spark-connector", request)
     with broker_under_test(request) as cluster:
         yield cluster
 
@@ -126,6 +124,20 @@ def test_tasks_are_cut_alike(options: dict[str, int], both: Both, cluster: Clust
         return sorted(tuple(row)[1:] for row in task.collect())
 
     assert tasks("ottla") == tasks("kafka")
+
+
+def test_patterns(both: Both, cluster: Cluster) -> None:
+    stem = cluster.name()
+    for name in ("a", "ab", "xa"):
+        cluster.topic([Sent(b"v")], name=f"{stem}.{name}")
+    for pattern, names in (
+        (f"^{stem}.a$", "a"),
+        (f"{stem}.a", "a ab"),
+        (f"{stem}.(a|xa)$", "a xa"),
+        (stem[3:], "a ab xa"),
+    ):
+        rows = both.same(subscribePattern=pattern)
+        assert sorted(row[2] for row in rows) == [f"{stem}.{name}" for name in names.split()]
 
 
 def test_read_committed(both: Both, cluster: Cluster) -> None:
