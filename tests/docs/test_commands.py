@@ -21,7 +21,7 @@ from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.streams.play import Play, info, subtopology
 from tests.conformance.streams.test_other_apis import commit
 from tests.conformance.transactions import TransactionalProducer
-from tests.interop.apache_kafka import SCRIPT, lacking
+from tests.interop.apache_kafka import SCRIPT, skip_without
 from tests.unit.metadata.kraft_directory import lay_out, topic
 
 ROOT = Path(__file__).parents[2]
@@ -267,9 +267,7 @@ def test_every_command_has_an_example() -> None:
 
 @pytest.mark.timeout(240)
 def test_kafkas_tools_as_the_docs_say(request: pytest.FixtureRequest) -> None:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
     (example,) = [block for name, block in python_blocks() if name == "groups-0"]
     with EmbeddedBroker() as broker:
         code = example.replace("127.0.0.1:9092", broker.bootstrap_servers)
@@ -288,9 +286,7 @@ def test_kafkas_tools_as_the_docs_say(request: pytest.FixtureRequest) -> None:
 @pytest.mark.timeout(240)
 def test_kafkas_tools_for_transactions_as_the_docs_say(request: pytest.FixtureRequest) -> None:
     """One broker through the whole page, with a transaction that hangs."""
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
     with EmbeddedBroker({"transaction.partition.verification.enable": "false"}) as broker:
         wire = Wire(broker.address, is_kafka=False)
         debits = TopicFactory(wire)(name="debits")

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.testing import EmbeddedBroker
 from tests.crash.conftest import dice
+from tests.interop.apache_kafka import skip_without
 
 __all__ = ["dice"]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -70,6 +71,18 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     own = Cluster(tmp_path_factory.mktemp("broker"))
     yield own
     own.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_tools(request: pytest.FixtureRequest) -> None:
+    """For modules that compare with Kafka's own tools."""
+    skip_without("kafka-tools-4.3.1", request)
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(request: pytest.FixtureRequest) -> None:
+    """For modules that start an Apache Kafka."""
+    skip_without("kafka-4.4.0", request)
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from ottla import AclBindingFilter, Admin
 from ottla.cli.main import main
 from tests.conformance.authorization.conftest import Authorized, authorized
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import SCRIPT
 
 __all__ = ["authorized"]
 
-pytestmark = pytest.mark.skipif(bool(lacking("kafka-tools-4.3.1")), reason=lacking("kafka-tools-4.3.1"))
+pytestmark = pytest.mark.usefixtures("kafka_tools")
 BEFORE = (
     "--add --topic foo --allow-principal User:bob --operation Read",
     "--add --topic fo --resource-pattern-type prefixed --allow-principal User:eve --operation Write",

@@ -28,9 +28,9 @@ from tests.conformance.authorization.codes import (
 )
 from tests.conformance.authorization.conftest import Authorized, authorized  # noqa: F401  (a fixture)
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import SCRIPT
 
-pytestmark = pytest.mark.skipif(bool(lacking("kafka-tools-4.3.1")), reason=lacking("kafka-tools-4.3.1"))
+pytestmark = pytest.mark.usefixtures("kafka_tools")
 PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 

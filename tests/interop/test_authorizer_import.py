@@ -35,10 +35,10 @@ from tests.conformance.security.test_delegation_tokens import described as descr
 from tests.conformance.security.test_delegation_tokens import log_in
 from tests.free_ports import free_ports
 
-from .apache_kafka import ApacheKafka, lacking
+from .apache_kafka import ApacheKafka
 
 pytestmark = [
-    pytest.mark.skipif(bool(lacking("kafka-4.4.0")), reason=lacking("kafka-4.4.0")),
+    pytest.mark.usefixtures("apache_kafka"),
     pytest.mark.timeout(300),
 ]
 STORED: Final = {

@@ -8,16 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from ottla.testing import KafkaCluster
-from tests.interop.apache_kafka import SCRIPT, lacking
+from tests.interop.apache_kafka import SCRIPT, skip_without
 
 TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.fixture(autouse=True)
 def tools(request: pytest.FixtureRequest) -> None:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
 
 
 def tool(name: str, *arguments: str) -> str:

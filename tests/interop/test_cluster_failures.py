@@ -35,7 +35,7 @@ from ottla import (
 )
 from tests.free_ports import free_ports
 
-from .apache_kafka import ROOT, lacking
+from .apache_kafka import ROOT, skip_without
 
 SCRIPT: Final = ROOT / "bench" / "reference" / "kafka-cluster"
 NODES: Final = 3
@@ -363,11 +363,7 @@ def values(cluster: KafkaCluster, topic: str, *, committed: bool) -> list[list[i
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaCluster]:
-    if not request.config.getoption("--interop"):
-        pytest.skip("three nodes of Apache Kafka and some minutes: with --interop")
-    missing = lacking("kafka-4.4.0")
-    if missing:
-        pytest.skip(missing)
+    skip_without("kafka-4.4.0", request)
     made = KafkaCluster(tmp_path / "cluster")
     yield made
     made.stop()

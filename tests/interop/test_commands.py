@@ -34,7 +34,7 @@ from tests.conformance.members import NO_TOPICS, Member, wait_for
 from tests.conformance.share_members import initialize, share_group, write
 from tests.conformance.transactions import TransactionalProducer
 
-from .apache_kafka import CACHE, SCRIPT, lacking
+from .apache_kafka import CACHE, SCRIPT, skip_without
 
 pytestmark = pytest.mark.timeout(600)
 TOOLS = "org.apache.kafka.tools"
@@ -60,9 +60,7 @@ class Scene(NamedTuple):
 
 @pytest.fixture(scope="module")
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
     folder = tmp_path_factory.mktemp("commands")
     with EmbeddedBroker(CONFIGS, data_dir=folder / "data") as broker:
         wire = Wire(broker.address, is_kafka=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import SCRIPT, skip_without
 from .conftest import PARTITIONS, RECORDS, Cluster
 from .test_confluent_kafka import consumer, create, positions, produce, take
 
@@ -32,9 +32,7 @@ def formatted(bootstrap: str, topic: str, formatter: str) -> list[dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def _tools(request: pytest.FixtureRequest) -> None:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
 
 
 def test_offsets_and_groups(cluster: Cluster, topic: str, group: str) -> None:

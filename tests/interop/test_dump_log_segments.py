@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.crash.conftest import Process
-from tests.interop.apache_kafka import DUMPED, dumped, lacking
+from tests.interop.apache_kafka import DUMPED, dumped, skip_without
 
 OPTIONS = (
     "-o",
@@ -92,9 +92,7 @@ def assert_readable(data: Path, topics: list[str]) -> None:
 
 
 def test_every_file_is_read_without_a_complaint(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
     data = tmp_path / "data"
     broker = Process(data, *OPTIONS)
     try:

@@ -21,7 +21,7 @@ from tests.crash.replicated_cluster import ReplicatedCluster
 from tests.crash.replicated_load import PARTITIONS, Row, check_transactions, create, read
 from tests.etcd_server import running_cluster
 
-from .apache_kafka import lacking
+from .apache_kafka import skip_without
 from .clients.environments import Jars, Unavailable
 from .java_processes import FOLDER, Event, JavaProcess, rows, tool
 
@@ -152,10 +152,7 @@ class Load:
 @pytest.fixture
 def ledger(request: pytest.FixtureRequest) -> list[str]:
     """Command of the producer of transactions."""
-    if not request.config.getoption("--interop"):
-        pytest.skip("with --interop")
-    if missing := lacking(FOLDER):
-        pytest.skip(missing)
+    skip_without(FOLDER, request)
     try:
         return CLIENT.prepare()
     except Unavailable as missing_jars:

@@ -15,7 +15,7 @@ from ottla.metadata.image import Image
 from ottla.testing import KafkaCluster
 from tests.conformance.cluster.conftest import create
 from tests.conformance.conftest import Wire
-from tests.interop.apache_kafka import SCRIPT, lacking
+from tests.interop.apache_kafka import SCRIPT, skip_without
 from tests.interop.test_dump_log_segments import TOPICS, assert_readable, load
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -25,9 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(autouse=True)
 def tools(request: pytest.FixtureRequest) -> None:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
 
 
 def until(condition: Callable[[], bool]) -> None:

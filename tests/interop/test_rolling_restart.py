@@ -10,7 +10,7 @@ from tests.crash.replicated_load import create
 from tests.crash.rolling_cluster import RollingCluster, assert_handed_over, restart_all
 from tests.etcd_server import running
 
-from .apache_kafka import lacking
+from .apache_kafka import skip_without
 from .java_processes import FOLDER, JavaProcess, rows, tool
 
 ROUNDS: Final = 2
@@ -18,11 +18,8 @@ TOPIC: Final = "java"
 
 
 @pytest.mark.timeout(300)
-def test_java_clients_notice_no_rolling_restart(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    if not pytestconfig.getoption("--interop"):
-        pytest.skip("with --interop")
-    if missing := lacking(FOLDER):
-        pytest.skip(missing)
+def test_java_clients_notice_no_rolling_restart(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    skip_without(FOLDER, request)
     config = tmp_path / "producer.properties"
     # The tool sets retries=0, which is not the default of the client.
     config.write_text("retries=2147483647\nenable.idempotence=true\n")

@@ -17,10 +17,10 @@ from tests.conformance.security.test_clients import WAYS, Way, protocol, with_co
 from tests.conformance.security.test_oauthbearer import token
 from tests.free_ports import free_ports
 
-from .apache_kafka import SCRIPT, ApacheKafka, lacking
+from .apache_kafka import SCRIPT, ApacheKafka
 from .clients.environments import Environment, GoModule, NodePackage, Unavailable
 
-pytestmark = pytest.mark.skipif(bool(lacking("kafka-tools-4.3.1")), reason=lacking("kafka-tools-4.3.1"))
+pytestmark = pytest.mark.usefixtures("kafka_tools")
 SCRAM_OVER_TLS: Final = Way("SASLTLS", "SCRAM-SHA-512", "scram", "scram-secret")
 MODULES: Final = "org.apache.kafka.common.security"
 LOGINS: Final = {

@@ -26,7 +26,7 @@ from ottla.protocol.messages.alter_share_group_offsets import (
 from tests.conformance.shares import configure
 from tests.crash.conftest import Process
 
-from .apache_kafka import ROOT, SCRIPT, lacking
+from .apache_kafka import ROOT, SCRIPT, skip_without
 from .clients.environments import Jars, Unavailable
 
 RECORDS = 20_000
@@ -196,9 +196,7 @@ def test_a_group_that_is_set_back(
 )
 def test_the_console_consumer(request: pytest.FixtureRequest, tmp_path: Path, flags: list[str], processed: int) -> None:
     """Kafka's own, which accepts what it prints unless it is told otherwise."""
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
     broker = Process(tmp_path / "data", *OPTIONS)
     try:
         prepare(broker, "g", "t")

@@ -14,7 +14,7 @@ from tests.conformance.conftest import Topic, TopicFactory, Wire
 from tests.conformance.consumers import configure
 from tests.conformance.share_members import Sharer, all_of, initialize, offsets, places, settle, share_group, write
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import SCRIPT, skip_without
 
 pytestmark = pytest.mark.timeout(300)
 CONFIGS = {"share.coordinator.snapshot.update.records.per.snapshot": "2"}
@@ -23,9 +23,7 @@ CONFIGS = {"share.coordinator.snapshot.update.records.per.snapshot": "2"}
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Wire]]:
     """The address, and a connection."""
-    reason = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if reason:
-        pytest.skip(reason)
+    skip_without("kafka-tools-4.3.1", request)
     given = request.config.getoption("--broker")
     if given:
         host, _, port = given.rpartition(":")

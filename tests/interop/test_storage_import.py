@@ -29,7 +29,7 @@ from ottla.protocol.schema import Request
 from ottla.protocol.uuids import uuid_text
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Wire
-from tests.interop.apache_kafka import ApacheKafka, lacking
+from tests.interop.apache_kafka import ApacheKafka, skip_without
 
 TOPICS = {"plain": 3, "compacted": 2}
 CONFIGS = {"plain": {"retention.ms": "-1"}, "compacted": {"cleanup.policy": "compact", "segment.bytes": "1048576"}}
@@ -174,11 +174,7 @@ def set_up(servers: str, version: str) -> None:
 def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Written, Topics]:
     """The version and the directory of an Apache Kafka that was stopped, what it had been given, and its topics."""
     version = request.param
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs with --interop: it takes half a minute, and Apache Kafka as a process")
-    why = lacking(f"kafka-{version}")
-    if why:
-        pytest.skip(why)
+    skip_without(f"kafka-{version}", request)
     directory = tmp_path_factory.mktemp(f"kafka-{version}")
     kafka = ApacheKafka(directory, version)
     try:

@@ -12,7 +12,7 @@ from tests.conformance.members import wait_for
 from tests.conformance.streams.play import Play, info, subtopology
 from tests.conformance.streams.test_other_apis import commit
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import SCRIPT, skip_without
 
 pytestmark = pytest.mark.timeout(300)
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
@@ -22,9 +22,7 @@ COMMANDS = {"kafka": [str(SCRIPT), "tool", TOOL], "ottla": [sys.executable, "-m"
 @pytest.fixture
 def play(request: pytest.FixtureRequest) -> Iterator[Play]:
     """A word count whose tasks change hands; its offsets are committed in part."""
-    reason = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if reason:
-        pytest.skip(reason)
+    skip_without("kafka-tools-4.3.1", request)
     with EmbeddedBroker({}) as embedded:
         wire = Wire(embedded.address, is_kafka=False)
         play = Play(wire, TopicFactory(wire))

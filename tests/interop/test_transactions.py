@@ -18,7 +18,7 @@ from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.transactions import TransactionalProducer
 
-from .apache_kafka import SCRIPT, lacking
+from .apache_kafka import SCRIPT, skip_without
 from .clients.environments import Jars, Unavailable
 from .conftest import PARTITIONS, Cluster
 from .test_confluent_kafka import create
@@ -319,9 +319,7 @@ def lenient(request: pytest.FixtureRequest) -> Iterator[str]:
     """A broker that lets transactions hang: transaction.partition.verification.enable=false. The one that `--broker` names must
     be such a one too.
     """
-    reason = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "runs with --interop"
-    if reason:
-        pytest.skip(reason)
+    skip_without("kafka-tools-4.3.1", request)
     given = request.config.getoption("--broker")
     if given:
         yield str(given)

@@ -69,6 +69,7 @@ def flows(line: str) -> dict[str, dict[str, Any]]:
     return {flow["name"]: flow for flow in report["flows"]}
 
 
+@pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(240)
 def test_runs_follow_what_comes_and_count_it(cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic([*orders(0, 300), *BAD], 2)

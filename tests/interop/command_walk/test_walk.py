@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
-from tests.interop.apache_kafka import lacking
+from tests.interop.apache_kafka import skip_without
 
 from .command_lines import COMMANDS, CommandLine, draw
 from .kafka_tools import TOOLS, KafkaTools, Outcome
@@ -90,9 +90,7 @@ def test_every_command_is_drawn() -> None:
 
 @pytest.mark.timeout(600)
 def test_kafkas_tools_print_the_same(request: pytest.FixtureRequest, tmp_path: Path, dice_seed: int) -> None:
-    why = lacking("kafka-tools-4.3.1") if request.config.getoption("--interop") else "with --interop"
-    if why:
-        pytest.skip(why)
+    skip_without("kafka-tools-4.3.1", request)
     differences: list[str] = []
     count = 300 * int(request.config.getoption("--soak"))
     equal, _ = run(dice_seed, count, tmp_path / "file", differences.append)

@@ -33,8 +33,9 @@ _FAILURES: Final = re.compile(
 """Kafka's tools often exit with 0 after one of these."""
 _LEFT_OUT: Final = re.compile(
     r"SLF4J|WARN|Warn: |Changing the cluster at|Deletion of requested .* \(\)|GROUP TOPIC PARTITION NEW-OFFSET$"
-    # Share partitions are assigned to partitions by topic id, which differs; offsets of groups depend on the time.
-    r"|__share_group_state|__consumer_offsets:"
+    # Share partitions are assigned to partitions by topic id, which differs; offsets of groups and of transactions depend on
+    # the time.
+    r"|__share_group_state|__consumer_offsets:|__transaction_state:"
 )
 _DIFFERS: Final = (
     (re.compile(r"((?:Topic|Cluster )I[Dd]:) \S+"), r"\1 ID"),
