@@ -113,6 +113,12 @@ def test_one_partition_from_an_offset(bootstrap_servers: str, topic: str, produc
         assert consume(bootstrap_servers, *where, *words, "--timeout-ms", "700").stdout == expected
 
 
+def test_nothing_of_a_record_is_printed(bootstrap_servers: str, topic: str, produce: Produce) -> None:
+    produce(topic, 2)
+    words = ["--from-beginning", "--max-messages", "2", "--formatter-property", "print.value=false"]
+    assert consume(bootstrap_servers, "--topic", topic, *words).stdout == ""
+
+
 def test_a_group_goes_on_where_it_was(bootstrap_servers: str, topic: str, produce: Produce) -> None:
     produce(topic, 4)
     group = fresh("g")
@@ -141,6 +147,16 @@ def test_what_cannot_be_written(bootstrap_servers: str, topic: str, produce: Pro
     assert (skipped.exit_code, skipped.stdout) == (0, "")
 
 
+def test_records_after_one_that_cannot_be_written_are_left_to_the_group(
+    bootstrap_servers: str, topic: str, produce: Produce
+) -> None:
+    produce(topic, 4)
+    group = fresh("g")
+    words = ["--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", "1500"]
+    assert consume(bootstrap_servers, *words, "--value-deserializer", "LongDeserializer").exit_code == 1
+    assert consume(bootstrap_servers, *words).stdout == "v1\nv2\nv3\n"
+
+
 def test_old_names_of_options(bootstrap_servers: str, topic: str) -> None:
     sent = produce_lines(
         bootstrap_servers, topic, "k:v\n", "--property", "parse.key=true", "--property", "key.separator=:",
@@ -162,10 +178,12 @@ def test_old_names_of_options(bootstrap_servers: str, topic: str) -> None:
         ([], "exactly one of --topic and --include"),
         (["--topic", "t", "--include", "t"], "exactly one of --topic and --include"),
         (["--include", "t", "--partition", "1"], "--partition requires --topic"),
+        (["--include", "["], "--include [: unterminated character set"),
         (["--topic", "t", "--offset", "1"], "--offset requires --partition"),
         (["--topic", "t", "--partition", "0", "--offset", "odd"], "a number, earliest or latest"),
         (["--topic", "t", "--partition", "0", "--offset", "1", "--from-beginning"], "cannot be combined"),
         (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition cannot be combined"),
+        (["--topic", "t", "--partition", "0", "--command-property", "group.id=g"], "group.id and --partition"),
         (["--topic", "t", "--isolation-level", "odd"], "'odd' is not one of"),
         (
             ["--topic", "t", "--json", "--formatter", "NoOpMessageFormatter"],
@@ -203,6 +221,7 @@ def test_what_keeps_records_from_coming_is_on_standard_error(
     """Nothing was printed for 100 s."""
     command = [str(Path(sys.executable).with_name("ottla")), "console-consumer", "--topic", topic]
     command += ["--bootstrap-server", servers or bootstrap_servers, "--timeout-ms", "6000"]
+    command += ["--command-property", "allow.auto.create.topics=false"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert said in done.stderr
     assert done.stdout == ""

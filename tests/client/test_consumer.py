@@ -198,6 +198,21 @@ def test_a_pattern(make: Make, admin: Admin, produce: Produce, group: dict[str, 
 
 
 @pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
+def test_a_subscribed_topic_is_created(make: Make, admin: Admin, produce: Produce, group: dict[str, str]) -> None:
+    created, missing = fresh("t"), fresh("t")
+    consumer = make(group_id=fresh("g"), auto_offset_reset="earliest", **group)
+    consumer.subscribe([created])
+    other = make(group_id=fresh("g"), allow_auto_create_topics=False, **group)
+    other.subscribe([missing])
+    while created not in admin.list_topics():
+        consumer.consume(timeout=0.1)
+        other.consume(timeout=0.1)
+    assert missing not in admin.list_topics()
+    produce(created, 1)
+    assert [record.topic for record in take(consumer, 1)] == [created]
+
+
+@pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
 def test_a_static_member_comes_back(make: Make, topic: str, produce: Produce, group: dict[str, str]) -> None:
     group_id = fresh("g")
     static = make(group_id=group_id, group_instance_id="one", **group)

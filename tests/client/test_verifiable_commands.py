@@ -169,8 +169,12 @@ def test_told_to_stop(
 @pytest.mark.parametrize(
     ("command", "words", "why"),
     [
-        ("verifiable-producer", ["--command-config", "a", "--producer.config", "b"], "at most one of"),
-        ("verifiable-consumer", ["--group-id", "g", "--command-config", "a", "--consumer.config", "b"], "at most one"),
+        ("verifiable-producer", ["--command-config", "a", "--producer.config", "b"], "cannot be specified together"),
+        (
+            "verifiable-consumer",
+            ["--group-id", "g", "--command-config", "a", "--consumer.config", "b"],
+            "cannot be specified together",
+        ),
         ("verifiable-consumer", ["--group-id", "g", "--reset-policy", "odd"], "'odd' is not one of"),
         (
             "verifiable-consumer",

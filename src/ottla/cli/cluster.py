@@ -29,7 +29,7 @@ cluster.add_command(broker_api_versions, "api-versions")
 
 
 def _config(command_config: str | None, old_config: str | None) -> str | None:
-    deprecated("--config", "--command-config", old_config is not None)
+    deprecated("--config", "--command-config")
     return command_config or old_config
 
 

@@ -5,6 +5,7 @@ import random
 import re
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import click
@@ -21,7 +22,9 @@ from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
 from ottla.cli.properties import deprecated, properties
 from ottla.client.blocking import Consumer
+from ottla.client.errors import IllegalState
 from ottla.client.topics import TopicPartition
+from ottla.records.record import Record
 
 _POLL_S = 1.0
 
@@ -67,12 +70,12 @@ _POLL_S = 1.0
 def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
     _check(options)
-    for old, new, key in (
-        ("--property", "--formatter-property", "old_property"),
-        ("--consumer.config", "--command-config", "consumer_config"),
-        ("--consumer-property", "--command-property", "consumer_property"),
+    for old, new in (
+        ("--property", "--formatter-property"),
+        ("--consumer.config", "--command-config"),
+        ("--consumer-property", "--command-property"),
     ):
-        deprecated(old, new, bool(options[key]))
+        deprecated(old, new)
     with command_errors():
         writer = formatter_of(options)
         consumer = Consumer(client_configs(bootstrap_server, None, **_configs(options)))
@@ -109,6 +112,8 @@ def _check(options: dict[str, Any]) -> None:
 def _configs(options: dict[str, Any]) -> dict[str, Any]:
     texts = [*options["consumer_property"], *options["command_property"]]
     named = properties(options["command_config"] or options["consumer_config"], texts, "--command-property")
+    if options["partition"] is not None and "group.id" in named:
+        raise click.UsageError("group.id and --partition cannot be combined")
     own: dict[str, Any] = {**profile_properties(), **named}
     own |= option_configs({"isolation_level": "isolation.level"}, options)
     if options["from_beginning"]:
@@ -126,7 +131,10 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
 
 def _begin(consumer: Consumer, options: dict[str, Any]) -> None:
     if options["partition"] is None:
-        consumer.subscribe([options["topic"]] if options["topic"] is not None else [], pattern=options["include"])
+        try:
+            consumer.subscribe([options["topic"]] if options["topic"] is not None else [], pattern=options["include"])
+        except re.error as error:
+            raise click.UsageError(f"--include {options['include']}: {error}") from None
         return
     partition = TopicPartition(options["topic"], options["partition"])
     consumer.assign([partition])
@@ -164,14 +172,31 @@ class _ConsoleReader:
                     return
             most = 500 if self._max_messages is None else min(500, self._max_messages - self.count)
             records = self._consumer.consume(most, wait)
-            for record in records:
-                self.count += 1
-                try:
-                    self._writer.write(record, out)
-                except ValueError as error:
-                    if not self._skip:
-                        where = f"{record.topic}-{record.partition}@{record.offset}"
-                        raise CommandFailed(f"the record {where} cannot be written: {error}") from None
+            begun = self.count
+            try:
+                for record in records:
+                    self.count += 1
+                    self._write(record, out)
+            except BaseException:
+                self._give_back(records[self.count - begun :])
+                raise
             if records:
                 last = time.monotonic()
                 out.flush()
+
+    def _write(self, record: Record, out: BinaryIO) -> None:
+        try:
+            self._writer.write(record, out)
+        except ValueError as error:
+            if not self._skip:
+                where = f"{record.topic}-{record.partition}@{record.offset}"
+                raise CommandFailed(f"the record {where} cannot be written: {error}") from None
+
+    def _give_back(self, records: Sequence[Record]) -> None:
+        """Set the positions, which are committed at the end, back to the first records that were not written."""
+        first: dict[TopicPartition, int] = {}
+        for record in records:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for partition, offset in first.items():
+            with contextlib.suppress(IllegalState):  # another member has got the partition
+                self._consumer.seek(partition, offset)

@@ -70,13 +70,13 @@ _CONFIGS = {
 )
 def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -> None:
     """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags."""
-    for old, new, key in (
-        ("--property", "--reader-property", "old_property"),
-        ("--producer.config", "--command-config", "producer_config"),
-        ("--producer-property", "--command-property", "producer_property"),
-        ("--max-partition-memory-bytes", "--batch-size", "max_partition_memory_bytes"),
+    for old, new in (
+        ("--property", "--reader-property"),
+        ("--producer.config", "--command-config"),
+        ("--producer-property", "--command-property"),
     ):
-        deprecated(old, new, bool(options[key]), LONG_WARNING)
+        deprecated(old, new, LONG_WARNING)
+    deprecated("--max-partition-memory-bytes", "--batch-size", LONG_WARNING, excludes=False)
     with command_errors():
         reader = _reader(options)
         configs = client_configs(bootstrap_server, None, **_configs(options))

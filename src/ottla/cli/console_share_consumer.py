@@ -61,12 +61,11 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
     if options["release"] and options["reject"]:
         raise click.UsageError("at most one of --release and --reject")
     for old, new in (
-        ("property", "formatter-property"),
-        ("consumer-config", "command-config"),
-        ("consumer-property", "command-property"),
+        ("--property", "--formatter-property"),
+        ("--consumer-config", "--command-config"),
+        ("--consumer-property", "--command-property"),
     ):
-        key = "old_property" if old == "property" else old.replace("-", "_")
-        deprecated(f"--{old}", f"--{new}", bool(options[key]))
+        deprecated(old, new)
     with command_errors():
         writer = formatter_of(options)
         own = properties(

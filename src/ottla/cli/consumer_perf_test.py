@@ -84,8 +84,8 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
 
 def record_count(options: dict[str, Any]) -> int:
     """Return --num-records, with warnings for deprecated options. Raises UsageError."""
-    deprecated("--messages", "--num-records", options["messages"] is not None, WARNING)
-    deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), WARNING)
+    deprecated("--messages", "--num-records", WARNING)
+    deprecated("--consumer.config", "--command-config", WARNING)
     count: int | None = options["num_records"] if options["num_records"] is not None else options["messages"]
     if count is None:
         raise click.UsageError("--num-records is missing")

@@ -117,7 +117,7 @@ def parse_levels(named: Iterable[str]) -> dict[str, int]:
 
 
 def _requested_levels(named: Iterable[str], release: str | None, metadata: str | None) -> dict[str, int]:
-    deprecated("--metadata", "--release-version", metadata is not None)
+    deprecated("--metadata", "--release-version")
     levels = parse_levels(named)
     if release is not None:
         if levels or metadata is not None:

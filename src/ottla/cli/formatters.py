@@ -112,7 +112,8 @@ class DefaultMessageFormatter:
             cells.append(self._null if record.key is None else self._key(record.key))
         if parts["value"]:
             cells.append(self._null if record.value is None else self._value(record.value))
-        out.write(self._separator.join(cells) + self._line)
+        if cells:
+            out.write(self._separator.join(cells) + self._line)
 
     def _headers(self, record: Record) -> bytes:
         if not record.headers:

@@ -32,7 +32,7 @@ _SCOPES = ("topic", "all-topic-partitions", "path-to-json-file")
 @json_option
 def leader_election(bootstrap_server: str | None, command_config: str | None, **options: Any) -> None:
     """Elect leaders of partitions."""
-    deprecated("--admin.config", "--command-config", options["old_config"] is not None)
+    deprecated("--admin.config", "--command-config")
     if len(selected_options(_SCOPES)) != 1:
         raise click.UsageError(f"exactly one of {', '.join(f'--{option}' for option in _SCOPES)}")
     if (options["topic"] is None) != (options["partition"] is None):

@@ -3,6 +3,7 @@
 parse.headers=true, parse.key=true:   h1:v1,h2:v2 <tab> key <tab> value
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -30,9 +31,16 @@ class LineReader:
         self._header_separator = properties.get("headers.key.separator", ":").encode()
         marker = properties.get("null.marker")
         self._null = None if marker is None else marker.encode()
-        separators = {self._headers_delimiter, self._headers_separator, self._header_separator}
-        if self._headers and len(separators) < 3:
-            raise ValueError("headers.delimiter, headers.separator and headers.key.separator must differ")
+        separators = {
+            "headers.delimiter": self._headers_delimiter,
+            "headers.separator": self._headers_separator,
+            "headers.key.separator": self._header_separator,
+        }
+        equal = [pair for pair in itertools.combinations(separators, 2) if separators[pair[0]] == separators[pair[1]]]
+        separators["key.separator"] = self._key_separator
+        equal += [("null.marker", name) for name, text in separators.items() if text == self._null]
+        if equal:
+            raise ValueError(f"{equal[0][0]} and {equal[0][1]} may not be equal")
 
     def parse(self, line: bytes, number: int) -> Parsed:
         """Parse a line without its line end; `number` counts from 1. Raises ValueError for a missing separator."""
@@ -50,19 +58,26 @@ class LineReader:
         return None if content == self._null else content
 
     def _split(self, text: bytes, separator: bytes, number: int, line: bytes, what: str) -> tuple[bytes | None, bytes]:
-        before, separator_seen, after = text.partition(separator)
+        before, separator_seen, after = _partition(text, separator)
         if separator_seen:
             return before, after
         if self._lenient:
             return None, text
         raise ValueError(f"No {what} found on line number {number}: '{line.decode('utf-8', 'replace')}'")
 
+    def _header_texts(self, text: bytes) -> list[bytes]:
+        """Split as Java does: texts at the end that are empty are left out."""
+        parts = text.split(self._headers_separator) if self._headers_separator else [text]
+        while len(parts) > 1 and not parts[-1]:
+            parts.pop()
+        return [] if text and parts == [b""] else parts
+
     def _parse_headers(self, text: bytes, number: int, line: bytes) -> list[Header]:
         if self._null is not None and text == self._null:
             return []
         headers: list[Header] = []
-        for part in text.split(self._headers_separator):
-            name, separator_seen, content = part.partition(self._header_separator)
+        for part in self._header_texts(text):
+            name, separator_seen, content = _partition(part, self._header_separator)
             if not separator_seen and not self._lenient:
                 raise ValueError(
                     f"No header key separator found in pair '{part.decode('utf-8', 'replace')}' on line number {number}"
@@ -74,6 +89,14 @@ class LineReader:
                 )
             headers.append((name.decode("utf-8", "replace"), self._or_null(content) if separator_seen else None))
         return headers
+
+
+def _partition(text: bytes, separator: bytes) -> tuple[bytes, bool, bytes]:
+    """Return what is before a separator, whether there is one, and what is after it; an empty one is found at the beginning."""
+    if not separator:
+        return b"", True, text
+    before, matched, after = text.partition(separator)
+    return before, bool(matched), after
 
 
 def _flag(properties: Mapping[str, str], name: str) -> bool:

@@ -48,8 +48,8 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 def producer_perf_test(**options: Any) -> None:
     """Measure the throughput and latency of a producer. Apache Kafka's tool of this name, with its flags and its output."""
-    deprecated("--producer-props", "--command-property", bool(options["producer_props"]), HAS_BEEN_DEPRECATED)
-    deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
+    deprecated("--producer-props", "--command-property", HAS_BEEN_DEPRECATED)
+    deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
     payloads = _payloads(options)
     if options["warmup_records"] >= options["num_records"]:
         raise click.UsageError("--warmup-records must be less than --num-records")

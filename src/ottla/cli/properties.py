@@ -64,7 +64,21 @@ WARNING: Final = "Warning: {old} is deprecated. Use {new} instead."
 LONG_WARNING: Final = "Warning: {old} is deprecated and will be removed in a future version. Use {new} instead."
 
 
-def deprecated(old: str, new: str, was_used: bool, words: str = IS_DEPRECATED) -> None:
-    """Print a deprecation warning for an option (KIP-1147) if it was used; the text differs between Kafka's tools."""
-    if was_used:
-        click.echo(words.format(old=old, new=new), err=True)
+def deprecated(old: str, new: str, words: str = IS_DEPRECATED, *, excludes: bool = True) -> None:
+    """Print a deprecation warning (KIP-1147) if the option `old` is on the command line.
+
+    words     text of Kafka's tool
+    excludes  whether `new` cannot be on the command line as well. Raises UsageError
+    """
+    context = click.get_current_context()
+    used = {
+        name
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        for name in parameter.opts
+    }
+    if old not in used:
+        return
+    if excludes and new in used:
+        raise click.UsageError(f"{old} and {new} cannot be specified together")
+    click.echo(words.format(old=old, new=new), err=True)

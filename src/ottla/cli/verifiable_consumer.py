@@ -58,9 +58,7 @@ def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
 
     SIGTERM or Ctrl-C stops it; it leaves the group.
     """
-    deprecated("--consumer.config", "--command-config", bool(options["consumer_config"]), HAS_BEEN_DEPRECATED)
-    if options["command_config"] and options["consumer_config"]:
-        raise click.UsageError("at most one of --consumer.config and --command-config")
+    deprecated("--consumer.config", "--command-config", HAS_BEEN_DEPRECATED)
     own = _configs(options)
     with command_errors(), stop_on_signals() as stop:
         session = _VerifiableConsumer(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)

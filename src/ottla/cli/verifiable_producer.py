@@ -59,9 +59,7 @@ def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
 
     SIGTERM or Ctrl-C stops it, after sent records are acknowledged.
     """
-    deprecated("--producer.config", "--command-config", bool(options["producer_config"]), HAS_BEEN_DEPRECATED)
-    if options["command_config"] and options["producer_config"]:
-        raise click.UsageError("at most one of --producer.config and --command-config")
+    deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
     with command_errors(), stop_on_signals() as stop:
         own = {
             "acks": str(options["acks"]),

@@ -430,7 +430,8 @@ class Metadata:
         return self._missing.denied(names, self.operation)
 
     def watch(self, names: Iterable[str], on_denied: Callable[[], None]) -> None:
-        """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones.
+        """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones. Brokers may
+        create them (allow.auto.create.topics).
 
         on_denied  called if a response denies some of them; `denied` returns the error
         """
@@ -446,7 +447,7 @@ class Metadata:
 
     async def _watch(self, names: list[str], on_denied: Callable[[], None]) -> None:
         with contextlib.suppress(KafkaError):  # calls that need the topic raise it themselves
-            answer = await self.fetch(names)
+            answer = await self.fetch(names, create=self.config["allow.auto.create.topics"])
             if any(row.error_code == TOPIC_AUTHORIZATION_FAILED for row in answer.topics):
                 on_denied()
 

@@ -66,7 +66,7 @@ class CommandLine(NamedTuple):
     file: str = ""
 
     def __str__(self) -> str:
-        return f"{self.command} {' '.join(self.words)}" + (f" with {self.file!r}" if "{file}" in self.words else "")
+        return f"{self.command} {' '.join(self.words)}" + (f" with {self.file!r}" if self.file else "")
 
 
 class _Words:
@@ -342,11 +342,108 @@ def _acls(words: _Words) -> str:
     return ""
 
 
+_LINES: Final = (
+    "one\ntwo\n",
+    "k\tv\n\tempty key\nk2\t\n",
+    "no separator\n",
+    "h:1\tk\tv\n",
+    "h:1,i:\tk\tv\nNULL\tNULL\tNULL\n",
+    "h:1\tNULL\tNULL\n:\tk\tv\n",
+    "h\tk\tv\n",
+    "h:1,,\tk\tv\n,\tk\tv\n",
+    "\tk\tv\n",
+    "a:b|c:d/e\n",
+    "k:v:w\nNULL:x\n:\n",
+    "",
+    "\n\n",
+    "last line without an end",
+    "ü\tß\r\n",
+)
+_READER: Final = (
+    "parse.key=true",
+    "parse.key=true",
+    "parse.headers=true",
+    "parse.headers=true",
+    "key.separator=:",
+    "key.separator=::",
+    "key.separator=",
+    "headers.delimiter=|",
+    "headers.separator=/",
+    "headers.key.separator=:",
+    "null.marker=NULL",
+    "null.marker=",
+    "ignore.error=true",
+    "nope=1",
+)
+_PARTS: Final = ("timestamp", "key", "offset", "delivery", "partition", "headers")
+_FORMATTER: Final = (
+    *(f"print.{part}=true" for part in _PARTS),
+    "print.value=false",
+    "key.separator=:",
+    "headers.separator=/",
+    "null.literal=NIL",
+    "line.separator=;\n",
+    "value.deserializer=org.apache.kafka.common.serialization.StringDeserializer",
+    "print.key=yes",
+    "nope=1",
+)
+_CONSUMER: Final = "org.apache.kafka.tools.consumer."
+
+
+def _console_producer(words: _Words) -> str:
+    words.maybe(0.97, "--topic", "lines", "lines", "n1")  # which no other command changes
+    for _ in range(words.dice.choice((0, 1, 2, 3, 4))):
+        words.add("--property" if words.dice.random() < 0.1 else "--reader-property", words.one(*_READER))
+    words.maybe(0.2, "--sync")
+    words.maybe(0.15, "--compression-codec", "gzip", "zstd", "none", "nope")
+    words.maybe(0.1, "--request-required-acks", "all", "1", "0", "-1", "x")
+    words.maybe(0.1, "--batch-size", "1", "100000", "x")
+    words.maybe(0.1, "--timeout", "0", "20")
+    words.maybe(0.1, "--max-block-ms", "5000")
+    words.maybe(0.1, "--command-property", "client.id=walk", "linger.ms=1", "acks=0", "acks=x")
+    words.maybe(0.05, "--producer-property", "client.id=walk")
+    return words.one(*_LINES)
+
+
+def _console_consumer(words: _Words) -> str:
+    has_topic = words.dice.random() < 0.9
+    if has_topic:
+        words.add("--topic", words.one("t1", "lines", "lines", "n1"))
+    words.maybe(0.03 if has_topic else 0.8, "--include", "t1|lines", "n1|lines", "lines", "x.*", "[")
+    if words.dice.random() < 0.5 and "n1" not in words.words:  # the tool waits for a topic that does not exist
+        words.add("--partition", words.one("0", "1" if "t1" in words.words else "0"))
+        words.maybe(0.8, "--offset", "earliest", "earliest", "latest", "0", "2", "99", "-1", "x")
+        words.maybe(0.1, "--from-beginning")
+    else:
+        words.maybe(0.85, "--from-beginning")
+        words.maybe(0.05, "--offset", "earliest")
+    if "t1" not in words.words and "--include" not in words.words:  # others have one partition
+        words.maybe(0.4, "--max-messages", "1", "2", "5", "0", "x")
+    words.maybe(0.25, "--isolation-level", "read_committed", "read_uncommitted", "nope")
+    words.maybe(0.15, "--group", "c1", "c2")
+    words.maybe(0.1, "--skip-message-on-error")
+    names = (
+        f"{_CONSUMER}{name}" for name in ("DefaultMessageFormatter", "LoggingMessageFormatter", "NoOpMessageFormatter")
+    )
+    words.maybe(0.15, "--formatter", *names, "nope")
+    for _ in range(words.dice.choice((0, 1, 2, 3, 5))):
+        words.add("--property" if words.dice.random() < 0.1 else "--formatter-property", words.one(*_FORMATTER))
+    deserializers = [f"org.apache.kafka.common.serialization.{kind}Deserializer" for kind in ("String", "Long")]
+    words.maybe(0.07, "--key-deserializer", *deserializers)
+    words.maybe(0.07, "--value-deserializer", *deserializers)
+    words.maybe(0.1, "--command-property", "client.id=walk", "auto.offset.reset=earliest", "auto.offset.reset=x")
+    words.maybe(0.05, "--consumer-property", "client.id=walk", "group.id=c2")
+    words.add("--timeout-ms", "1000")
+    return ""
+
+
 _DRAWN: Final[dict[str, Callable[[_Words], str]]] = {
     "acls": _acls,
     "client-metrics": _client_metrics,
     "cluster": _cluster,
     "configs": _configs,
+    "console-consumer": _console_consumer,
+    "console-producer": _console_producer,
     "consumer-groups": _consumer_groups,
     "delete-records": _delete_records,
     "features": _features,

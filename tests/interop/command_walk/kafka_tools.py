@@ -17,6 +17,8 @@ TOOLS: Final = {
     "client-metrics": f"{_TOOLS}ClientMetricsCommand",
     "cluster": f"{_TOOLS}ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": f"{_TOOLS}consumer.ConsoleConsumer",
+    "console-producer": f"{_TOOLS}ConsoleProducer",
     "consumer-groups": f"{_TOOLS}consumer.group.ConsumerGroupCommand",
     "delete-records": f"{_TOOLS}DeleteRecordsCommand",
     "features": f"{_TOOLS}FeatureCommand",
@@ -45,10 +47,10 @@ class KafkaTools:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, command: str, words: Sequence[str]) -> Outcome:
+    def run(self, command: str, words: Sequence[str], stdin: str = "") -> Outcome:
         """Run the tool of a command of Ottla."""
         requests, results = self._pipes()
-        texts = [text.encode() for text in (TOOLS[command], *words)]
+        texts = [text.encode() for text in (TOOLS[command], stdin, *words)]
         requests.write(struct.pack(">i", len(texts)))
         requests.write(b"".join(struct.pack(">H", len(text)) + text for text in texts))
         requests.flush()
@@ -78,5 +80,6 @@ class KafkaTools:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
+        self._process.kill()  # threads of some tools would keep it
         self._process.wait(30)
         self._process = None
