@@ -150,6 +150,16 @@ def test_commits_in_the_background_are_told_to_the_callback(join: Join, produce:
     assert told == [None]
 
 
+@pytest.mark.parametrize("creates", [True, False])
+def test_a_subscribed_topic_is_created(join: Join, admin: Admin, creates: bool) -> None:
+    consumer, name = join(allow_auto_create_topics=creates), fresh("t")
+    consumer.subscribe([name])
+    end = time.monotonic() + (30 if creates else 1)
+    while name not in admin.list_topics() and time.monotonic() < end:
+        consumer.poll(0.1)
+    assert (name in admin.list_topics()) == creates
+
+
 def test_two_consumers_share_the_partitions(
     join: Join, produce: Produce, topic: str, admin: Admin, share_group: str
 ) -> None:

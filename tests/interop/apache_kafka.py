@@ -33,6 +33,11 @@ def skip_without(folder: str, request: pytest.FixtureRequest) -> None:
         pytest.skip(reason)
 
 
+def connector_jars() -> str:
+    """Jars of Spark's own Kafka connector, for the config spark.jars."""
+    return ",".join(map(str, sorted((CACHE / "spark-connector").glob("*.jar"))))
+
+
 class ApacheKafka:
     """One node, broker and controller, which listens at `port` + 1. `directory` holds its server.properties and its data."""
 

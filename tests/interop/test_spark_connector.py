@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.interop.apache_kafka import CACHE, skip_without
+from tests.interop.apache_kafka import connector_jars, skip_without
 from tests.spark.conftest import T0, Cluster, Sent, broker_under_test, started_session
 
 
@@ -26,8 +26,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def spark(cluster: Cluster) -> Iterator[SparkSession]:
-    jars = sorted((CACHE / "spark-connector").glob("*.jar"))
-    with started_session("connector", spark_jars=",".join(map(str, jars))) as session:
+    with started_session("connector", spark_jars=connector_jars()) as session:
         yield session
 
 

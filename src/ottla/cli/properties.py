@@ -27,13 +27,17 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 def selected_options(names: Iterable[str]) -> list[str]:
     """Return the names of those options that are on the command line of the running command; names are without "--"."""
+    selected = {parameter.opts[0].removeprefix("--") for parameter in _on_command_line()}
+    return [name for name in names if name in selected]
+
+
+def _on_command_line() -> list[click.Parameter]:
     context = click.get_current_context()
-    selected = {
-        parameter.opts[0].removeprefix("--")
+    return [
+        parameter
         for parameter in context.command.params
         if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-    }
-    return [name for name in names if name in selected]
+    ]
 
 
 def one_action(actions: Sequence[str]) -> str:
@@ -70,15 +74,9 @@ def deprecated(old: str, new: str, words: str = IS_DEPRECATED, *, excludes: bool
     words     text of Kafka's tool
     excludes  whether `new` cannot be on the command line as well. Raises UsageError
     """
-    context = click.get_current_context()
-    used = {
-        name
-        for parameter in context.command.params
-        if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        for name in parameter.opts
-    }
-    if old not in used:
+    selected = {name for parameter in _on_command_line() for name in parameter.opts}
+    if old not in selected:
         return
-    if excludes and new in used:
+    if excludes and new in selected:
         raise click.UsageError(f"{old} and {new} cannot be specified together")
     click.echo(words.format(old=old, new=new), err=True)

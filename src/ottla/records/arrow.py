@@ -129,8 +129,8 @@ def rows_of(
     headers     list<struct<key string, value binary>> or a map; a null list is no headers
     timestamp   timestamps of any unit or integers in ms, or one time in ms for all rows
 
-    For arrays that are slices of their buffers offsets are copied, not data. Raises ValueError for a null timestamp,
-    pyarrow.ArrowInvalid for a column of more than 2 GiB or of a type that cannot be cast.
+    For arrays that are slices of their buffers offsets are copied, not data. Raises ValueError for a null timestamp
+    and for a header without a key, pyarrow.ArrowInvalid for a column of more than 2 GiB or of a type that cannot be cast.
     """
     timestamps = None
     moment = -1

@@ -667,7 +667,7 @@ class RowEncoder:
 def _headers_size(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64) -> i64:
     size: i64 = varint_size(high - low)
     while low < high:
-        length: i64 = max(names.locate(low), 0)  # no name is null
+        length: i64 = max(names.locate(low), 0)
         size += varint_size(length) + length
         length = values.locate(low)
         size += varint_size(length)
@@ -678,7 +678,7 @@ def _headers_size(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high:
 
 
 def _write_headers(names: _ColumnBuffers, values: _ColumnBuffers, low: i64, high: i64, out: BytesWriter) -> None:
-    """Write the headers of one record."""
+    """Write the headers of one record. No name is null: `records.arrow` refuses such columns."""
     write_varint(out, high - low)
     while low < high:
         length: i64 = max(names.locate(low), 0)

@@ -63,7 +63,8 @@ class TopicReader:
             names = options.topics
         else:
             pattern = re.compile(options.pattern or "")
-            # Anywhere in a name, as Spark's own source does since 3.4 (Kafka's consumers match whole names).
+            # Anywhere in a name, as Spark's own source does (Kafka's consumers, and that source with
+            # spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true, match whole names).
             names = [name for name in cluster.topic_names() if pattern.search(name)]
         return [partition for name in names for partition in self._partitions_of(name, allow_missing)]
 

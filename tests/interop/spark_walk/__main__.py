@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.testing import EmbeddedBroker
 from tests.client.conftest import QUICK
-from tests.interop.apache_kafka import CACHE
+from tests.interop.apache_kafka import connector_jars
 from tests.spark.conftest import Cluster, started_session
 
 from .walk import KINDS, Walk, run
@@ -22,10 +22,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS), help="some of them, separated by commas")
     options = parser.parse_args()
-    jars = ",".join(map(str, sorted((CACHE / "spark-connector").glob("*.jar"))))
     with (
         EmbeddedBroker(QUICK) as broker,
-        started_session("walk", spark_jars=jars) as spark,
+        started_session("walk", spark_jars=connector_jars()) as spark,
         tempfile.TemporaryDirectory() as folder,
     ):
         walk = Walk(spark, Cluster(broker.bootstrap_servers), Path(folder))

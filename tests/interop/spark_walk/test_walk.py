@@ -3,13 +3,11 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.interop.apache_kafka import CACHE, skip_without
-from tests.spark.conftest import Cluster, broker_under_test, started_session
+from tests.interop.apache_kafka import connector_jars, skip_without
+from tests.spark.conftest import broker_under_test, started_session
 
 from .queries import Read, Step, Write, draw_read, draw_stream, draw_write
 from .walk import OTTLA, Outcome, Walk, difference, run
@@ -20,15 +18,10 @@ SIZES = {"t1": [20, 9, 0], "t2": [17], "t3": [12, 3], "t4": [0]}
 @pytest.fixture(scope="module")
 def walk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
     skip_without("spark-connector", request)
-    jars = ",".join(map(str, sorted((CACHE / "spark-connector").glob("*.jar"))))
-    with broker_under_test(request) as cluster, started_session("walk", spark_jars=jars) as spark:
-        yield made(spark, cluster, tmp_path_factory.mktemp("walk"))
-
-
-def made(spark: SparkSession, cluster: Cluster, folder: Path) -> Walk:
-    walk = Walk(spark, cluster, folder)
-    walk.fill()
-    return walk
+    with broker_under_test(request) as cluster, started_session("walk", spark_jars=connector_jars()) as spark:
+        walk = Walk(spark, cluster, tmp_path_factory.mktemp("walk"))
+        walk.fill()
+        yield walk
 
 
 def test_what_is_drawn() -> None:

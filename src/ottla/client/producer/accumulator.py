@@ -300,7 +300,7 @@ class Accumulator:
             size += len(value)
         if size > self._largest:
             return TOO_LARGE
-        if timestamp < NO_TIMESTAMP:  # which records of old formats have that are forwarded
+        if timestamp < NO_TIMESTAMP:  # records of old formats have none, and may be forwarded
             return NEGATIVE_TIMESTAMP
         if self.ended:
             return CLOSED

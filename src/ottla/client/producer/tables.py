@@ -214,7 +214,7 @@ def _portions_of(batch: pa.RecordBatch, topic: str | None, now: int) -> Iterator
     if "partition" in columns:
         named = _checked("partition", columns, pa.types.is_integer)
         if named is not None:
-            _check_from("partition", named, 0)
+            _check_at_least("partition", named, 0)
             row_partitions = arrow.int32_values(pc.fill_null(named.cast(pa.int32()), ANY))
     if topic is not None:
         yield Portion(topic, rows, None, row_partitions, count)
@@ -238,13 +238,14 @@ def _timestamps(columns: dict[str, pa.Array], now: int) -> pa.Array | int:
     if array is None:
         return now
     moments = arrow.milliseconds(array)
-    _check_from("timestamp", moments, NO_TIMESTAMP)
+    _check_at_least("timestamp", moments, NO_TIMESTAMP)
     return pc.fill_null(moments, now)
 
 
-def _check_from(name: str, array: pa.Array, first: int) -> None:
+def _check_at_least(name: str, array: pa.Array, least: int) -> None:
+    """Check that no value of a column is below `least`. Raises ValueError."""
     smallest = pc.min(array).as_py()
-    if smallest is not None and smallest < first:
+    if smallest is not None and smallest < least:
         raise ValueError(f"column {name} has the value {smallest}: it must not be negative (null for none)")
 
 
