@@ -154,6 +154,23 @@ class GoModule:
 
 
 @dataclass(frozen=True)
+class RustProgram:
+    """A binary of the package rust/: Cargo.lock names exact versions."""
+
+    binary: str
+
+    def prepare(self) -> list[str]:
+        _needs("cargo")
+        package = HERE / "rust"
+        sources = [package / "Cargo.toml", package / "Cargo.lock", *sorted(package.glob("src/**/*.rs"))]
+        target = _folder("rust", _texts(sources))
+        binary = target / "release" / self.binary
+        if not binary.exists():
+            _run(["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)], package)
+        return [str(binary)]
+
+
+@dataclass(frozen=True)
 class NodePackage:
     """A program of the folder node/: package.json names exact versions."""
 

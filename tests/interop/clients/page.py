@@ -13,7 +13,7 @@ _HEAD = """# Clients
 
 Clients from 2013 to today, from Kafka 0.8.0 to 4.4.0, do the same steps against Ottla, behind a proxy that records
 which API versions they use. The last table says which versions that covers, and which it does not. This page is made by
-`make interop`, which fetches the clients with Maven, pip, Go and npm.
+`make interop`, which fetches the clients with Maven, pip, Go, npm and Cargo.
 
 Every client, as far as it supports the step,
 
@@ -28,6 +28,10 @@ Every client, as far as it supports the step,
 **Read back**: the newest confluent-kafka reads what the client wrote. **Stored**: each batch of 128 bytes or more in
 the broker's log is compressed as the client was configured to; this detects a client that silently sends something
 else.
+
+`make interop` also runs programs that are built on clients: Kafka Streams applications, a Kafka Connect worker,
+MirrorMaker 2 with exactly-once copies between two brokers, and a Flink job with an exactly-once sink. The last three are
+killed or restarted meanwhile, and what they have written must be complete and without duplicates.
 
 ✓ is passed, ✗ failed, – is a step that the client does not support, with the reason below.
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from tests.interop.clients.environments import Environment, GoModule, Jars, Locked, NodePackage, Wheels
+from tests.interop.clients.environments import Environment, GoModule, Jars, Locked, NodePackage, RustProgram, Wheels
 
 _OLDEST = "none,gzip,snappy"
 _BEFORE_ZSTD = "none,gzip,snappy,lz4"
@@ -146,6 +146,29 @@ def _sarama(version: str) -> Tier:
     )
 
 
+def _platformatic(protocol: str) -> Tier:
+    return Tier(
+        f"platformatic-{protocol}",
+        f"@platformatic/kafka 1.35.0, groups of the {protocol} protocol",
+        NodePackage("platformatic.mjs"),
+        _BEFORE_ZSTD,
+        {"protocol": protocol},
+    )
+
+
+def _kafka_rust(codec: str) -> Tier:
+    # Of a fetched message set it drops what comes before the first compressed message: one compression per topic.
+    no_members = "its groups store offsets, and have no members"
+    return Tier(
+        f"kafka-rust-{codec}",
+        f"kafka (Rust) 0.10.0, compression {codec}",
+        RustProgram("kafka_rust"),
+        codec,
+        {},
+        {**_NO_ADMIN, "group": no_members, "resume": no_members},
+    )
+
+
 TIERS = [
     Tier(
         "scala-0.8.0",
@@ -205,5 +228,14 @@ TIERS = [
     *map(_confluent, ("0.8.0", "0.8.2", "0.9.0", "newest")),
     *map(_sarama, ("0.8.2.2", "0.10.2.0", "1.0.0", "2.8.0", "4.0.0")),
     Tier("franz-go", "franz-go 1.22.2", GoModule("franz")),
+    Tier("kafka-go", "kafka-go 0.4.51", GoModule("kafka-go")),
     Tier("kafkajs", "kafkajs 2.2.4", NodePackage(), _OLDEST),
+    *map(_platformatic, ("classic", "consumer")),
+    Tier(
+        "rskafka",
+        "rskafka 0.6.0",
+        RustProgram("rskafka"),
+        lacks=dict.fromkeys(("commit", "group", "resume"), "has no groups"),
+    ),
+    *map(_kafka_rust, ("none", "gzip", "snappy")),
 ]

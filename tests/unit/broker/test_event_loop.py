@@ -171,12 +171,14 @@ def test_the_watchdog_names_what_held_the_loop(caplog: pytest.LogCaptureFixture)
         watchdog.start()
         await asyncio.sleep(0.05)
         hold_the_loop()
-        while not caplog.messages:
+        while not reports():
             await asyncio.sleep(0.01)
         watchdog.stop()
         return watchdog.longest_ms
 
+    def reports() -> list[str]:
+        """Reports of a watchdog: the brokers of other tests, in threads of this process, log to the same logger."""
+        return [line for line in caplog.messages if "the event loop was held" in line]
+
     assert asyncio.run(work()) >= 150
-    assert "hold_the_loop (test_event_loop.py:" in next(
-        line for line in caplog.messages if "the event loop was held" in line
-    )
+    assert any("hold_the_loop (test_event_loop.py:" in line for line in reports())
