@@ -255,6 +255,7 @@ class Log:
             # Without a checkpointed high watermark, as after an import, all of the log would be read.
             if (high_watermark or may_refill) and recovery.has_markers(self._segments, self.high_watermark):
                 self.producers = legacy.all_at_once(self._producers_before(self.end_offset))
+            self.producers.forget_decided(self.high_watermark)
             self.epochs.drop_before(self.start_offset)
             self.epochs.truncate(self.end_offset)
         except BaseException:
@@ -437,6 +438,7 @@ class Log:
         )
         header = read_header(batch, 0)
         self._write(header, (batch,), len(batch), leader_epoch, now_ms)
+        self.producers.forget_decided(self.high_watermark)
         ended = self.producers.ended(header, offset, coordinator_epoch)
         if ended is not None and not commit:
             stable = self.producers.stable_after(ended)
@@ -575,6 +577,8 @@ class Log:
             header.size,
             self.config.index_interval_bytes,
         )
+        if header.is_control:
+            self.producers.forget_decided(self.high_watermark)
         aborted = recovery.take_batch(self.producers, header, batch.marker)
         if aborted is not None:
             segment.transaction_index.append(aborted)

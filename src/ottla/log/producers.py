@@ -262,11 +262,19 @@ class ProducerStates:
     def undecided_from(self, high_watermark: int, otherwise: int) -> int:
         """Return the first offset of the oldest transaction that is open, or whose marker is not below `high_watermark`;
         `otherwise` if there is no such transaction."""
+        self.forget_decided(high_watermark)
+        undecided = self._undecided
+        first = next(iter(self._open.values()), otherwise)
+        return min(first, *(transaction.first_offset for transaction in undecided)) if undecided else first
+
+    def forget_decided(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose marker is below the high watermark.
+
+        Called for each marker: a log whose committed records nobody reads would keep all of them.
+        """
         undecided = self._undecided
         while undecided and undecided[0].marker_offset < high_watermark:
             undecided.popleft()
-        first = next(iter(self._open.values()), otherwise)
-        return min(first, *(transaction.first_offset for transaction in undecided)) if undecided else first
 
     def stable_after(self, ended: Ended) -> int:
         """Return the last stable offset (exclusive) once this marker is below the high watermark."""

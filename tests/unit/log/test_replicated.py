@@ -228,7 +228,8 @@ def test_transactions_of_a_leader(tmp_path: Path) -> None:
             marker = leader.append_marker(producer, 0, 7, 0, NOW, commit=producer == 1, new_epoch=False)
             assert marker.error_code == NONE
         replicate(leader, follower)
-    leader.high_watermark = follower.high_watermark = leader.end_offset
+        assert len(follower.producers._undecided) <= 4  # those of this round, and of the one before
+        leader.high_watermark = follower.high_watermark = leader.end_offset
     assert len(state(leader)[4]) == 6  # type: ignore[arg-type]
     assert state(follower) == state(leader)
     follower.truncate_to(9)

@@ -87,6 +87,20 @@ def test_a_marker_decides_when_it_is_below_the_high_watermark(tmp_path: Path) ->
     log.close()
 
 
+def test_decided_transactions_are_forgotten_though_nobody_reads_committed_records(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    for number in range(20):
+        send(log, 7, number)
+        end(log, 7, commit=number % 2 == 0)
+    assert len(log.producers._undecided) == 1  # the newest one was ended before its marker was below the high watermark
+    log.close()
+    again = opened(tmp_path / "t-0")  # reads all markers again
+    send(again, 7, 20)
+    end(again, 7, commit=True)
+    assert len(again.producers._undecided) == 1
+    again.close()
+
+
 def test_what_a_producer_may_do(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     log.producers.begin_verification(7, 0, 3, NOW, begins_at_zero=True)
