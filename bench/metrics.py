@@ -244,7 +244,7 @@ def callgrind(order: str, pid: int) -> None:
 
 def counting() -> dict[str, float]:
     """Microseconds of the calls that count a response of one partition, in this process."""
-    meter, peer = RequestMeter(), Peer()
+    meter, peer = RequestMeter(TOPIC.__eq__), Peer()
     responses: dict[int, Response] = {
         9: ProduceResponse(
             responses=[TopicProduceResponse(name=TOPIC, partition_responses=[PartitionProduceResponse()])]

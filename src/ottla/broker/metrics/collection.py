@@ -50,7 +50,7 @@ class BrokerMetrics:
         self._server = server
         broker = self._broker = server.broker
         pipeline = server.pipeline
-        meter = pipeline.meter = RequestMeter()
+        meter = pipeline.meter = RequestMeter(self._exists)
         self._requests, traffic = meter.requests, meter.traffic
         self._request_families = RequestFamilies(self._requests)
         self._topic_families = TopicFamilies(broker, traffic, topics)
@@ -60,6 +60,10 @@ class BrokerMetrics:
         self._flushes = Recent(lambda: list(times.counts))
         self._load = LoopLoad(broker.timers, pipeline.now_ns, thread_cpu_ns, meter.sample)
         self._load.begin()
+
+    def _exists(self, topic: str | bytes) -> bool:
+        image = self._broker.image
+        return topic in (image.topics_by_id if isinstance(topic, bytes) else image.topics)
 
     def read(self, done: Callable[[Reading], None], failed: Callable[[], None]) -> None:
         """Read all metrics in steps, then call `done`; `failed` after a bug in a step."""

@@ -118,6 +118,10 @@ class ApiVersionMeter:
                 else:
                     traffic.bytes_out += size
 
+    def forget_topic(self) -> None:
+        """Look up the counters of the next topic, whichever it is."""
+        self._of_topic = None
+
     def _topic_traffic(self, topic: Any) -> "TopicTraffic":
         """Return the counters of a response's topic: those of the last one without a look-up."""
         name: str = topic.topic if self._is_fetch else topic.name
@@ -157,11 +161,12 @@ class RequestMeter:
 
     requests  measurements by API; a consumer's Fetch is "FetchConsumer", a follower's "FetchFollower"
     traffic   counters by topic
+    exists    returns whether there is a topic of this name or id
     """
 
-    def __init__(self) -> None:
+    def __init__(self, exists: Callable[[str | bytes], bool]) -> None:
         self.requests = RequestMetrics()
-        self.traffic = Traffic()
+        self.traffic = Traffic(exists, self._forget_topics)
         self._entries: dict[tuple[int, int, bool], ApiVersionMeter] = {}
 
     def of(self, envelope: "Envelope", peer: "Peer") -> ApiVersionMeter:
@@ -173,6 +178,10 @@ class RequestMeter:
         """Have the times of the next request of each API and version measured."""
         for entry in self._entries.values():
             entry.is_due = True
+
+    def _forget_topics(self) -> None:
+        for entry in self._entries.values():
+            entry.forget_topic()
 
     def _new_entry(self, envelope: "Envelope", key: tuple[int, int, bool]) -> ApiVersionMeter:
         api, version, is_follower = key

@@ -47,6 +47,13 @@ class _Appended:
         self.rejected += now.rejected - before.rejected
         self.replicated += now.replicated - before.replicated
 
+    def include(self, other: "_Appended") -> None:
+        """Add the totals of another topic."""
+        self.messages += other.messages
+        self.bytes_in += other.bytes_in
+        self.rejected += other.rejected
+        self.replicated += other.replicated
+
 
 class ReplicaFigures:
     """Numbers of partitions of this broker, added up while the partitions are examined."""
@@ -176,21 +183,25 @@ class TopicFamilies:
 
     def _traffic_families(self) -> list[Family]:
         names = self._broker.image.topics_by_id
-        by_name: dict[str, TopicTraffic] = {}
+        by_name = {OTHERS: TopicTraffic()}
+        by_name[OTHERS].add(self._traffic.others)
         for key, traffic in self._traffic.by_topic.items():
             topic = names.get(key) if isinstance(key, bytes) else None
             name = key if isinstance(key, str) else OTHERS if topic is None else topic.name
             name = name if name in self.selected else OTHERS
             whole = by_name.setdefault(name, TopicTraffic())
             whole.add(traffic)
+        self._leave_out_deleted()
         appended: dict[str, _Appended] = {}
         for topic_name, counted in self._appended.items():
-            sums = appended.setdefault(topic_name if topic_name in self.selected else OTHERS, _Appended())
-            sums.messages += counted.messages
-            sums.bytes_in += counted.bytes_in
-            sums.rejected += counted.rejected
-            sums.replicated += counted.replicated
+            appended.setdefault(topic_name if topic_name in self.selected else OTHERS, _Appended()).include(counted)
         return [*_by_topic(by_name, appended), *_of_broker(by_name, appended)]
+
+    def _leave_out_deleted(self) -> None:
+        """Add the totals of deleted topics to those of the others."""
+        topics = self._broker.image.topics
+        for name in [name for name in self._appended if name not in topics and name != OTHERS]:
+            self._appended.setdefault(OTHERS, _Appended()).include(self._appended.pop(name))
 
 
 def _state(partition: "Partition", placed: "PartitionImage") -> tuple[int, int, int, int, int]:

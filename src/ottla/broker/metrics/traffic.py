@@ -14,6 +14,8 @@ from ottla.protocol.errors import NONE
 from ottla.protocol.schema import Array, Primitive
 
 Path = tuple[str, ...]
+_MOST_UNCHECKED: Final = 1000
+"""Number of topics with counters from which on deleted ones are looked for, when another topic gets counters."""
 
 
 class TopicTraffic:
@@ -53,10 +55,21 @@ class TopicTraffic:
 
 
 class Traffic:
-    """Counters by topic: by name, or by id where the API's responses have ids."""
+    """Counters by topic: by name, or by id where the API's responses have ids.
 
-    def __init__(self) -> None:
+    A topic that does not exist has no counters of its own: clients may name any, and topics come and go.
+
+    exists  returns whether there is a topic of this name or id
+    forget  called when topics are left out; counters that were looked up before must be looked up again
+    others  counters of all topics that do not exist, or exist no longer
+    """
+
+    def __init__(self, exists: Callable[[str | bytes], bool], forget: Callable[[], None]) -> None:
         self.by_topic: dict[str | bytes, TopicTraffic] = {}
+        self.others = TopicTraffic()
+        self._exists = exists
+        self._forget = forget
+        self._most = _MOST_UNCHECKED
         self._counting: Mapping[int, Callable[[Any, Peer, Counter[int]], None]] = {
             SHARE_FETCH: self._share_fetched,
             SHARE_ACKNOWLEDGE: self._share_acknowledged,
@@ -78,8 +91,19 @@ class Traffic:
         """Return the counters of a topic."""
         traffic = self.by_topic.get(topic)
         if traffic is None:
+            if not self._exists(topic):
+                return self.others
+            if len(self.by_topic) >= self._most:
+                self._leave_out_deleted()
             traffic = self.by_topic[topic] = TopicTraffic()
         return traffic
+
+    def _leave_out_deleted(self) -> None:
+        """Add the counters of deleted topics to those of the others."""
+        for topic in [topic for topic in self.by_topic if not self._exists(topic)]:
+            self.others.add(self.by_topic.pop(topic))
+        self._most = max(_MOST_UNCHECKED, 2 * len(self.by_topic))
+        self._forget()
 
     def _share_fetched(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
         errors[response.error_code] += 1

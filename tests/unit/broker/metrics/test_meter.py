@@ -9,7 +9,7 @@ from ottla.observability.families import Buckets, Family
 from ottla.protocol.api import APIS, FETCH, METADATA, OFFSET_COMMIT, PRODUCE
 from ottla.protocol.connection import EncodedResponse, Envelope
 from ottla.protocol.context import Peer
-from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER
+from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponse,
@@ -38,9 +38,13 @@ def measure(
     entry.answered(response, sender)
 
 
-def produced(*codes: int) -> ProduceResponse:
+def exists(topic: str | bytes) -> bool:
+    return topic == "t"
+
+
+def produced(*codes: int, topic: str = "t") -> ProduceResponse:
     rows = [PartitionProduceResponse(index=at, error_code=code, base_offset=0) for at, code in enumerate(codes)]
-    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=rows)])
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=rows)])
 
 
 def fetched(size: int) -> FetchResponse:
@@ -57,7 +61,7 @@ def value(family: Family, *labels: str) -> float | Buckets:
 
 
 def test_requests_are_counted_by_version_and_partitions_by_error() -> None:
-    meter = RequestMeter()
+    meter = RequestMeter(exists)
     measure(meter, PRODUCE, produced(NONE, NOT_LEADER_OR_FOLLOWER), MS)
     measure(meter, PRODUCE, produced(NONE, NONE), MS, version=3)
     families = by_name(meter)
@@ -69,8 +73,41 @@ def test_requests_are_counted_by_version_and_partitions_by_error() -> None:
     assert (traffic.produces, traffic.failed_produces) == (4, 1)
 
 
+def test_topics_that_do_not_exist_have_no_counters_of_their_own() -> None:
+    topics = {"t"}
+    meter = RequestMeter(lambda topic: topic in topics)
+    for number in range(2000):
+        measure(meter, PRODUCE, produced(UNKNOWN_TOPIC_OR_PARTITION, topic=f"never-{number}"), MS)
+    assert not meter.traffic.by_topic
+    assert meter.traffic.others.failed_produces == 2000
+    for number in range(2000):
+        topics.add(f"deleted-{number}")
+        measure(meter, PRODUCE, produced(NONE, topic=f"deleted-{number}"), MS)
+        topics.remove(f"deleted-{number}")
+    measure(meter, PRODUCE, produced(NONE), MS)
+    assert len(meter.traffic.by_topic) <= 1001
+    assert meter.traffic.others.produces + sum(each.produces for each in meter.traffic.by_topic.values()) == 4001
+
+
+def test_counters_of_a_topic_that_was_deleted_are_not_those_of_its_successor() -> None:
+    topics = {f"t{number}" for number in range(1000)}
+    meter = RequestMeter(lambda topic: topic in topics)
+    for topic in sorted(topics):
+        measure(meter, PRODUCE, produced(NONE, topic=topic), MS)
+    last = max(topics)
+    topics.remove(last)
+    topics.add("another")
+    measure(
+        meter, PRODUCE, produced(NONE, topic="another"), MS, version=3
+    )  # the counters of deleted topics are left out
+    topics.add(last)
+    measure(meter, PRODUCE, produced(NONE, topic=last), MS)
+    assert meter.traffic.by_topic[last].produces == 1
+    assert meter.traffic.others.produces == 1
+
+
 def test_errors_in_nested_rows_are_counted() -> None:
-    meter = RequestMeter()
+    meter = RequestMeter(exists)
     rows = [OffsetCommitResponsePartition(partition_index=at, error_code=code) for at, code in enumerate((0, 0, 16))]
     topics = [OffsetCommitResponseTopic(name="t", partitions=rows)]
     measure(meter, OFFSET_COMMIT, OffsetCommitResponse(topics=topics), MS)
@@ -78,14 +115,14 @@ def test_errors_in_nested_rows_are_counted() -> None:
 
 
 def test_errors_of_a_response_that_is_encoded_already_are_counted() -> None:
-    meter = RequestMeter()
+    meter = RequestMeter(exists)
     for _ in range(2):
         measure(meter, METADATA, EncodedResponse(b"body", {NONE: 3, 5: 1}), MS)
     assert meter.requests.by_api["Metadata"].errors_by_code == Counter({NONE: 6, 5: 2})
 
 
 def test_fetches_of_consumers_and_followers_are_told_apart() -> None:
-    meter, follower = RequestMeter(), Peer()
+    meter, follower = RequestMeter(exists), Peer()
     follower.is_follower = True
     measure(meter, FETCH, fetched(70), MS)
     measure(meter, FETCH, fetched(30), MS, peer=follower)
@@ -96,7 +133,7 @@ def test_fetches_of_consumers_and_followers_are_told_apart() -> None:
 
 
 def test_the_total_time_has_the_time_in_the_queue_and_the_wait() -> None:
-    meter = RequestMeter()
+    meter = RequestMeter(exists)
     measure(meter, PRODUCE, produced(NONE), 1 * MS, 6 * MS, 1 * MS)
     families = by_name(meter)
 
@@ -113,7 +150,7 @@ def test_the_total_time_has_the_time_in_the_queue_and_the_wait() -> None:
 
 
 def test_requests_that_did_not_wait_have_waited_for_no_time() -> None:
-    meter = RequestMeter()
+    meter = RequestMeter(exists)
     for _ in range(9):
         measure(meter, PRODUCE, produced(NONE), MS)
     measure(meter, PRODUCE, produced(NONE), MS, 50 * MS)
@@ -125,7 +162,7 @@ def test_requests_that_did_not_wait_have_waited_for_no_time() -> None:
 
 
 def test_a_refused_batch_is_a_failed_request() -> None:
-    meter = RequestMeter()
+    meter = RequestMeter(exists)
     measure(meter, PRODUCE, produced(MESSAGE_TOO_LARGE), MS)
     measure(meter, PRODUCE, None, MS)  # acks=0: no response
     assert meter.traffic.by_topic["t"].failed_produces == 1
@@ -133,7 +170,7 @@ def test_a_refused_batch_is_a_failed_request() -> None:
 
 
 def test_times_of_frequent_requests_are_those_of_a_sample() -> None:
-    meter, peer = RequestMeter(), Peer()
+    meter, peer = RequestMeter(exists), Peer()
     entry = meter.of(envelope(PRODUCE), peer)
     weights = []
     for number in range(5000):
@@ -148,7 +185,7 @@ def test_times_of_frequent_requests_are_those_of_a_sample() -> None:
 
 
 def test_a_rare_request_is_always_measured() -> None:
-    meter, peer = RequestMeter(), Peer()
+    meter, peer = RequestMeter(exists), Peer()
     entry = meter.of(envelope(PRODUCE), peer)
     weights = []
     for _ in range(1500):
@@ -159,7 +196,7 @@ def test_a_rare_request_is_always_measured() -> None:
 
 
 def test_requests_that_wait_together_count_once() -> None:
-    meter, peer = RequestMeter(), Peer()
+    meter, peer = RequestMeter(exists), Peer()
     entry = meter.of(envelope(PRODUCE), peer)
     weights = [entry.take() for _ in range(1000)]
     for _ in range(10):
@@ -172,7 +209,7 @@ def test_requests_that_wait_together_count_once() -> None:
 
 
 def test_responses_without_times_are_counted() -> None:
-    meter, peer, request = RequestMeter(), Peer(), envelope(PRODUCE)
+    meter, peer, request = RequestMeter(exists), Peer(), envelope(PRODUCE)
     entry = meter.of(request, peer)
     for _ in range(3):
         entry.answered(produced(NONE, NOT_LEADER_OR_FOLLOWER), peer)
@@ -181,10 +218,10 @@ def test_responses_without_times_are_counted() -> None:
 
 
 def test_topics_are_told_apart_by_name_and_by_id() -> None:
-    meter, peer = RequestMeter(), Peer()
+    ids = [uuid.UUID(int=at).bytes for at in (1, 1, 2)]
+    meter, peer = RequestMeter({"t", *ids}.__contains__), Peer()
     entry = meter.of(envelope(PRODUCE, 13), peer)
     row = PartitionProduceResponse(index=0, error_code=NONE, base_offset=0)
-    ids = [uuid.UUID(int=at).bytes for at in (1, 1, 2)]
     topics = [TopicProduceResponse(topic_id=topic_id, partition_responses=[row]) for topic_id in ids]
     entry.answered(ProduceResponse(responses=topics), peer)
     entry.answered(produced(NONE), peer)
