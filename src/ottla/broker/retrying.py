@@ -19,24 +19,28 @@ def repeat_while(
     *,
     attempts: int = FOREVER,
     pause_ms: int = RETRY_MS,
+    longest_pause_ms: int = 0,
 ) -> Answer[R]:
     """Repeat `request` while its response is temporary; returns the last response.
 
-    later  (delay in ms, callback) -> calls back once after the delay, as `Timers.call_later`
+    later             (delay in ms, callback) -> calls back once after the delay, as `Timers.call_later`
+    longest_pause_ms  each pause is twice the one before, up to this; by default all are equal
     """
     answer = request()
     if not isinstance(answer, Pending) and (attempts <= 1 or not is_temporary(answer)):
         return answer
     whole: Pending[R] = Pending()
     remaining = attempts
+    pause = pause_ms
 
     def check(response: R) -> None:
-        nonlocal remaining
+        nonlocal remaining, pause
         remaining -= 1
         if remaining <= 0 or not is_temporary(response):
             whole.complete(response)
         else:
-            later(pause_ms, repeat)
+            later(pause, repeat)
+            pause = max(pause_ms, min(2 * pause, longest_pause_ms))
 
     def repeat() -> None:
         try:

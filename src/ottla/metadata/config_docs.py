@@ -83,8 +83,8 @@ _CLIENT_METRICS: Final = {
 }
 
 _BROKER: Final = {
-    "add.partitions.to.txn.retry.backoff.max.ms": "The longest pause before a broker asks again whether a partition is in a transaction.",
-    "add.partitions.to.txn.retry.backoff.ms": "The first pause before a broker asks again whether a partition is in a transaction.",
+    "add.partitions.to.txn.retry.backoff.max.ms": "The time for which a broker tries to add a partition to a transaction while the one before is ending.",
+    "add.partitions.to.txn.retry.backoff.ms": "The longest pause between attempts to add a partition to a transaction while the one before is ending.",
     "advertised.listeners": "The addresses that clients are told, where they differ from those that the broker listens on.",
     "alter.config.policy.class.name": "A class that judges alterations of configs.",
     "alter.log.dirs.replication.quota.window.num": "Number of samples that measure the rate of moves between directories.",

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Final
 
 _PREFIXES: Final = (
-    "add.partitions.to.txn.",
     "alter.log.dirs.replication.",
     "controller.performance.",
     "controller.quorum.",

@@ -89,7 +89,16 @@ class Coordination:
             values, clock, transaction_version, new_producer_id, self._write_markers, self._alarm.set
         )
         self.shares = share_coordinator(values, clock, self._topology, self._on_share_message, self._alarm.set)
-        self.verification = Verification(self.transactions, self.routing, RemoteVerification(peers))
+        self.verification = Verification(
+            self.transactions,
+            self.routing,
+            RemoteVerification(peers),
+            timers.call_later,
+            (
+                values.integer("add.partitions.to.txn.retry.backoff.ms"),
+                values.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+            ),
+        )
         self.share_coordinators = ShareCoordinators(self.shares, self.routing, peers)
         self.share_states = ShareStateKeeper(self.share_coordinators, timers, partial(provide_topic, SHARE_STATE_TOPIC))
         self.share_resets: list[Callable[[StateReset], None]] = []

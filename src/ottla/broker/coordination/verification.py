@@ -5,19 +5,29 @@ transaction ended would open a transaction that never ends.
 
 A verification may take long, and holds only for the state of the partition in which it began: the transaction may end
 meanwhile, or this broker may become the leader of a partition that it could not verify. A guard of the partition shows that.
+
+A client of transaction.version 2 begins its next transaction when the end of the one before is decided, and its markers are not
+written yet. The coordinator refuses to add partitions until they are (CONCURRENT_TRANSACTIONS). The client would wait for its
+retry.backoff.ms, a tenth of a second by default; so the broker tries again itself, as Kafka does: for
+add.partitions.to.txn.retry.backoff.max.ms in all, with pauses of add.partitions.to.txn.retry.backoff.ms. The first ones are
+shorter, as markers are written within some milliseconds. Unlike Kafka, it does so for AddPartitionsToTxn and AddOffsetsToTxn of
+older clients too, which wait for 20 ms otherwise.
 """
 
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordination.remote_verification import RemoteVerification
 from ottla.broker.coordination.routing import CoordinatorRouting
+from ottla.broker.retrying import repeat_while
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
+    CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
     NONE,
@@ -25,6 +35,9 @@ from ottla.protocol.errors import (
     TRANSACTION_ABORTABLE,
 )
 from ottla.replication.partition import Partition
+
+_FIRST_PAUSE_MS: Final = 1
+R = TypeVar("R")
 
 
 class Client(Enum):
@@ -72,14 +85,41 @@ def without_fenced(response: W) -> W:
 
 
 class Verification:
-    """Verifies transactional batches with the coordinator of their transaction."""
+    """Verifies transactional batches with the coordinator of their transaction.
+
+    later       (delay in ms, callback) -> calls back once after the delay
+    backoff_ms  longest pause between attempts, and the time in which the last one may begin
+    """
 
     def __init__(
-        self, transactions: TransactionCoordinator, routing: CoordinatorRouting, remote: RemoteVerification
+        self,
+        transactions: TransactionCoordinator,
+        routing: CoordinatorRouting,
+        remote: RemoteVerification,
+        later: Callable[[int, Callable[[], None]], object],
+        backoff_ms: tuple[int, int],
     ) -> None:
         self._transactions = transactions
         self._routing = routing
         self._remote = remote
+        self._later = later
+        self._longest_pause_ms, limit_ms = backoff_ms
+        self._attempts = _attempts(self._longest_pause_ms, limit_ms)
+
+    def repeated(self, verify: Callable[[], Answer[R]], is_concurrent: Callable[[R], bool]) -> Answer[R]:
+        """Repeat a verification while the transaction before is still ending; returns the last outcome.
+
+        verify         examines the partitions again, as markers change their state
+        is_concurrent  whether an outcome is that of a transaction before which another one is ending
+        """
+        return repeat_while(
+            is_concurrent,
+            verify,
+            self._later,
+            attempts=self._attempts,
+            pause_ms=_FIRST_PAUSE_MS,
+            longest_pause_ms=self._longest_pause_ms,
+        )
 
     def verified(self, partitions: PartitionsOf, client: Client, *, is_enabled: bool) -> Answer[Codes]:
         """Verify or add partitions; the answer has an error code for each, NONE if the producer may write to it.
@@ -99,6 +139,21 @@ class Verification:
             operation = add_partitions if adds else verify_partitions
             answer = self._transactions.run(transactional_id, operation, partitions)
         return after(answer, lambda codes: _as_seen_by(client, codes))
+
+
+def is_concurrent(codes: Codes) -> bool:
+    """Return True if a transaction is refused because the one before is still ending."""
+    return CONCURRENT_TRANSACTIONS in codes.values()
+
+
+def _attempts(longest_pause_ms: int, limit_ms: int) -> int:
+    """Return the number of attempts with doubling pauses of which the last one begins within a time."""
+    attempts, pause, waited = 1, _FIRST_PAUSE_MS, _FIRST_PAUSE_MS
+    while waited <= limit_ms:
+        attempts += 1
+        pause = min(2 * pause, longest_pause_ms)
+        waited += pause
+    return attempts
 
 
 def _as_seen_by(client: Client, codes: Codes) -> Codes:

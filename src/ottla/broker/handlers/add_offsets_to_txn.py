@@ -6,6 +6,7 @@ Authorization
 
 Behaviour
     an empty transactional id, an unknown one, another producer id or epoch   as AddPartitionsToTxn
+    the transaction before ends                                               as AddPartitionsToTxn
 
 Versions
     2  PRODUCER_FENCED; before, INVALID_PRODUCER_EPOCH
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
+from ottla.broker.coordination.verification import is_concurrent
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group, may_use_transactional_id
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions
@@ -50,7 +52,8 @@ def _added(request: AddOffsetsToTxnRequest, broker: Broker, exists: bool) -> Ans
     partitions = PartitionsOf(
         request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,))
     )
-    answer = broker.coordination.transactions.run(request.transactional_id, add_partitions, partitions)
+    run = partial(broker.coordination.transactions.run, request.transactional_id, add_partitions, partitions)
+    answer = broker.coordination.verification.repeated(run, is_concurrent)
     old = request.context.version < _FIRST_WITH_FENCED
     return gather([answer], lambda codes: _told(codes[0][place], old=old))
 

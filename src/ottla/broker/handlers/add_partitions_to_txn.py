@@ -8,6 +8,8 @@ Authorization
 Behaviour
     an unknown topic or partition   UNKNOWN_TOPIC_OR_PARTITION; the others of the transaction OPERATION_NOT_ATTEMPTED
     an internal topic of a client   TOPIC_AUTHORIZATION_FAILED, whether it exists or not; the others as above
+    the transaction before ends     a client waits for it, add.partitions.to.txn.retry.backoff.max.ms at the most; then
+                                    CONCURRENT_TRANSACTIONS
     verify only                     nothing is added; TRANSACTION_ABORTABLE for a partition that does not belong to it
     an empty transactional id       INVALID_REQUEST
     no transactions (4 and later)   an empty answer (Kafka 4.4 never answers)
@@ -20,9 +22,11 @@ Versions
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
+from ottla.broker.coordination.verification import is_concurrent
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_topic, may_use_transactional_id
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
@@ -122,7 +126,10 @@ def _added(asked: _Asked, broker: Broker, context: RequestContext) -> Answer[Cod
     if refused:
         return {place: refused.get(place, OPERATION_NOT_ATTEMPTED) for place in asked.partitions.partitions}
     operation = verify_partitions if asked.only_verify else add_partitions
-    return broker.coordination.transactions.run(asked.partitions.transactional_id, operation, asked.partitions)
+    transactional_id = asked.partitions.transactional_id
+    run = partial(broker.coordination.transactions.run, transactional_id, operation, asked.partitions)
+    # Brokers try again themselves; they could not add partitions of other transactions meanwhile.
+    return broker.coordination.verification.repeated(run, is_concurrent) if asked.by_client else run()
 
 
 def _of_one(asked: _Asked, codes: Codes, fenced: int) -> AddPartitionsToTxnResponse:

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
-from ottla.broker.coordination.verification import Client, VerificationGuard
+from ottla.broker.coordination.verification import Client, VerificationGuard, is_concurrent
 from ottla.broker.current_leaders import Unled, add_current_leaders
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.dispatch import PositionalRequest, handles
@@ -103,6 +103,8 @@ _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _NO_CODES: Final[Codes] = {}
+_OF_SEVERAL_PRODUCERS: Final[Codes] = {}
+"""Stands for the error of a request whose batches are of several producers or epochs."""
 _SEVERAL_PRODUCERS: Final = "Transactional records contained more than one producer ID"
 _WRITER_OF_INTERNAL_TOPICS: Final = "__admin_client"
 """Client id whose requests Kafka lets write to internal topics."""
@@ -185,21 +187,13 @@ def _produced(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespo
         if _is_transactional(request):
             return _refused(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _append_all(request, broker, _NO_CODES)
-    unverified, codes, guards = _unverified(request, broker)
-    if codes is None:
-        return _refused(request, INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
-    if unverified is None:
-        return _append_all(request, broker, codes)
-    version = request.context.version
-    client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
-    is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    answer = broker.coordination.verification.verified(unverified, client, is_enabled=is_enabled)
+    answer = broker.coordination.verification.repeated(partial(_verified, request, broker), is_concurrent)
     if not isinstance(answer, Pending):
-        return _append_all(request, broker, {**codes, **answer})
+        return _append_verified(request, broker, answer)
 
-    def append(verified_codes: Codes) -> Answer[Any]:
+    def append(codes: Codes) -> Answer[Any]:
         try:
-            return _append_all(request, broker, {**codes, **verified_codes, **_outdated(guards, broker)})
+            return _append_verified(request, broker, codes)
         except PeerError as error:  # acks=0: by now the connection serves another request
             _logger.info("%s: %s", request.context.client_id, error, extra=log_fields(request.context))
             return None
@@ -208,14 +202,37 @@ def _produced(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespo
     return appended if acks != 0 else None
 
 
+def _append_verified(request: PositionalRequest, broker: Broker, codes: Codes) -> Answer[ProduceResponse] | None:
+    if codes is _OF_SEVERAL_PRODUCERS:
+        return _refused(request, INVALID_PRODUCER_ID_MAPPING, _SEVERAL_PRODUCERS)
+    return _append_all(request, broker, codes)
+
+
+def _verified(request: PositionalRequest, broker: Broker) -> Answer[Codes]:
+    """Verify the transactional batches as the partitions are now; returns the error codes of those that are not appended."""
+    unverified, codes, guards = _unverified(request, broker)
+    if unverified is None:
+        return codes
+    client = Client.of(request.context.version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
+    is_enabled = broker.config.flag("transaction.partition.verification.enable")
+    answer = broker.coordination.verification.verified(unverified, client, is_enabled=is_enabled)
+    if not isinstance(answer, Pending):
+        return {**codes, **answer}
+
+    def complete(found: Codes) -> Codes:
+        return {**codes, **found, **_outdated(guards, broker)}
+
+    return after(answer, complete)
+
+
 def _is_valid(acks: int, version: int) -> bool:
     return acks in (-1, 0, 1) or (acks > 1 and version == 0)
 
 
-def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes | None, "_Guards"]:
+def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsOf | None, Codes, "_Guards"]:
     """Return the partitions whose transactional batches must be verified, or None without such batches; the error codes of
-    batches that fail without verification, or None if the batches are of several producers or epochs; and the guards of all
-    partitions with transactional batches.
+    batches that fail without verification, or _OF_SEVERAL_PRODUCERS; and the guards of all partitions with transactional
+    batches.
     """
     frame = request.frame
     transactional_id = request.fields.transactional_id
@@ -245,7 +262,7 @@ def _unverified(request: PositionalRequest, broker: Broker) -> tuple[PartitionsO
             elif not producers.has_open_transaction(*producer):
                 places.add(place)
     if len(producers_of_batches) > 1:
-        return None, None, guards
+        return None, _OF_SEVERAL_PRODUCERS, guards
     if not transactional_id:
         return None, {place: INVALID_REQUEST for place, *_ in led}, guards
     if not places:

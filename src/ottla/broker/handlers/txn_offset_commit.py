@@ -36,6 +36,7 @@ from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import (
+    CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     GROUP_AUTHORIZATION_FAILED,
@@ -125,36 +126,48 @@ def _committed(
 ) -> Answer[OffsetCommitResponse]:
     """Verify the transaction of the offsets' partition, then commit the offsets."""
     index = broker.groups.partition_of(request.group_id)
+    answer = broker.coordination.verification.repeated(partial(_verified, request, index, broker), _is_concurrent)
+    producer = request.producer_id, request.producer_epoch
+
+    def go_on(code: int) -> Answer[OffsetCommitResponse]:
+        if code != NONE:
+            return refuse_commit(commit, code)
+        return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
+
+    return after(answer, go_on)
+
+
+def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> Answer[int]:
+    """Verify the transaction in a partition of the offsets; returns an error code."""
     partition = broker.replicas.leader(OFFSETS_TOPIC, index)
     producer = request.producer_id, request.producer_epoch
     place = OFFSETS_TOPIC, index
-
     if isinstance(partition, int):
-        return refuse_commit(commit, coordinator_error(partition))
+        return coordinator_error(partition)
     guard = VerificationGuard.of(partition, producer[0])
 
-    def go_on(codes: Codes) -> Answer[OffsetCommitResponse]:
-        if codes[place] != NONE:
-            return refuse_commit(commit, codes[place])
+    def checked(codes: Codes) -> int:
         now = broker.replicas.leader(OFFSETS_TOPIC, index)
-        if not isinstance(now, int) and guard != VerificationGuard.of(now, producer[0]):
+        if codes[place] == NONE and not isinstance(now, int) and guard != VerificationGuard.of(now, producer[0]):
             if guard.leader_epoch != now.leader_epoch:
-                return refuse_commit(commit, NOT_COORDINATOR)
-            is_fenced = now.log.producers.is_fenced(*producer)
-            # The marker may be that of the transaction before: the client commits again, and that is verified again.
-            return refuse_commit(commit, INVALID_PRODUCER_EPOCH if is_fenced else COORDINATOR_LOAD_IN_PROGRESS)
-        return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
+                return NOT_COORDINATOR
+            # The marker may be that of the transaction before: the transaction is verified again.
+            return INVALID_PRODUCER_EPOCH if now.log.producers.is_fenced(*producer) else COORDINATOR_LOAD_IN_PROGRESS
+        return codes[place]
 
     producers = partition.log.producers
     if producers.is_fenced(*producer):
-        return refuse_commit(commit, INVALID_PRODUCER_EPOCH)
+        return INVALID_PRODUCER_EPOCH
     if producers.has_open_transaction(*producer):
-        return go_on({place: NONE})
-    version = request.context.version
-    client = Client.of(version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
+        return NONE
+    client = Client.of(request.context.version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     partitions = PartitionsOf(request.transactional_id, *producer, frozenset((place,)))
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
-    return after(broker.coordination.verification.verified(partitions, client, is_enabled=is_enabled), go_on)
+    return after(broker.coordination.verification.verified(partitions, client, is_enabled=is_enabled), checked)
+
+
+def _is_concurrent(code: int) -> bool:
+    return code in (CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:

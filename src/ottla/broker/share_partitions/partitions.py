@@ -64,6 +64,8 @@ _NOTHING: Final[Mapping[TopicIdPartition, "LedSharePartition"]] = MappingProxyTy
 _SHARE_VERSION: Final = "share.version"
 _FIRST_WITH_DEAD_LETTERS: Final = 2
 _LONGEST_MEMBER_ID: Final = 36
+_MOST_RULES: Final = 10_000
+"""Number of groups whose configs are kept; clients name any group."""
 _WRITE_ATTEMPTS: Final = 100
 _WRITE_RETRY_MS: Final = 50
 
@@ -116,7 +118,9 @@ class SharePartitions:
         self.sessions = ShareSessions(config().integer("group.share.max.share.sessions"))
         self.acknowledged: Counter[int] = Counter()
         self._shared: dict[str, dict[TopicIdPartition, LedSharePartition]] = {}
-        self._rules: dict[str, tuple[object, object, object, GroupRules]] = {}
+        self._rules: dict[str, GroupRules] = {}
+        self._rules_from: tuple[object, object, object] = (None, None, None)
+        """Configs of the metadata and of the broker, and features, from which `_rules` were read."""
         """Rules by group, with their inputs: the configs of resources, those of the broker, and the features."""
         self._dead_letters = dead_letters
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
@@ -158,9 +162,15 @@ class SharePartitions:
     def rules(self, group_id: str) -> GroupRules:
         """The group's current configs."""
         image, config = self._metadata.image, self._config()
-        known = self._rules.get(group_id)
-        if known is not None and known[0] is image.configs and known[1] is config and known[2] is image.features:
-            return known[3]
+        source = self._rules_from
+        if source[0] is not image.configs or source[1] is not config or source[2] is not image.features:
+            self._rules.clear()
+            self._rules_from = image.configs, config, image.features
+        found = self._rules.get(group_id)
+        if found is not None:
+            return found
+        if len(self._rules) >= _MOST_RULES:
+            self._rules.clear()
         values = group_configs(image.configs_of(GROUP, group_id), config)
         has_dead_letters = (
             bool(values.text("errors.deadletterqueue.topic.name"))
@@ -174,9 +184,8 @@ class SharePartitions:
             has_dead_letters,
         )
         isolation = READ_COMMITTED if values.text("share.isolation.level") == "read_committed" else READ_UNCOMMITTED
-        group_rules = GroupRules(rules, isolation, values.text("share.auto.offset.reset") or "latest")
-        self._rules[group_id] = image.configs, config, image.features, group_rules
-        return group_rules
+        found = self._rules[group_id] = GroupRules(rules, isolation, values.text("share.auto.offset.reset") or "latest")
+        return found
 
     def initial_offset(self, group_id: str, log: "Log") -> int:
         """First offset of a group without a start offset (share.auto.offset.reset). Raises StorageError."""
@@ -219,7 +228,10 @@ class SharePartitions:
             return
         shared.reset()
         if shared.failure != NONE and not shared.watchers:
-            del self._shared[reset.group_id][reset.topic_id, reset.partition]
+            of_group = self._shared[reset.group_id]
+            del of_group[reset.topic_id, reset.partition]
+            if not of_group:
+                del self._shared[reset.group_id]
 
     def _apply(self, delta: Delta) -> None:
         """Close the share partitions of deleted topics, and those whose partition has another leader or leader epoch."""
@@ -227,12 +239,14 @@ class SharePartitions:
         moved = {delta.image.topics[name].id for name in delta.moved} | {topic.id for topic in delta.changed}
         if not deleted and not moved:
             return
-        for of_group in self._shared.values():
+        for group_id, of_group in tuple(self._shared.items()):
             for place in [place for place in of_group if place[0] in deleted or place[0] in moved]:
                 if place[0] in deleted:
                     of_group.pop(place).close()
                 elif of_group[place].has_lost_leadership:
                     of_group.pop(place).close(NOT_LEADER_OR_FOLLOWER)
+            if not of_group and self._shared.get(group_id) is of_group:
+                del self._shared[group_id]
 
     # Members.
 

@@ -1,0 +1,80 @@
+"""A transaction that follows another one: the broker waits for the markers of the one before, in place of the client."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordination.verification import Verification, is_concurrent
+from ottla.broker.retrying import repeat_while
+from ottla.coordinators.transactions.partitions import Codes
+from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.errors import CONCURRENT_TRANSACTIONS, NONE
+
+PLACE = ("t", 0)
+
+
+class Delays:
+    """Calls back at once, and notes the delays."""
+
+    def __init__(self) -> None:
+        self.delays: list[int] = []
+        self._due: list[Callable[[], None]] = []
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.delays.append(delay_ms)
+        self._due.append(callback)
+
+    def run(self) -> None:
+        while self._due:
+            self._due.pop(0)()
+
+
+def repeated(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> tuple[int, list[int]]:
+    """Return the last outcome of verifications with these outcomes, and the pauses between them in ms."""
+    delays = Delays()
+    nothing: Any = None
+    verification = Verification(nothing, nothing, nothing, delays.later, (backoff_ms, limit_ms))
+
+    def verify() -> Answer[Codes]:
+        return {PLACE: outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]}
+
+    answer = verification.repeated(verify, is_concurrent)
+    delays.run()
+    codes: list[Codes] = []
+    if isinstance(answer, Pending):
+        answer.listen(codes.append, lambda: pytest.fail("abandoned"))
+    else:
+        codes.append(answer)
+    return codes[0][PLACE], delays.delays
+
+
+def test_a_transaction_is_verified_once_if_no_other_one_is_ending() -> None:
+    assert repeated([NONE]) == (NONE, [])
+
+
+def test_the_first_pauses_are_short() -> None:
+    assert repeated([CONCURRENT_TRANSACTIONS] * 3 + [NONE]) == (NONE, [1, 2, 4])
+
+
+def test_the_client_learns_of_a_transaction_that_goes_on_ending() -> None:
+    code, pauses = repeated([CONCURRENT_TRANSACTIONS])
+    assert code == CONCURRENT_TRANSACTIONS
+    assert pauses == [1, 2, 4, 8, 16, 20, 20, 20]
+    assert sum(pauses) <= 100
+
+
+def test_a_limit_of_zero_leaves_it_to_the_client() -> None:
+    assert repeated([CONCURRENT_TRANSACTIONS], limit_ms=0) == (CONCURRENT_TRANSACTIONS, [])
+
+
+def test_a_backoff_of_a_millisecond_is_that_of_all_pauses() -> None:
+    assert repeated([CONCURRENT_TRANSACTIONS], backoff_ms=1, limit_ms=5) == (CONCURRENT_TRANSACTIONS, [1] * 5)
+
+
+def test_pauses_are_equal_by_default() -> None:
+    delays = Delays()
+    answer = repeat_while(lambda value: value < 3, iter(range(4)).__next__, delays.later, pause_ms=7)
+    delays.run()
+    assert isinstance(answer, Pending)
+    assert delays.delays == [7, 7, 7]
