@@ -270,7 +270,7 @@ class ProducerStates:
     def forget_decided(self, high_watermark: int) -> None:
         """Forget the ended transactions whose marker is below the high watermark.
 
-        Called for each marker: a log whose committed records nobody reads would keep all of them.
+        Called for each marker: a log without readers of committed records would keep all of them.
         """
         undecided = self._undecided
         while undecided and undecided[0].marker_offset < high_watermark:

@@ -219,8 +219,8 @@ def _verified(request: PositionalRequest, broker: Broker) -> Answer[Codes]:
     if not isinstance(answer, Pending):
         return {**codes, **answer}
 
-    def complete(found: Codes) -> Codes:
-        return {**codes, **found, **_outdated(guards, broker)}
+    def complete(verified: Codes) -> Codes:
+        return {**codes, **verified, **_outdated(guards, broker)}
 
     return after(answer, complete)
 

@@ -166,9 +166,9 @@ class SharePartitions:
         if source[0] is not image.configs or source[1] is not config or source[2] is not image.features:
             self._rules.clear()
             self._rules_from = image.configs, config, image.features
-        found = self._rules.get(group_id)
-        if found is not None:
-            return found
+        rules_of_group = self._rules.get(group_id)
+        if rules_of_group is not None:
+            return rules_of_group
         if len(self._rules) >= _MOST_RULES:
             self._rules.clear()
         values = group_configs(image.configs_of(GROUP, group_id), config)
@@ -184,8 +184,10 @@ class SharePartitions:
             has_dead_letters,
         )
         isolation = READ_COMMITTED if values.text("share.isolation.level") == "read_committed" else READ_UNCOMMITTED
-        found = self._rules[group_id] = GroupRules(rules, isolation, values.text("share.auto.offset.reset") or "latest")
-        return found
+        rules_of_group = self._rules[group_id] = GroupRules(
+            rules, isolation, values.text("share.auto.offset.reset") or "latest"
+        )
+        return rules_of_group
 
     def initial_offset(self, group_id: str, log: "Log") -> int:
         """First offset of a group without a start offset (share.auto.offset.reset). Raises StorageError."""
