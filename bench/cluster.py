@@ -36,6 +36,7 @@ from ottla.client.errors import KafkaError
 PARTITIONS = 1_000
 NODES = (1, 2, 3)
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+_INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log")
 
 
 class Cluster(Protocol):
@@ -83,12 +84,16 @@ class OttlaCluster:
 
 
 class KafkaCluster:
-    """Nodes of the reference, with the heap of its own start script and both of Java's compilers."""
+    """Nodes of the reference, with the heap of its own start script and both of Java's compilers.
+
+    internal_replicas  replication factor of the internal topics
+    """
 
     _environment: ClassVar[dict[str, str]] = {**os.environ, "KAFKA_JVM": "-Xms1g -Xmx1g"}
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, internal_replicas: int = 1) -> None:
         self._home = home
+        self._internal_replicas = internal_replicas
         first = free_port()
         self.ports = {node: first + node - 1 for node in NODES}
         self.pids: dict[int, int] = {}
@@ -96,10 +101,9 @@ class KafkaCluster:
     def start_all(self) -> None:
         """Start all nodes; the script waits until all are registered."""
         command = [str(REFERENCE / "kafka-cluster"), "start", "3", str(self.ports[1]), str(self._home)]
-        configs = [f"{name}.replication.factor=1" for name in ("default", "offsets.topic", "transaction.state.log")]
-        subprocess.run(
-            [*command, *configs, "min.insync.replicas=1"], check=True, stdout=subprocess.DEVNULL, env=self._environment
-        )
+        internal = [f"{name}.replication.factor={self._internal_replicas}" for name in _INTERNAL_TOPICS]
+        configs = ["default.replication.factor=1", "min.insync.replicas=1", *internal]
+        subprocess.run([*command, *configs], check=True, stdout=subprocess.DEVNULL, env=self._environment)
         self._read_pids()
 
     def start(self, node: int) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from brokers import kafka_is_there, record
@@ -31,9 +33,9 @@ def ottla(home: Path) -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
-def kafka(home: Path) -> Iterator[Cluster]:
-    """Three nodes of Apache Kafka."""
-    cluster = KafkaCluster(home)
+def kafka(home: Path, internal_replicas: int = 1) -> Iterator[Cluster]:
+    """Three nodes of Apache Kafka, whose internal topics have so many replicas."""
+    cluster = KafkaCluster(home, internal_replicas)
     try:
         cluster.start_all()
         wait_for_all(cluster)
@@ -51,12 +53,17 @@ def options(description: str | None, rounds: int) -> argparse.ArgumentParser:
     return parser
 
 
-def compare(name: str, given: argparse.Namespace, measure: Callable[[Cluster], dict[str, float]]) -> None:
-    """Measure both sides in turn, each round with new clusters, and print the medians."""
-    sides = {"ottla": ottla}
+def compare(
+    name: str, given: argparse.Namespace, measure: Callable[[Cluster], dict[str, float]], internal_replicas: int = 1
+) -> None:
+    """Measure both sides in turn, each round with new clusters, and print the medians.
+
+    internal_replicas  replication factor of Apache Kafka's internal topics; Ottla's is 3
+    """
+    sides: dict[str, Callable[[Path], AbstractContextManager[Cluster]]] = {"ottla": ottla}
     missing = "--skip-kafka" if given.skip_kafka else kafka_is_there()
     if missing is None:
-        sides["kafka"] = kafka
+        sides["kafka"] = partial(kafka, internal_replicas=internal_replicas)
     else:
         print(f"without Apache Kafka: {missing}", file=sys.stderr)
     runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
