@@ -147,6 +147,7 @@ def _sarama(version: str) -> Tier:
 
 
 def _platformatic(protocol: str) -> Tier:
+    # Its zstd is that of Node 22.15; from 2.0 on it needs Node 22 itself.
     return Tier(
         f"platformatic-{protocol}",
         f"@platformatic/kafka 1.35.0, groups of the {protocol} protocol",

@@ -121,7 +121,14 @@ fn commit(task: &Task) -> Result<(), String> {
     let held = client
         .fetch_group_topic_offset(&group, &task.topic)
         .map_err(text)?;
-    equal(held.iter().map(|each| each.offset).collect(), vec![42])
+    equal(held.iter().map(|each| each.offset).collect(), vec![42])?;
+    // A consumer reads from there, and commits what it has read.
+    take(task, &group, 42, task.first())?;
+    let held = client
+        .fetch_group_topic_offset(&group, &task.topic)
+        .map_err(text)?;
+    let offsets: Vec<_> = held.iter().map(|each| each.offset).collect();
+    equal(offsets, vec![task.first() as i64])
 }
 
 fn main() {

@@ -41,15 +41,7 @@ async fn admin(task: &Task) -> Result<(), String> {
             .map(|topic| topic.partitions.len()),
         Some(3),
     )?;
-    controller
-        .delete_topic(&made, WAIT_MS)
-        .await
-        .map_err(text)?;
-    // Its Metadata requests create no topics.
-    controller
-        .create_topic(&task.topic, 1, 1, WAIT_MS)
-        .await
-        .map_err(text)
+    controller.delete_topic(&made, WAIT_MS).await.map_err(text)
 }
 
 async fn produce(task: &Task, codec: &str, from: usize) -> Result<(), String> {
