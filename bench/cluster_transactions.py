@@ -7,9 +7,9 @@ min.insync.replicas=2. A transaction has one record of 100 bytes. Figures are ms
 p99 of 500, after 300 that warm both sides. The next one begins at once, when the markers of the one before may not be written
 yet.
 
-    ottla             Ottla's client, transaction.version 2: the broker adds the partition
-    ottla, offsets    with an offset of a group as well
-    confluent-kafka   librdkafka, which adds the partition by a request of its own
+    Python client            Ottla's, with transaction.version 2: the broker adds the partition
+    Python client, offsets   with an offset of a group as well
+    librdkafka               adds the partition by a request of its own
 """
 
 import time
@@ -71,9 +71,9 @@ def measure(cluster: Cluster) -> dict[str, float]:
     servers = ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
     create(cluster, TOPIC, 3)
     times = {
-        "ottla": by_ottla(servers, with_offsets=False),
-        "ottla, offsets": by_ottla(servers, with_offsets=True),
-        "confluent-kafka": by_confluent(servers),
+        "Python client": by_ottla(servers, with_offsets=False),
+        "Python client, offsets": by_ottla(servers, with_offsets=True),
+        "librdkafka": by_confluent(servers),
     }
     figures = {}
     for name, (median, late) in times.items():
