@@ -577,7 +577,7 @@ class Log:
             header.size,
             self.config.index_interval_bytes,
         )
-        if header.is_control:
+        if batch.marker is not None:
             self.producers.forget_decided(self.high_watermark)
         aborted = recovery.take_batch(self.producers, header, batch.marker)
         if aborted is not None:

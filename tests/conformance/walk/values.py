@@ -149,7 +149,7 @@ _CHOICES: Final[Mapping[str, Sequence[Any]]] = {
     "states_filter": ("Stable", "Empty", "stable", "nosuch"),
     "state_filters": ("Empty", "Ongoing", "CompleteCommit", "nosuch"),
     "subtopology_id": ("0", "1"),
-    "timeout_ms": (5_000,),
+    "timeout_ms": (*[5_000] * 9, 0),
     "timestamp": (-1, -2, -3, -4, 0, -7),
     "transaction_timeout_ms": (60_000, 60_000, 60_000, 0, 10**9),
     "types_filter": ("classic", "consumer", "share", "streams", "nosuch"),

@@ -93,10 +93,11 @@ class Coordination:
             self.transactions,
             self.routing,
             RemoteVerification(peers),
-            timers.call_later,
-            (
-                values.integer("add.partitions.to.txn.retry.backoff.ms"),
-                values.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+            clock,
+            timers,
+            longest_pause_ms=values.integer("add.partitions.to.txn.retry.backoff.ms"),
+            limit_ms=min(
+                values.integer("add.partitions.to.txn.retry.backoff.max.ms"), values.integer("request.timeout.ms")
             ),
         )
         self.share_coordinators = ShareCoordinators(self.shares, self.routing, peers)

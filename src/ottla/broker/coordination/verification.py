@@ -24,6 +24,7 @@ from ottla.broker.retrying import repeat_while
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
+from ottla.environment import Clock, Timers
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
@@ -87,8 +88,8 @@ def without_fenced(response: W) -> W:
 class Verification:
     """Verifies transactional batches with the coordinator of their transaction.
 
-    later       (delay in ms, callback) -> calls back once after the delay
-    backoff_ms  longest pause between attempts, and the time in which the last one may begin
+    longest_pause_ms  longest pause between the attempts of `repeated`
+    limit_ms          time after the beginning of the first attempt in which the last one begins
     """
 
     def __init__(
@@ -96,15 +97,19 @@ class Verification:
         transactions: TransactionCoordinator,
         routing: CoordinatorRouting,
         remote: RemoteVerification,
-        later: Callable[[int, Callable[[], None]], object],
-        backoff_ms: tuple[int, int],
+        clock: Clock,
+        timers: Timers,
+        *,
+        longest_pause_ms: int,
+        limit_ms: int,
     ) -> None:
         self._transactions = transactions
         self._routing = routing
         self._remote = remote
-        self._later = later
-        self._longest_pause_ms, limit_ms = backoff_ms
-        self._attempts = _attempts(self._longest_pause_ms, limit_ms)
+        self._clock = clock
+        self._timers = timers
+        self._longest_pause_ms = longest_pause_ms
+        self._limit_ms = limit_ms
 
     def repeated(self, verify: Callable[[], Answer[R]], is_concurrent: Callable[[R], bool]) -> Answer[R]:
         """Repeat a verification while the transaction before is still ending; returns the last outcome.
@@ -112,11 +117,12 @@ class Verification:
         verify         examines the partitions again, as markers change their state
         is_concurrent  whether an outcome is that of a transaction before which another one is ending
         """
+        clock, limit_ms = self._clock, self._limit_ms
+        begun = clock.now_ms()
         return repeat_while(
-            is_concurrent,
+            lambda outcome: is_concurrent(outcome) and clock.now_ms() - begun < limit_ms,
             verify,
-            self._later,
-            attempts=self._attempts,
+            self._timers.call_later,
             pause_ms=_FIRST_PAUSE_MS,
             longest_pause_ms=self._longest_pause_ms,
         )
@@ -144,16 +150,6 @@ class Verification:
 def is_concurrent(codes: Codes) -> bool:
     """Return True if a transaction is refused because the one before is still ending."""
     return CONCURRENT_TRANSACTIONS in codes.values()
-
-
-def _attempts(longest_pause_ms: int, limit_ms: int) -> int:
-    """Return the number of attempts with doubling pauses of which the last one begins within a time."""
-    attempts, pause, waited = 1, _FIRST_PAUSE_MS, _FIRST_PAUSE_MS
-    while waited <= limit_ms:
-        attempts += 1
-        pause = min(2 * pause, longest_pause_ms)
-        waited += pause
-    return attempts
 
 
 def _as_seen_by(client: Client, codes: Codes) -> Codes:

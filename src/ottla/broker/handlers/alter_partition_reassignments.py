@@ -12,6 +12,7 @@ Behaviour
     invalid replicas              INVALID_REPLICA_ASSIGNMENT, with the reason; fenced brokers are valid
     another number of replicas    INVALID_REPLICATION_FACTOR where the request does not allow it
     unknown topic, partition      UNKNOWN_TOPIC_OR_PARTITION
+    a timeout of 0 or below       REQUEST_TIMED_OUT, also for each partition, unless there is no topic
 
 Versions
     1  whether the number of replicas may change (KIP-860)
@@ -37,6 +38,7 @@ from ottla.protocol.errors import (
     INVALID_REPLICATION_FACTOR,
     NO_REASSIGNMENT_IN_PROGRESS,
     NONE,
+    REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
     error,
 )
@@ -72,11 +74,13 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> Answer[AlterPartitionReassignmentsResponse]:
     if not may_use_cluster(request.context, AclOperation.ALTER):
-        return _denied(request)
+        return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if not request.topics:
         return AlterPartitionReassignmentsResponse(
             error_message=""
         )  # Kafka answers the defaults, without its controller
+    if request.timeout_ms <= 0:
+        return _refused(request, REQUEST_TIMED_OUT, None)
     return broker.metadata.in_turn(_Alteration(request, broker).attempt)
 
 
@@ -179,9 +183,10 @@ class _Alteration:
         _logger.debug("%s-%d is reassigned from %s to %s", topic.name, index, list(before), list(target_of(state)))
 
 
-def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    code = CLUSTER_AUTHORIZATION_FAILED
-    text = error(code).message
+def _refused(
+    request: AlterPartitionReassignmentsRequest, code: int, text: str | None
+) -> AlterPartitionReassignmentsResponse:
+    """Refuse the whole request."""
     topics = [
         ReassignableTopicResponse(
             name=topic.name,

@@ -9,6 +9,8 @@ Behaviour
     the present count, or lower INVALID_PARTITIONS
     assignments                 one for each new partition, else INVALID_REPLICA_ASSIGNMENT
     validate only               everything is checked, nothing is created
+    a timeout of 0 or below     REQUEST_TIMED_OUT for every topic, and nothing is created; not if all are refused for a name
+                                twice or the authorization
     mutation quota used up      THROTTLING_QUOTA_EXCEEDED; before version 3 the client is throttled only (KIP-599)
 
 Versions
@@ -31,6 +33,7 @@ from ottla.protocol.errors import (
     INVALID_REQUEST,
     KAFKA_STORAGE_ERROR,
     NONE,
+    REQUEST_TIMED_OUT,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -59,6 +62,8 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
             if not may_use_topic(request.context, AclOperation.ALTER, name):
                 raise Refused(TOPIC_AUTHORIZATION_FAILED, None)
+            if request.timeout_ms <= 0:
+                return _timed_out(request)
             grown.append(_grown(requested, broker, mutations))
         except Refused as refused:
             code, message = refused.code, refused.message
@@ -83,6 +88,14 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
     if request.validate_only:
         return response(CHANGED)
     return after(broker.metadata.change(*grown), response)
+
+
+def _timed_out(request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    rows = [
+        CreatePartitionsTopicResult(name=topic.name, error_code=REQUEST_TIMED_OUT, error_message=None)
+        for topic in request.topics
+    ]
+    return CreatePartitionsResponse(results=rows)
 
 
 def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:

@@ -9,6 +9,8 @@ Behaviour
     exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
     __cluster_metadata          INVALID_REQUEST; other internal topics may be created manually
     validate only               everything is checked, nothing is created
+    a timeout of 0 or below     REQUEST_TIMED_OUT for every topic, and nothing is created; not if all are refused for a name
+                                twice, __cluster_metadata or the authorization
     mutation quota used up      THROTTLING_QUOTA_EXCEEDED; before version 6 the client is throttled only (KIP-599)
 
 Versions
@@ -33,7 +35,7 @@ from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_TOPICS
-from ottla.protocol.errors import INVALID_REQUEST, NONE, TOPIC_AUTHORIZATION_FAILED
+from ottla.protocol.errors import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -63,6 +65,8 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
                 raise Refused(INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
             if not may_create_all and not may_use_topic(request.context, AclOperation.CREATE, name):
                 raise Refused(TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+            if request.timeout_ms <= 0:
+                return _timed_out(request)
             topic = broker.metadata.plans.plan(_new_topic(requested), planned)
             mutations.add(len(topic.partitions))
             planned[name] = topic
@@ -84,6 +88,10 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
     if request.validate_only:
         return response(dict.fromkeys(planned, CHANGED))
     return after(broker.topics.create_planned(list(planned.values()), request.context.requester), response)
+
+
+def _timed_out(request: CreateTopicsRequest) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused(topic.name, REQUEST_TIMED_OUT, None) for topic in request.topics])
 
 
 def _new_topic(requested: CreatableTopic) -> RequestedTopic:

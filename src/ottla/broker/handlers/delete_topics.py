@@ -9,6 +9,7 @@ Behaviour
     unknown name, unknown id     UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID
     neither name nor id          INVALID_REQUEST; both: INVALID_REQUEST; one topic twice: INVALID_REQUEST
     internal topics              may be deleted, as in Kafka
+    a timeout of 0 or below      REQUEST_TIMED_OUT for every topic, and nothing is deleted, unless all are INVALID_REQUEST
     mutation quota used up       THROTTLING_QUOTA_EXCEEDED; before version 5 the client is throttled only (KIP-599)
 
 Versions
@@ -19,6 +20,7 @@ Versions
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
@@ -33,6 +35,7 @@ from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,
+    REQUEST_TIMED_OUT,
     TOPIC_AUTHORIZATION_FAILED,
     TOPIC_DELETION_DISABLED,
     UNKNOWN_TOPIC_ID,
@@ -69,6 +72,8 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
         if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
             continue  # the row that names its id is the one that fails
         refusal = _refusal(state, names, ids, named)
+        if refusal is None and request.timeout_ms <= 0:
+            return _timed_out(states)
         denied = None if refusal is not None or may_delete_all else _denied(state, topic, request.context)
         if refusal is not None:
             results.append(_failed(state, INVALID_REQUEST, refusal))
@@ -100,6 +105,14 @@ def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[Delete
         return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
     return after(broker.metadata.delete(deleted), response)
+
+
+def _timed_out(states: Sequence[DeleteTopicState]) -> DeleteTopicsResponse:
+    rows = [
+        DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=REQUEST_TIMED_OUT, error_message=None)
+        for state in states
+    ]
+    return DeleteTopicsResponse(responses=rows)
 
 
 def _denied(state: DeleteTopicState, topic: TopicImage | None, context: RequestContext) -> DeletableTopicResult | None:

@@ -9,6 +9,7 @@ Behaviour
     no replica may lead                  ELIGIBLE_LEADERS_NOT_AVAILABLE, for an unclean election
     unknown topic, partition             UNKNOWN_TOPIC_OR_PARTITION
     another election type                INVALID_REQUEST, for each partition and for the whole
+    a timeout of 0 or below              REQUEST_TIMED_OUT, also for each partition in the request, unless it names no topics
     topics null                          every topic, with the partitions whose leader changes or cannot be elected
 
 Versions
@@ -32,6 +33,7 @@ from ottla.protocol.errors import (
     INVALID_REQUEST,
     NONE,
     PREFERRED_LEADER_NOT_AVAILABLE,
+    REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
     error,
 )
@@ -62,15 +64,16 @@ class _Election(NamedTuple):
 @handles(ElectLeadersRequest)
 def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> Answer[ElectLeadersResponse]:
     if not may_use_cluster(request.context, AclOperation.ALTER):
-        return _denied(request)
+        return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
+    if request.timeout_ms <= 0 and request.topic_partitions != []:
+        return _refused(request, REQUEST_TIMED_OUT, None)
     if request.topic_partitions is None and request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=INVALID_REQUEST)
     return broker.metadata.in_turn(_Elections(request, broker).attempt)
 
 
-def _denied(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    code = CLUSTER_AUTHORIZATION_FAILED
-    text = error(code).message
+def _refused(request: ElectLeadersRequest, code: int, text: str | None) -> ElectLeadersResponse:
+    """Refuse the whole request."""
     results = [
         ReplicaElectionResult(
             topic=topic.topic,

@@ -64,6 +64,8 @@ _FIRST_THAT_ABORTS: Final = 4
 _FIRST_THAT_ADDS: Final = 5
 _FIRST_WITH_TOPIC_IDS: Final = 6
 _OFFSET_COMMIT_WITH_TOPIC_IDS: Final = 10
+_MARKED_MEANWHILE: Final = -2
+"""Outcome of a verification during which a marker of the producer came: maybe that of the transaction before."""
 
 
 @handles(TxnOffsetCommitRequest)
@@ -131,14 +133,14 @@ def _committed(
 
     def go_on(code: int) -> Answer[OffsetCommitResponse]:
         if code != NONE:
-            return refuse_commit(commit, code)
+            return refuse_commit(commit, COORDINATOR_LOAD_IN_PROGRESS if code == _MARKED_MEANWHILE else code)
         return broker.groups.run_on(index, commit_in_transaction, TransactionalCommit(commit, producer))
 
     return after(answer, go_on)
 
 
 def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> Answer[int]:
-    """Verify the transaction in a partition of the offsets; returns an error code."""
+    """Verify the transaction in a partition of the offsets; returns an error code, or _MARKED_MEANWHILE."""
     partition = broker.replicas.leader(OFFSETS_TOPIC, index)
     producer = request.producer_id, request.producer_epoch
     place = OFFSETS_TOPIC, index
@@ -151,8 +153,7 @@ def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> An
         if codes[place] == NONE and not isinstance(now, int) and guard != VerificationGuard.of(now, producer[0]):
             if guard.leader_epoch != now.leader_epoch:
                 return NOT_COORDINATOR
-            # The marker may be that of the transaction before: the transaction is verified again.
-            return INVALID_PRODUCER_EPOCH if now.log.producers.is_fenced(*producer) else COORDINATOR_LOAD_IN_PROGRESS
+            return INVALID_PRODUCER_EPOCH if now.log.producers.is_fenced(*producer) else _MARKED_MEANWHILE
         return codes[place]
 
     producers = partition.log.producers
@@ -167,7 +168,7 @@ def _verified(request: TxnOffsetCommitRequest, index: int, broker: Broker) -> An
 
 
 def _is_concurrent(code: int) -> bool:
-    return code in (CONCURRENT_TRANSACTIONS, COORDINATOR_LOAD_IN_PROGRESS)
+    return code in (CONCURRENT_TRANSACTIONS, _MARKED_MEANWHILE)
 
 
 def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
