@@ -23,8 +23,9 @@ with warnings.catch_warnings():
 
 from tests.free_ports import free_ports
 
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .conftest import Cluster
+from .programs import command_of, interop_only
 
 CONNECT = Jars(
     (
@@ -109,12 +110,8 @@ def protocol_type(bootstrap: str, group: str) -> str:
 def test_lines_of_a_file_come_out_once(
     cluster: Cluster, topic: str, group: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs with --interop: it takes half a minute")
-    try:
-        command = CONNECT.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    interop_only(request, "it takes half a minute")
+    command = command_of(CONNECT)
     port, source, sink = free_ports(1)[0], tmp_path / "source.txt", tmp_path / "sink.txt"
     properties = tmp_path / "worker.properties"
     settings = {

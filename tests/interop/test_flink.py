@@ -12,9 +12,10 @@ from confluent_kafka import Producer
 
 import ottla
 
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .committed import committed_messages
 from .conftest import PARTITIONS, Cluster
+from .programs import command_of, interop_only, running, wait_until
 
 FLINK = Jars(
     (
@@ -27,7 +28,6 @@ FLINK = Jars(
     ("FlinkJob",),
 )
 KILLS = 3
-SECONDS = 60
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -55,27 +55,19 @@ def writing(bootstrap: str, topic: str) -> Iterator[list[bytes]]:
         writer.join()
 
 
-@contextmanager
-def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A job, which is killed at the end."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    """Return the sum of the offsets of a topic that a group has committed."""
+    with ottla.Admin(bootstrap_servers=bootstrap) as admin:
+        offsets = admin.list_consumer_group_offsets([group])[group]
+        return sum(found.offset for place, found in offsets.items() if place.topic == topic)
 
 
 @pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
 def test_a_job_that_dies_copies_every_record_once(
     cluster: Cluster, topic: str, group: str, naming: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs with --interop: it takes half a minute")
-    try:
-        flink = FLINK.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    interop_only(request, "it takes half a minute")
+    flink = command_of(FLINK)
     copy = f"{topic}-copy"
     with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([ottla.NewTopic(name, PARTITIONS) for name in (topic, copy)]).check()
@@ -86,11 +78,7 @@ def test_a_job_that_dies_copies_every_record_once(
         return [value for message in messages if (value := message.value()) is not None]
 
     def wait_for_copies(process: subprocess.Popen[bytes], count: int) -> None:
-        deadline = time.monotonic() + SECONDS
-        while len(copied()) < count:
-            assert process.poll() is None, "the job has ended"
-            assert time.monotonic() < deadline, f"{len(copied())} of {count} records"
-            time.sleep(0.1)
+        wait_until(process, lambda: len(copied()) >= count)
 
     with writing(cluster.bootstrap, topic) as sent:
         for _ in range(KILLS):
@@ -98,7 +86,8 @@ def test_a_job_that_dies_copies_every_record_once(
                 wait_for_copies(process, len(copied()) + 500)
     with running(command) as process:
         wait_for_copies(process, len(sent))
-        time.sleep(1)  # some more checkpoints
+        # A checkpoint with the end of the topic is complete: the job has nothing left to write.
+        wait_until(process, lambda: committed(cluster.bootstrap, group, topic) == len(sent))
     values = copied()
     assert len(values) == len(set(values)), "records were copied twice"
     assert set(values) == set(sent)

@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .conftest import Cluster
 from .members.group import ProcessGroup, python_member
+from .programs import command_of
 
 PARTITIONS = 10
 STATIC = "i1"
@@ -41,10 +42,7 @@ class Kind:
     def command(self) -> list[str]:
         if self.module != "java":
             return python_member(self.module)
-        try:
-            return JAVA.prepare()
-        except Unavailable as missing:
-            pytest.skip(str(missing))
+        return command_of(JAVA)
 
 
 def confluent(assignor: str, is_brief: bool = False) -> Kind:

@@ -22,8 +22,9 @@ from tests.crash.replicated_load import PARTITIONS, Row, check_transactions, cre
 from tests.etcd_server import running_cluster
 
 from .apache_kafka import skip_without
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .java_processes import FOLDER, Event, JavaProcess, rows, tool
+from .programs import command_of
 
 KILLS: Final = 4
 TOPIC, LEDGER, GROUP, WORKERS = "orders", "ledger", "readers", "workers"
@@ -153,10 +154,7 @@ class Load:
 def ledger(request: pytest.FixtureRequest) -> list[str]:
     """Command of the producer of transactions."""
     skip_without(FOLDER, request)
-    try:
-        return CLIENT.prepare()
-    except Unavailable as missing_jars:
-        pytest.skip(str(missing_jars))
+    return command_of(CLIENT)
 
 
 @pytest.mark.timeout(7200)

@@ -2,9 +2,7 @@
 it is killed and started again.
 """
 
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +14,10 @@ from ottla.testing import EmbeddedBroker
 from tests.free_ports import free_ports
 
 from .apache_kafka import ApacheKafka, skip_without
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .committed import committed_messages, offset
 from .conftest import CONFIGS, PARTITIONS
+from .programs import command_of, interop_only, running, wait_until
 
 MIRROR_MAKER = Jars(
     (
@@ -29,7 +28,6 @@ MIRROR_MAKER = Jars(
     ("Mirror",),
 )
 COPY = "here.orders"
-SECONDS = 90
 ROUNDS = 3
 RECORDS = 300
 SETTINGS = {
@@ -71,26 +69,6 @@ WITH_ACLS = {
     "super.users": "User:ANONYMOUS",
 }
 pytestmark = pytest.mark.timeout(300)
-
-
-@contextmanager
-def mirroring(command: list[str], properties: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A MirrorMaker, which is killed at the end."""
-    process = subprocess.Popen([*command, str(properties)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def until(process: subprocess.Popen[bytes], what: Callable[[], bool]) -> None:
-    """Wait for an effect of a running MirrorMaker."""
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert process.poll() is None, "it has ended"
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.1)
 
 
 def write(bootstrap: str, numbers: range) -> None:
@@ -150,12 +128,8 @@ def started(kind: str, directory: Path, request: pytest.FixtureRequest) -> Itera
 def test_a_copy_is_exact_although_the_mirror_maker_dies(
     brokers: tuple[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs with --interop: it takes a minute")
-    try:
-        command = MIRROR_MAKER.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    interop_only(request, "it takes a minute")
+    command = command_of(MIRROR_MAKER)
     with (
         started(brokers[0], tmp_path / "here", request) as here,
         started(brokers[1], tmp_path / "there", request) as there,
@@ -193,12 +167,12 @@ def check_mirroring(command: list[str], properties: Path, here: str, there: str)
         for round_ in range(ROUNDS):
             write(here, range(round_ * RECORDS, (round_ + 1) * RECORDS))
             before = copied()
-            with mirroring(command, properties) as process:
+            with running([*command, str(properties)]) as process:
                 # It is killed with records that it has sent, and not committed.
-                until(process, lambda before=before: copied() > before)  # type: ignore[misc]
+                wait_until(process, lambda before=before: copied() > before)  # type: ignore[misc]
         write(here, range(ROUNDS * RECORDS, (ROUNDS + 1) * RECORDS))
-        with mirroring(command, properties) as process:
-            until(process, lambda: sum(map(len, committed_records(there, COPY))) >= (ROUNDS + 1) * RECORDS)
+        with running([*command, str(properties)]) as process:
+            wait_until(process, lambda: sum(map(len, committed_records(there, COPY))) >= (ROUNDS + 1) * RECORDS)
             originals, copies = committed_records(here, "orders"), committed_records(there, COPY)
             assert contents(copies) == contents(originals)
 
@@ -215,7 +189,7 @@ def check_mirroring(command: list[str], properties: Path, here: str, there: str)
                 )
                 return {place: found.offset for place, found in offsets.items()} == ends
 
-            until(process, are_translated)
+            wait_until(process, are_translated)
             resource = ottla.ConfigResource(ottla.ResourceType.TOPIC, COPY)
-            until(process, lambda: target.describe_configs([resource])[resource]["retention.ms"].value == "-1")
-            until(process, lambda: [each.pattern.name for each in target.describe_acls()] == [COPY])
+            wait_until(process, lambda: target.describe_configs([resource])[resource]["retention.ms"].value == "-1")
+            wait_until(process, lambda: [each.pattern.name for each in target.describe_acls()] == [COPY])

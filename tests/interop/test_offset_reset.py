@@ -8,8 +8,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .conftest import Cluster
+from .programs import command_of
 
 OLD, NEW = 10, 10
 END = OLD + NEW
@@ -82,10 +83,7 @@ def test_confluent_kafka(cluster: Cluster, filled: str, group: str, reset: str, 
 
 
 def test_java(cluster: Cluster, filled: str, group: str) -> None:
-    try:
-        command = JAVA.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    command = command_of(JAVA)
     done = subprocess.run(
         [*command, cluster.bootstrap, filled, group, str(END)], capture_output=True, text=True, timeout=100, check=False
     )

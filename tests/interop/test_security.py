@@ -18,7 +18,7 @@ from tests.conformance.security.test_oauthbearer import token
 from tests.free_ports import free_ports
 
 from .apache_kafka import SCRIPT, ApacheKafka
-from .clients.environments import Environment, GoModule, NodePackage, Unavailable
+from .clients.environments import Environment, GoProgram, NodePackage, Unavailable
 
 pytestmark = pytest.mark.usefixtures("kafka_tools")
 SCRAM_OVER_TLS: Final = Way("SASLTLS", "SCRAM-SHA-512", "scram", "scram-secret")
@@ -56,7 +56,7 @@ def topics(broker: Secured, listener: str, config: str, *arguments: str) -> subp
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("program", [GoModule("franz-login"), NodePackage("login.js")], ids=["franz-go", "kafkajs"])
+@pytest.mark.parametrize("program", [GoProgram("franz-login"), NodePackage("login.js")], ids=["franz-go", "kafkajs"])
 def test_clients_of_other_languages(secured: Secured, program: Environment, way: Way) -> None:  # noqa: F811
     given = {
         "protocol": protocol(way),

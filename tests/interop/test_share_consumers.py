@@ -27,7 +27,8 @@ from tests.conformance.shares import configure
 from tests.crash.conftest import Process
 
 from .apache_kafka import ROOT, SCRIPT, skip_without
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
+from .programs import command_of
 
 RECORDS = 20_000
 PARTITIONS = 3
@@ -90,10 +91,7 @@ def confluent() -> list[str]:
 
 
 def java() -> list[str]:
-    try:
-        return JAVA.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    return command_of(JAVA)
 
 
 @contextmanager

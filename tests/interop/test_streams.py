@@ -19,8 +19,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.testing import KafkaCluster
 
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .conftest import PARTITIONS, Cluster
+from .programs import command_of, interop_only
 
 STREAMS = Jars(("org.apache.kafka:kafka-streams:4.3.1", "org.slf4j:slf4j-nop:1.7.36"), ("WordCount",))
 WORDS = ["what", "one", "word", "says", "another", "word", "hears", "and", "a", "third", "word", "forgets"]
@@ -131,12 +132,8 @@ def running(command: list[str], errors: Path) -> Iterator[Application]:
 @pytest.fixture
 def command(request: pytest.FixtureRequest) -> list[str]:
     """Command of the application."""
-    if not request.config.getoption("--interop"):
-        pytest.skip("runs with --interop: it takes half a minute")
-    try:
-        return STREAMS.prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    interop_only(request, "it takes half a minute")
+    return command_of(STREAMS)
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

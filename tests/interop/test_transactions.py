@@ -19,8 +19,9 @@ from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.transactions import TransactionalProducer
 
 from .apache_kafka import SCRIPT, skip_without
-from .clients.environments import Jars, Unavailable
+from .clients.environments import Jars
 from .conftest import PARTITIONS, Cluster
+from .programs import command_of
 from .test_confluent_kafka import create
 
 SECONDS = 60
@@ -275,10 +276,7 @@ def client(version: str) -> Jars:
 @pytest.fixture(params=["4.4.0", "3.9.1"], ids=["java-4.4", "java-3.9"])
 def java(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
     """Runs the Java program with transactions of version 2 (4.4) and 1 (3.9); what it prints, by line."""
-    try:
-        command = client(request.param).prepare()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    command = command_of(client(request.param))
 
     def run(*arguments: str) -> list[str]:
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)

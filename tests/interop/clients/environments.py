@@ -138,18 +138,24 @@ class Locked:
 
 
 @dataclass(frozen=True)
-class GoModule:
-    """A folder under go/ with go.mod and go.sum."""
+class GoProgram:
+    """A program of the module go/: a folder with the package main."""
 
     folder: str
 
     def prepare(self) -> list[str]:
         _needs("go")
-        sources = HERE / "go" / self.folder
-        binary = _folder(f"go-{self.folder}", _texts(sorted(sources.iterdir())))
+        module = HERE / "go"
+        sources = [
+            module / "go.mod",
+            module / "go.sum",
+            *module.glob("contract/*.go"),
+            *module.glob(f"{self.folder}/*.go"),
+        ]
+        binary = _folder(f"go-{self.folder}", _texts(sorted(sources)))
         if not binary.exists():
             CACHE.mkdir(parents=True, exist_ok=True)
-            _run(["go", "build", "-o", str(binary), "."], sources)
+            _run(["go", "build", "-o", str(binary), f"./{self.folder}"], module)
         return [str(binary)]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from tests.interop.clients.environments import Environment, GoModule, Jars, Locked, NodePackage, RustProgram, Wheels
+from tests.interop.clients.environments import Environment, GoProgram, Jars, Locked, NodePackage, RustProgram, Wheels
 
 _OLDEST = "none,gzip,snappy"
 _BEFORE_ZSTD = "none,gzip,snappy,lz4"
@@ -139,7 +139,7 @@ def _sarama(version: str) -> Tier:
     return Tier(
         f"sarama-{version}",
         f"sarama 1.61.1, Version {version}",
-        GoModule("sarama"),
+        GoProgram("sarama"),
         _ALL if old >= (2, 1) else _BEFORE_ZSTD if old >= (0, 10) else _OLDEST,
         {"version": version},
         lacks,
@@ -228,8 +228,8 @@ TIERS = [
     Tier("aiokafka", f"aiokafka {metadata.version('aiokafka')}", Locked("with_aiokafka")),
     *map(_confluent, ("0.8.0", "0.8.2", "0.9.0", "newest")),
     *map(_sarama, ("0.8.2.2", "0.10.2.0", "1.0.0", "2.8.0", "4.0.0")),
-    Tier("franz-go", "franz-go 1.22.2", GoModule("franz")),
-    Tier("kafka-go", "kafka-go 0.4.51", GoModule("kafka-go")),
+    Tier("franz-go", "franz-go 1.22.2", GoProgram("franz")),
+    Tier("kafka-go", "kafka-go 0.4.51", GoProgram("kafka-go")),
     Tier("kafkajs", "kafkajs 2.2.4", NodePackage(), _OLDEST),
     *map(_platformatic, ("classic", "consumer")),
     Tier(

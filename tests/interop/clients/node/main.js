@@ -1,40 +1,13 @@
 // kafkajs: what contract.py describes.
 const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require("kafkajs");
 
+const { SHARE, PATIENCE_MS, bootstrap, topic, group, names, first, key, value, equal, step } = require("./contract.js");
+
 CompressionCodecs[CompressionTypes.Snappy] = require("kafkajs-snappy");
 
-const SHARE = 100;
-const PATIENCE_MS = 30000;
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy };
 
-const [bootstrap, topic, group, codecs] = process.argv.slice(2);
-const names = codecs.split(",");
-const first = SHARE * names.length;
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING });
-
-const key = (number) => Buffer.from(`key ${number}`);
-
-function value(number) {
-  if (number % 10 === 9) return null;
-  const tail = Buffer.from(Array.from({ length: number % SHARE }, (_, index) => (number + 31 * index) & 0xff));
-  return Buffer.concat([Buffer.from(`value ${number} `), tail]);
-}
-
-function equal(found, wanted) {
-  if (JSON.stringify(found) !== JSON.stringify(wanted)) {
-    throw new Error(`${JSON.stringify(found)}, not ${JSON.stringify(wanted)}`);
-  }
-}
-
-async function step(name, run) {
-  try {
-    await run();
-    console.log(JSON.stringify({ step: name, result: "pass", why: "" }));
-  } catch (failure) {
-    console.error(failure);
-    console.log(JSON.stringify({ step: name, result: "fail", why: String(failure.message) }));
-  }
-}
 
 async function withAdmin(run) {
   const admin = kafka.admin();

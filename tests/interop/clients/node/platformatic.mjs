@@ -1,40 +1,13 @@
 // @platformatic/kafka: what contract.py describes; protocol=consumer takes the consumer protocol (KIP-848) for groups.
 import { Admin, Consumer, Producer, ProduceAcks } from "@platformatic/kafka";
 
-const SHARE = 100;
-const PATIENCE_MS = 30000;
-const QUIET_MS = 300;
+import contract from "./contract.js";
 
-const [bootstrap, topic, group, codecs, ...settings] = process.argv.slice(2);
-const names = codecs.split(",");
-const first = SHARE * names.length;
+const { SHARE, PATIENCE_MS, bootstrap, topic, group, settings, names, first, key, value, equal, step } = contract;
+
+const QUIET_MS = 300;
 const common = { clientId: "platformatic", bootstrapBrokers: [bootstrap] };
 const groupProtocol = settings.includes("protocol=consumer") ? "consumer" : "classic";
-
-const key = (number) => Buffer.from(`key ${number}`);
-
-function value(number) {
-  if (number % 10 === 9) return null;
-  const tail = Buffer.from(Array.from({ length: number % SHARE }, (_, index) => (number + 31 * index) & 0xff));
-  return Buffer.concat([Buffer.from(`value ${number} `), tail]);
-}
-
-function equal(found, wanted) {
-  const [one, two] = [found, wanted].map((each) =>
-    JSON.stringify(each, (_, part) => (typeof part === "bigint" ? Number(part) : part)),
-  );
-  if (one !== two) throw new Error(`${one}, not ${two}`);
-}
-
-async function step(name, run) {
-  try {
-    await run();
-    console.log(JSON.stringify({ step: name, result: "pass", why: "" }));
-  } catch (failure) {
-    console.error(failure);
-    console.log(JSON.stringify({ step: name, result: "fail", why: String(failure.message) }));
-  }
-}
 
 async function withClient(client, run) {
   try {

@@ -2,20 +2,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
-	"strings"
 	"time"
+
+	"interop/contract"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-const share = 100
-const patience = 30 * time.Second
 
 var codecs = map[string]kgo.CompressionCodec{
 	"none":   kgo.NoCompression(),
@@ -25,42 +20,21 @@ var codecs = map[string]kgo.CompressionCodec{
 	"zstd":   kgo.ZstdCompression(),
 }
 
-func key(number int) []byte { return fmt.Appendf(nil, "key %d", number) }
-
-func value(number int) []byte {
-	if number%10 == 9 {
-		return nil
-	}
-	made := fmt.Appendf(nil, "value %d ", number)
-	for index := range number % share {
-		made = append(made, byte(number+31*index))
-	}
-	return made
-}
-
-func step(name string, run func() error) {
-	told := map[string]string{"step": name, "result": "pass", "why": ""}
-	if err := run(); err != nil {
-		told["result"], told["why"] = "fail", err.Error()
-	}
-	_ = json.NewEncoder(os.Stdout).Encode(told)
-}
-
-type task struct{ bootstrap, topic, group string }
+type task struct{ contract.Task }
 
 func (t task) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(t.bootstrap), kgo.AllowAutoTopicCreation())...)
+	return kgo.NewClient(append(options, kgo.SeedBrokers(t.Bootstrap), kgo.AllowAutoTopicCreation())...)
 }
 
-func (t task) admin() error {
+func (t task) Admin() error {
 	client, err := t.client()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
-	admin, topic := kadm.NewClient(client), t.topic+"-made"
+	admin, topic := kadm.NewClient(client), t.Topic+"-made"
 	if _, err := admin.CreateTopic(ctx, 3, 1, nil, topic); err != nil {
 		return err
 	}
@@ -75,24 +49,24 @@ func (t task) admin() error {
 	return err
 }
 
-func (t task) produce(codec string, from int) error {
-	client, err := t.client(kgo.ProducerBatchCompression(codecs[codec]), kgo.DefaultProduceTopic(t.topic),
+func (t task) Produce(codec string, from int) error {
+	client, err := t.client(kgo.ProducerBatchCompression(codecs[codec]), kgo.DefaultProduceTopic(t.Topic),
 		kgo.ProducerLinger(20*time.Millisecond))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
 	var records []*kgo.Record
-	for number := from; number < from+share; number++ {
-		records = append(records, &kgo.Record{Key: key(number), Value: value(number)})
+	for number := from; number < from+contract.Share; number++ {
+		records = append(records, &kgo.Record{Key: contract.Key(number), Value: contract.Value(number)})
 	}
 	return client.ProduceSync(ctx, records...).FirstErr()
 }
 
 func take(client *kgo.Client, from, to int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
 	for next := from; next < to; {
 		fetches := client.PollFetches(ctx)
@@ -100,9 +74,8 @@ func take(client *kgo.Client, from, to int) error {
 			return fmt.Errorf("at %d: %w", next, err)
 		}
 		for _, record := range fetches.Records() {
-			same := bytes.Equal(record.Key, key(next)) && bytes.Equal(record.Value, value(next))
-			if !same || (record.Value == nil) != (value(next) == nil) || record.Offset != int64(next) {
-				return fmt.Errorf("record %d is %q %q", next, record.Key, record.Value)
+			if err := contract.Check(next, record.Key, record.Value, record.Offset); err != nil {
+				return err
 			}
 			next++
 		}
@@ -115,8 +88,8 @@ func take(client *kgo.Client, from, to int) error {
 	return nil
 }
 
-func (t task) fetch(to int) error {
-	client, err := t.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: {0: kgo.NewOffset().AtStart()}}))
+func (t task) Fetch(to int) error {
+	client, err := t.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{t.Topic: {0: kgo.NewOffset().AtStart()}}))
 	if err != nil {
 		return err
 	}
@@ -124,40 +97,40 @@ func (t task) fetch(to int) error {
 	return take(client, 0, to)
 }
 
-func (t task) offsets(to int) error {
+func (t task) Offsets(to int) error {
 	client, err := t.client()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
 	admin := kadm.NewClient(client)
-	first, err := admin.ListStartOffsets(ctx, t.topic)
+	first, err := admin.ListStartOffsets(ctx, t.Topic)
 	if err != nil {
 		return err
 	}
-	last, err := admin.ListEndOffsets(ctx, t.topic)
+	last, err := admin.ListEndOffsets(ctx, t.Topic)
 	if err != nil {
 		return err
 	}
-	if one, two := first[t.topic][0].Offset, last[t.topic][0].Offset; one != 0 || two != int64(to) {
+	if one, two := first[t.Topic][0].Offset, last[t.Topic][0].Offset; one != 0 || two != int64(to) {
 		return fmt.Errorf("%d and %d, not 0 and %d", one, two, to)
 	}
 	return nil
 }
 
-func (t task) commit() error {
+func (t task) Commit() error {
 	client, err := t.client()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
-	admin, group := kadm.NewClient(client), t.group+"-alone"
+	admin, group := kadm.NewClient(client), t.Group+"-alone"
 	var offsets kadm.Offsets
-	offsets.Add(kadm.Offset{Topic: t.topic, Partition: 0, At: 42, LeaderEpoch: -1, Metadata: "by hand"})
+	offsets.Add(kadm.Offset{Topic: t.Topic, Partition: 0, At: 42, LeaderEpoch: -1, Metadata: "by hand"})
 	if err := admin.CommitAllOffsets(ctx, group, offsets); err != nil {
 		return err
 	}
@@ -165,14 +138,14 @@ func (t task) commit() error {
 	if err != nil {
 		return err
 	}
-	if found := held[t.topic][0]; found.At != 42 || found.Metadata != "by hand" {
+	if found := held[t.Topic][0]; found.At != 42 || found.Metadata != "by hand" {
 		return fmt.Errorf("%d %q", found.At, found.Metadata)
 	}
 	return nil
 }
 
-func (t task) join(from, to int) error {
-	client, err := t.client(kgo.ConsumerGroup(t.group), kgo.ConsumeTopics(t.topic), kgo.DisableAutoCommit(),
+func (t task) Join(from, to int) error {
+	client, err := t.client(kgo.ConsumerGroup(t.Group), kgo.ConsumeTopics(t.Topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		return err
@@ -181,27 +154,12 @@ func (t task) join(from, to int) error {
 	if err := take(client, from, to); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
 	return client.CommitUncommittedOffsets(ctx)
 }
 
 func main() {
-	t := task{os.Args[1], os.Args[2], os.Args[3]}
-	asked := strings.Split(os.Args[4], ",")
-	first := share * len(asked)
-	step("admin", t.admin)
-	for at, codec := range asked {
-		step("produce "+codec, func() error { return t.produce(codec, at*share) })
-	}
-	step("fetch", func() error { return t.fetch(first) })
-	step("offsets", func() error { return t.offsets(first) })
-	step("commit", t.commit)
-	step("group", func() error { return t.join(0, first) })
-	step("resume", func() error {
-		if err := t.produce("none", first); err != nil {
-			return err
-		}
-		return t.join(first, first+share)
-	})
+	task := task{contract.NewTask()}
+	task.Run(task)
 }

@@ -2,20 +2,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
+
+	"interop/contract"
 
 	"github.com/IBM/sarama"
 )
-
-const share = 100
-const patience = 30 * time.Second
 
 var codecs = map[string]sarama.CompressionCodec{
 	"none":   sarama.CompressionNone,
@@ -25,31 +20,9 @@ var codecs = map[string]sarama.CompressionCodec{
 	"zstd":   sarama.CompressionZSTD,
 }
 
-func key(number int) []byte { return fmt.Appendf(nil, "key %d", number) }
-
-func value(number int) []byte {
-	if number%10 == 9 {
-		return nil
-	}
-	made := fmt.Appendf(nil, "value %d ", number)
-	for index := range number % share {
-		made = append(made, byte(number+31*index))
-	}
-	return made
-}
-
-func step(name string, run func() error) {
-	told := map[string]string{"step": name, "result": "pass", "why": ""}
-	if err := run(); err != nil {
-		told["result"], told["why"] = "fail", err.Error()
-	}
-	_ = json.NewEncoder(os.Stdout).Encode(told)
-}
-
 type task struct {
-	bootstrap    []string
-	topic, group string
-	version      sarama.KafkaVersion
+	contract.Task
+	version sarama.KafkaVersion
 }
 
 func (t task) config() *sarama.Config {
@@ -64,13 +37,13 @@ func (t task) config() *sarama.Config {
 	return config
 }
 
-func (t task) admin() error {
-	admin, err := sarama.NewClusterAdmin(t.bootstrap, t.config())
+func (t task) Admin() error {
+	admin, err := sarama.NewClusterAdmin([]string{t.Bootstrap}, t.config())
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
-	topic := t.topic + "-made"
+	topic := t.Topic + "-made"
 	if err := admin.CreateTopic(topic, &sarama.TopicDetail{NumPartitions: 3, ReplicationFactor: 1}, false); err != nil {
 		return err
 	}
@@ -84,18 +57,18 @@ func (t task) admin() error {
 	return admin.DeleteTopic(topic)
 }
 
-func (t task) produce(codec string, from int) error {
+func (t task) Produce(codec string, from int) error {
 	config := t.config()
 	config.Producer.Compression = codecs[codec]
-	producer, err := sarama.NewSyncProducer(t.bootstrap, config)
+	producer, err := sarama.NewSyncProducer([]string{t.Bootstrap}, config)
 	if err != nil {
 		return err
 	}
 	defer producer.Close()
 	var messages []*sarama.ProducerMessage
-	for number := from; number < from+share; number++ {
-		message := &sarama.ProducerMessage{Topic: t.topic, Key: sarama.ByteEncoder(key(number))}
-		if bytes := value(number); bytes != nil {
+	for number := from; number < from+contract.Share; number++ {
+		message := &sarama.ProducerMessage{Topic: t.Topic, Key: sarama.ByteEncoder(contract.Key(number))}
+		if bytes := contract.Value(number); bytes != nil {
 			message.Value = sarama.ByteEncoder(bytes)
 		}
 		messages = append(messages, message)
@@ -104,25 +77,21 @@ func (t task) produce(codec string, from int) error {
 }
 
 func check(message *sarama.ConsumerMessage, next int) error {
-	same := bytes.Equal(message.Key, key(next)) && bytes.Equal(message.Value, value(next))
-	if !same || (message.Value == nil) != (value(next) == nil) || message.Offset != int64(next) {
-		return fmt.Errorf("record %d is %d %q %q", next, message.Offset, message.Key, message.Value)
-	}
-	return nil
+	return contract.Check(next, message.Key, message.Value, message.Offset)
 }
 
-func (t task) fetch(to int) error {
-	consumer, err := sarama.NewConsumer(t.bootstrap, t.config())
+func (t task) Fetch(to int) error {
+	consumer, err := sarama.NewConsumer([]string{t.Bootstrap}, t.config())
 	if err != nil {
 		return err
 	}
 	defer consumer.Close()
-	partition, err := consumer.ConsumePartition(t.topic, 0, sarama.OffsetOldest)
+	partition, err := consumer.ConsumePartition(t.Topic, 0, sarama.OffsetOldest)
 	if err != nil {
 		return err
 	}
 	defer partition.Close()
-	deadline := time.After(patience)
+	deadline := time.After(contract.Patience)
 	for next := range to {
 		select {
 		case message := <-partition.Messages():
@@ -136,17 +105,17 @@ func (t task) fetch(to int) error {
 	return nil
 }
 
-func (t task) offsets(to int) error {
-	client, err := sarama.NewClient(t.bootstrap, t.config())
+func (t task) Offsets(to int) error {
+	client, err := sarama.NewClient([]string{t.Bootstrap}, t.config())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	first, err := client.GetOffset(t.topic, 0, sarama.OffsetOldest)
+	first, err := client.GetOffset(t.Topic, 0, sarama.OffsetOldest)
 	if err != nil {
 		return err
 	}
-	last, err := client.GetOffset(t.topic, 0, sarama.OffsetNewest)
+	last, err := client.GetOffset(t.Topic, 0, sarama.OffsetNewest)
 	if err != nil {
 		return err
 	}
@@ -156,17 +125,17 @@ func (t task) offsets(to int) error {
 	return nil
 }
 
-func (t task) commit() error {
+func (t task) Commit() error {
 	for round := range 2 { // the second run finds what the first one committed
-		client, err := sarama.NewClient(t.bootstrap, t.config())
+		client, err := sarama.NewClient([]string{t.Bootstrap}, t.config())
 		if err != nil {
 			return err
 		}
-		manager, err := sarama.NewOffsetManagerFromClient(t.group+"-alone", client)
+		manager, err := sarama.NewOffsetManagerFromClient(t.Group+"-alone", client)
 		if err != nil {
 			return err
 		}
-		partition, err := manager.ManagePartition(t.topic, 0)
+		partition, err := manager.ManagePartition(t.Topic, 0)
 		if err != nil {
 			return err
 		}
@@ -214,16 +183,16 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	return nil
 }
 
-func (t task) join(from, to int) error {
-	group, err := sarama.NewConsumerGroup(t.bootstrap, t.group, t.config())
+func (t task) Join(from, to int) error {
+	group, err := sarama.NewConsumerGroup([]string{t.Bootstrap}, t.Group, t.config())
 	if err != nil {
 		return err
 	}
 	defer group.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), contract.Patience)
 	defer cancel()
 	one := &member{next: from, to: to, done: cancel}
-	if err := group.Consume(ctx, []string{t.topic}, one); err != nil {
+	if err := group.Consume(ctx, []string{t.Topic}, one); err != nil {
 		return err
 	}
 	if one.failure == nil && one.next != to {
@@ -233,39 +202,11 @@ func (t task) join(from, to int) error {
 }
 
 func main() {
-	t := task{bootstrap: []string{os.Args[1]}, topic: os.Args[2], group: os.Args[3]}
-	asked := strings.Split(os.Args[4], ",")
-	lacks := ""
-	for _, setting := range os.Args[5:] {
-		if text, found := strings.CutPrefix(setting, "version="); found {
-			version, err := sarama.ParseKafkaVersion(text)
-			if err != nil {
-				panic(err)
-			}
-			t.version = version
-		}
-		if text, found := strings.CutPrefix(setting, "lacks="); found {
-			lacks = text
-		}
+	task := task{Task: contract.NewTask()}
+	version, err := sarama.ParseKafkaVersion(task.Settings["version"])
+	if err != nil {
+		panic(err)
 	}
-	first := share * len(asked)
-	if !strings.Contains(lacks, "admin") {
-		step("admin", t.admin)
-	}
-	for at, codec := range asked {
-		step("produce "+codec, func() error { return t.produce(codec, at*share) })
-	}
-	step("fetch", func() error { return t.fetch(first) })
-	step("offsets", func() error { return t.offsets(first) })
-	step("commit", t.commit)
-	if strings.Contains(lacks, "group") {
-		return
-	}
-	step("group", func() error { return t.join(0, first) })
-	step("resume", func() error {
-		if err := t.produce("none", first); err != nil {
-			return err
-		}
-		return t.join(first, first+share)
-	})
+	task.version = version
+	task.Run(task)
 }
