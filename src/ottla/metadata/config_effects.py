@@ -74,7 +74,6 @@ _NAMES: Final = frozenset(
         "producer.purgatory.purge.interval.requests",
         "queued.max.request.bytes",
         "queued.max.requests",
-        "request.timeout.ms",
         "sasl.client.callback.handler.class",
         "sasl.mechanism.controller.protocol",
         "sasl.oauthbearer.scope",
