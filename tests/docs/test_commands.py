@@ -374,7 +374,7 @@ def plain_python(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker_of_all_pages() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
+    with EmbeddedBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker
 
 

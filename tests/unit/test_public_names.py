@@ -63,7 +63,7 @@ PUBLIC = {
         "PARTITIONERS",
         "ClientConfig",
         "addresses",
-        "dotted",
+        "config_of",
         "duration_ms",
     },
     "ottla.client.errors": {

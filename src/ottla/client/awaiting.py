@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.client.config import ClientConfig, dotted
+from ottla.client.config import config_of
 from ottla.client.core import Core
 from ottla.client.forking import register
 from ottla.client.loop import wait
@@ -23,7 +23,7 @@ class Asynchronous:
     """
 
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
-        self.config = ClientConfig({**(config or {}), **dotted(options)})
+        self.config = config_of(config, options)
         self._loop = asyncio.get_running_loop()
         self._core = Core(self.config, client_process_environment(self._loop))
         self._released = False  # True in a forked process, where there is nothing to close

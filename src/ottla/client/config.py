@@ -268,7 +268,7 @@ _LIBRDKAFKA: Final[dict[str, str]] = {
 """Names of librdkafka and confluent-kafka -> Kafka's names."""
 
 
-def dotted(options: Mapping[str, Any]) -> dict[str, Any]:
+def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert keyword arguments to configs: `group_id` becomes group.id; None values are left out."""
     undotted = (SASL_USERNAME, SASL_PASSWORD)
     return {
@@ -362,6 +362,21 @@ class ClientConfig:
     def read_committed(self) -> bool:
         """True if records of aborted and open transactions are not returned."""
         return bool(self["isolation.level"] == "read_committed")
+
+
+def config_of(configs: Mapping[str, Any] | ClientConfig | None, options: Mapping[str, Any]) -> ClientConfig:
+    """Parse what a client was created with: configs by their names, and by keyword arguments.
+
+    Raises TypeError for anything else, InvalidClientConfig for an unknown name or a bad value.
+    """
+    if isinstance(configs, ClientConfig):
+        return configs
+    if configs is not None and not isinstance(configs, Mapping):
+        raise TypeError(
+            'a client takes its configs by name, bootstrap_servers="localhost:9092" or '
+            f'{{"bootstrap.servers": "localhost:9092"}}, not {configs!r}'
+        )
+    return ClientConfig({**(configs or {}), **_dotted(options)})
 
 
 def _settle_idempotence(values: dict[str, Any], configs: Mapping[str, Any], prefix: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.client.config import ClientConfig, dotted
+from ottla.client.config import ClientConfig, config_of
 from ottla.client.core import Core
 from ottla.client.forking import register
 from ottla.client.loop import call, run
@@ -36,9 +36,7 @@ class Blocking:
     """
 
     def __init__(self, config: Mapping[str, Any] | ClientConfig | None, options: Mapping[str, Any]) -> None:
-        if not isinstance(config, ClientConfig):
-            config = ClientConfig({**(config or {}), **dotted(options)})
-        self.config: ClientConfig = config
+        self.config = config_of(config, options)
         self._thread = LoopThread.acquire("ottla-client")
         self._released = False
         self._core = self._call(lambda: Core(self.config, self._thread.environment))

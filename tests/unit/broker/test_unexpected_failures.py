@@ -224,12 +224,8 @@ def test_partitions_that_cannot_be_opened_are_not_reported_as_added(tmp_path: Pa
         def heard(response: Any) -> None:
             rows.extend(response.results)
 
-        after(
-            machine.serve(
-                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)]), 3
-            ),
-            heard,
-        )
+        added = CreatePartitionsTopic(name="t", count=3, assignments=None)
+        after(machine.serve(CreatePartitionsRequest(topics=[added], timeout_ms=30_000), 3), heard)
         machine.until(lambda: bool(rows))
         assert rows[0].error_code == KAFKA_STORAGE_ERROR
         assert "cannot open" in rows[0].error_message

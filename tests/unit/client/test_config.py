@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.config import _LIBRDKAFKA, CONFIGS, ClientConfig, addresses
+from ottla.client.config import _LIBRDKAFKA, CONFIGS, ClientConfig, addresses, config_of
 from ottla.client.errors import InvalidClientConfig
 from ottla.client.security_configs import KAFKA_PYTHON
 
@@ -46,6 +46,17 @@ def test_addresses(text: str, found: tuple[tuple[str, int], ...]) -> None:
 def test_what_is_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidClientConfig, match=said.replace("?", r"\?")):
         ClientConfig(given, prefix="kafka.")
+
+
+def test_a_client_takes_configs_by_name_and_by_keyword() -> None:
+    assert (
+        config_of(None, {"bootstrap_servers": "h:1"}) == config_of(SERVERS, {"group_id": None}) == ClientConfig(SERVERS)
+    )
+    assert config_of(ClientConfig(SERVERS), {}) == ClientConfig(SERVERS)
+    with pytest.raises(
+        TypeError, match=r'takes its configs by name, bootstrap_servers="localhost:9092" .* not \'h:1\''
+    ):
+        config_of("h:1", {})  # type: ignore[arg-type]
 
 
 def test_suggestions_for_names_of_other_clients_are_names_of_this_client() -> None:
