@@ -7,6 +7,7 @@ from typing import Any
 from ottla.protocol.errors import NONE, name_of
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -61,6 +62,15 @@ def await_coordinator(wire: Wire, topics: tuple[str, ...]) -> None:
 
     wait_for(assigned)
     _known.update(wanted)
+
+
+def config_of(wire: Wire, group_id: str, name: str) -> str | None:
+    """The value of a config of a group, as the broker has it by now."""
+    resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group_id, configuration_keys=[name])
+    (result,) = wire.send(DescribeConfigsRequest(resources=[resource]), 4).results
+    (row,) = result.configs
+    value: str | None = row.value
+    return value
 
 
 class Consumer:

@@ -23,7 +23,7 @@ from ottla.testing import EmbeddedBroker
 from .conftest import TopicFactory, Wire
 from .consumers import Consumer, configure, described_consumers, joining
 from .members import join_request, new_group, wait_for
-from .share_members import Sharer, described, share_group
+from .share_members import Sharer, all_of, described, settle, share_group
 from .test_group_migration import classic_group, subscription
 
 API = ConsumerGroupHeartbeatRequest
@@ -113,7 +113,9 @@ def test_share_groups_obey_their_own() -> None:
 def share_groups_obey(broker: Wire) -> None:
     topic, group_id = TopicFactory(broker)(1), share_group(broker)
     first, second = Sharer(broker, group_id), Sharer(broker, group_id)
-    assert first.join(topic.name).heartbeat_interval_ms == 500
+    first.join(topic.name)
+    settle(all_of(topic, 1), first)
+    assert first.beat().heartbeat_interval_ms == 500
     answer = second.join(topic.name)
     assert answer.error_code == GROUP_MAX_SIZE_REACHED
     assert answer.error_message == "The share group has reached its maximum capacity of 1 members."

@@ -13,7 +13,7 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 from .conftest import Topic, TopicFactory, Wire
-from .consumers import Consumer, configure
+from .consumers import Consumer, config_of, configure
 from .members import new_group, wait_for
 from .share_members import (
     Sharer,
@@ -86,13 +86,13 @@ def test_one_member_from_its_coming_to_its_going(broker: Wire, make_topic: Topic
     member = Sharer(broker, group_id)
     answer = member.join(topic.name, "nope")
     assert (said(answer), answer.member_id, answer.member_epoch) == (("NONE", None), member.member_id, 2)
-    assert answer.heartbeat_interval_ms == 5000
     assert answer.assignment.topic_partitions == []  # nobody has a state of them yet
     settle(all_of(topic, 3), member)
     assert member.epoch == 3
     assert summary(broker, group_id, topic.id, 2) == ("NONE", None, 2, 0, -1, -1)
     quiet = member.beat()
     assert (said(quiet), quiet.member_epoch, quiet.assignment) == (("NONE", None), 3, None)
+    assert quiet.heartbeat_interval_ms == 5000
     again = member.beat(subscribed_topic_names=[topic.name, "nope"])
     assert (again.member_epoch, len(again.assignment.topic_partitions)) == (3, 1)
     left = member.leave()
@@ -230,23 +230,29 @@ def test_a_deleted_topic_leaves_the_assignment_before_the_next_target(broker: Wi
 
 def test_targets_wait_for_their_time(broker: Wire, make_topic: TopicFactory) -> None:
     topic, group_id = make_topic(2), share_group(broker)
-    configure(broker, group_id, share_assignment_interval_ms="15000")
-    member = Sharer(broker, group_id)
-    assert member.join(topic.name).member_epoch == 2
-    wait_for(lambda: summary(broker, group_id, topic.id, 1).state_epoch == 2)
-    for _ in range(3):
-        answer = member.beat()
-        assert (answer.member_epoch, answer.assignment) == (2, None)
-    assert described(broker, group_id).group_epoch >= 3
     configure(broker, group_id, share_assignment_interval_ms="0")
-    settle(all_of(topic, 2), member)
+    first, second = Sharer(broker, group_id), Sharer(broker, group_id)
+    first.join(topic.name)
+    settle(all_of(topic, 2), first)
+    configure(broker, group_id, share_assignment_interval_ms="15000")
+    wait_for(lambda: config_of(broker, group_id, "share.assignment.interval.ms") == "15000")
+    epoch = first.epoch
+    assert second.join(topic.name).member_epoch == epoch
+    for member in (first, second, first):
+        answer = member.beat()
+        assert (answer.member_epoch, answer.assignment) == (epoch, None)
+    assert described(broker, group_id).group_epoch == epoch + 1
+    configure(broker, group_id, share_assignment_interval_ms="0")
+    settle(all_of(topic, 2), first, second)
 
 
 def test_the_groups_own_times(broker: Wire, topic: Topic) -> None:
     group_id = group_of(broker)
     configure(broker, group_id, share_heartbeat_interval_ms="7000")
     member = Sharer(broker, group_id)
-    assert member.join(topic.name).heartbeat_interval_ms == 7000
+    member.join(topic.name)
+    settle(all_of(topic, 1), member)
+    assert member.beat().heartbeat_interval_ms == 7000
     configure(broker, group_id, share_heartbeat_interval_ms="9000")
     wait_for(lambda: member.beat().heartbeat_interval_ms == 9000)
 

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordination.coordinators import Coordination
 from ottla.client.errors import KafkaError
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType, AcquiredBatch, DeliveredBatch, Home, Run
 from ottla.client.topics import TopicPartition
+from ottla.coordinators.groups.share import heartbeat
+from ottla.coordinators.groups.share.heartbeat import InitializeShares
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.records.record import Record
 
 from .whole_broker import WholeBroker
@@ -87,6 +91,28 @@ def write(broker: WholeBroker, count: int) -> None:
 def seen(records: list[Record]) -> list[tuple[int, int]]:
     """(offset, how often it was delivered)"""
     return [(record.offset, record.delivery_count) for record in records]
+
+
+def test_a_member_without_partitions_asks_again_soon(
+    world: World, broker: WholeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first heartbeat of a group gets no partitions, and Apache Kafka's response names the configured interval, 5 s."""
+    at_once = Coordination._initialize_shares
+
+    def initialize(coordination: Coordination, message: InitializeShares) -> None:
+        world.call_later(200, lambda: at_once(coordination, message))
+
+    monkeypatch.setattr(Coordination, "_initialize_shares", initialize)
+    monkeypatch.setattr(heartbeat, "interval_ms", lambda configured_ms, _wait_ms: configured_ms)
+    sharer = Sharer(world)
+    assert sharer.poll(1_000) == []
+    write(broker, 1)
+    assert seen(sharer.poll(1_000)) == [(0, 1)]
+    sharer.consumer.subscribe(["missing"])
+    world.advance(60_000)
+    before = broker.asked[ShareGroupHeartbeatRequest]
+    world.advance(60_000)
+    assert 11 <= broker.asked[ShareGroupHeartbeatRequest] - before <= 13
 
 
 def test_what_is_accepted_is_done_and_what_is_released_comes_again(world: World, broker: WholeBroker) -> None:

@@ -10,7 +10,8 @@ test_transcripts.py and these lines besides:
     TIME ms  WHO  sync give=A:0+1,B:2            SyncGroup with partitions of t
     TIME ms  WHO  inspect                        ConsumerGroupDescribe
 
-The interval between assignments is 0 unless the settings say otherwise.
+The interval between assignments is 0 unless the settings say otherwise. A response that asks for the next heartbeat before the
+configured interval has `next=MS`.
 """
 
 import os
@@ -37,6 +38,7 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 
 from .test_transcripts import Actor, Teller, tell
 
+_INTERVAL_MS = ConsumerSettings().heartbeat_interval_ms.default
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "consumer").glob("*.txt"))
 
 
@@ -53,6 +55,12 @@ def image(revision: int, topics: dict[str, int]) -> Image:
 
 def numbers(partitions: Any) -> str:
     return "+".join(str(number) for number in sorted(partitions))
+
+
+def epoch_of(response: Any) -> str:
+    """Tell the epoch in the response to a heartbeat, and the interval if it is not the configured one."""
+    interval_ms = response.heartbeat_interval_ms
+    return f"epoch={response.member_epoch}" + (f" next={interval_ms}" if 0 < interval_ms < _INTERVAL_MS else "")
 
 
 class ConsumerTeller(Teller):
@@ -132,7 +140,7 @@ class ConsumerTeller(Teller):
             if response.error_code != errors.NONE:
                 return name_of(response.error_code)
             actor.member_id, actor.generation = response.member_id, response.member_epoch
-            told = f"epoch={response.member_epoch}"
+            told = epoch_of(response)
             if response.assignment is None:
                 return told
             topics = response.assignment.topic_partitions

@@ -12,7 +12,7 @@ lines besides:
     TIME ms  shares  done | fail                 the share coordinator has done, or refused, what it was asked last
 
 What the share coordinator is asked is told as `shares` lines. The interval between assignments is 0 unless the settings say
-otherwise.
+otherwise. A response that asks for the next heartbeat before the configured interval has `next=MS`.
 """
 
 import os
@@ -32,7 +32,7 @@ from ottla.protocol import errors
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
-from .test_consumer_transcripts import image, numbers
+from .test_consumer_transcripts import epoch_of, image, numbers
 from .test_transcripts import Actor, Teller, tell
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "share_groups").glob("*.txt"))
@@ -123,7 +123,7 @@ class ShareTeller(Teller):
         kind = type(response).__name__
         if kind == "ShareGroupHeartbeatResponse":
             actor.generation = response.member_epoch
-            told = f"epoch={response.member_epoch}"
+            told = epoch_of(response)
             return told if response.assignment is None else f"{told} {self.parts(response.assignment.topic_partitions)}"
         if kind == "Begun":
             return f"state epoch={response.state_epoch}"

@@ -1,7 +1,9 @@
 """Member of a share group: sends heartbeats, and gets its assigned partitions from the coordinator.
 
-The coordinator sets the heartbeat interval. The member chooses its own id; if the coordinator rejects its epoch, it rejoins
-with the same id. An error that is not retriable ends the membership, and is stored in `error`.
+The coordinator sets the heartbeat interval. A member without partitions sends its next heartbeats sooner: when Apache Kafka
+answers the first member of a group, it has no state of the partitions yet, and asks for the second heartbeat 5 s later. The
+member chooses its own id; if the coordinator rejects its epoch, it rejoins with the same id. An error that is not retriable
+ends the membership, and is stored in `error`.
 """
 
 import base64
@@ -18,7 +20,9 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 
 _JOIN: Final = 0
 _LEAVE: Final = -1
-_DEFAULT_INTERVAL_MS: Final = 5000
+_EARLY_MS: Final = 500
+_EARLY_HEARTBEATS: Final = 10
+"""Interval and number of the heartbeats that a member without partitions sends before the coordinator's interval applies."""
 _REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.FENCED_MEMBER_EPOCH})
 
 TopicIdPartition = tuple[bytes, int]
@@ -54,7 +58,8 @@ class ShareMembership:
         self.error = None
         if self._task is None:
             self._task = self._core.scheduler.background(self._run_membership(), "heartbeats of a share group")
-        self._now.happen()
+        else:
+            self._now.happen()
 
     async def leave(self) -> None:
         """Leave the group; an error of the coordinator is ignored."""
@@ -71,14 +76,19 @@ class ShareMembership:
 
     async def _run_membership(self) -> None:
         failures = 0
-        interval_ms = _DEFAULT_INTERVAL_MS
+        early = _EARLY_HEARTBEATS
         while True:
             again = self._now.wait()
             try:
                 answer = await self._heartbeat()
                 failures = 0
-                interval_ms = answer.heartbeat_interval_ms
                 self._apply(answer)
+                interval_ms = answer.heartbeat_interval_ms
+                if self.assigned:
+                    early = _EARLY_HEARTBEATS
+                elif early:
+                    early -= 1
+                    interval_ms = min(interval_ms, _EARLY_MS)
                 await self._core.scheduler.within(again, interval_ms)
             except Cancelled:
                 raise

@@ -222,11 +222,11 @@ class Groups:
         """Heartbeat interval of the members of a consumer group, in ms."""
         return self._bounded(group_id, "consumer.heartbeat.interval.ms", self.settings.consumer.heartbeat_interval_ms)
 
-    def may_assign(self, group: ConsumerGroup, now: Millis) -> bool:
-        """Return whether the targets are old enough to be computed again (KIP-1263)."""
+    def until_assignment_ms(self, group: ConsumerGroup, now: Millis) -> int:
+        """Time until a consumer group's targets are old enough to be computed again, in ms (KIP-1263)."""
         config = self.settings.consumer.assignment_interval_ms
         interval = self._bounded(group.group_id, "consumer.assignment.interval.ms", config)
-        return _has_passed(interval, group.target_timestamp, now)
+        return _left_ms(interval, group.target_timestamp, now)
 
     def share_session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a share group, in ms."""
@@ -236,11 +236,16 @@ class Groups:
         """Heartbeat interval of the members of a share group, in ms."""
         return self._bounded(group_id, "share.heartbeat.interval.ms", self.settings.share.heartbeat_interval_ms)
 
-    def may_assign_shares(self, group: ShareGroup, now: Millis) -> bool:
-        """Return whether a share group's targets are old enough to be computed again."""
+    def until_share_assignment_ms(self, group: ShareGroup, now: Millis) -> int:
+        """Time until a share group's targets are old enough to be computed again, in ms.
+
+        Targets without a partition are: they were computed before the partitions had a state.
+        """
+        if not any(group.targets.values()):
+            return 0
         config = self.settings.share.assignment_interval_ms
         interval = self._bounded(group.group_id, "share.assignment.interval.ms", config)
-        return _has_passed(interval, group.target_timestamp, now)
+        return _left_ms(interval, group.target_timestamp, now)
 
     def streams_session_timeout_ms(self, group_id: str) -> int:
         """Session timeout of the members of a streams group, in ms."""
@@ -272,11 +277,11 @@ class Groups:
             tags = self.topology.image.configs_of(GROUP, group_id).get(name, tags)
         return assignor_configs(replicas, tags)
 
-    def may_assign_tasks(self, group: StreamsGroup, now: Millis) -> bool:
-        """Return whether a streams group's targets are old enough to be computed again."""
+    def until_task_assignment_ms(self, group: StreamsGroup, now: Millis) -> int:
+        """Time until a streams group's targets are old enough to be computed again, in ms."""
         config = self.settings.streams.assignment_interval_ms
         interval = self._bounded(group.group_id, "streams.assignment.interval.ms", config)
-        return _has_passed(interval, group.target_timestamp, now)
+        return _left_ms(interval, group.target_timestamp, now)
 
     def _integer(self, group_id: str, name: str, default: int) -> int:
         return self.topology.integer(group_id, name, f"group.{name}", default)
@@ -441,6 +446,6 @@ class Groups:
                     del self.offsets[key.group]
 
 
-def _has_passed(interval: int, since: Millis, now: Millis) -> bool:
-    """Return whether an interval since a wall-clock time is over; it is if the clock was set back to before that time."""
-    return since == 0 or not since <= now < since + interval
+def _left_ms(interval: int, since: Millis, now: Millis) -> int:
+    """Return what is left of an interval since a wall-clock time: 0 if the clock was set back to before that time."""
+    return max(since + interval - now, 0) if 0 < since <= now else 0

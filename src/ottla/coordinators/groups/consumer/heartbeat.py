@@ -146,7 +146,7 @@ def _update(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Millis)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=current.epoch,
-        heartbeat_interval_ms=groups.heartbeat_interval_ms(group.group_id),
+        heartbeat_interval_ms=update.heartbeat_interval_ms(),
     )
     says_all = request.rebalance_timeout_ms != -1 and owned is not None
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None

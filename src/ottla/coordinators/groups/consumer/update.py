@@ -32,6 +32,7 @@ from ottla.coordinators.groups.consumer.records import (
 from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due, subscribed_ids
 from ottla.coordinators.groups.consumer.timers import end_revocation, refresh_regexes
+from ottla.coordinators.groups.heartbeat_interval import interval_ms, tenth_ms
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.records import CoordinatorRecord
 from ottla.coordinators.runtime import Millis, Timer
@@ -177,7 +178,7 @@ class Update:
         """
         group, groups = self.group, self.groups
         self.target = group.target_of(self.member_id, self.description.instance_id)
-        if self.epoch <= group.target_epoch or not groups.may_assign(group, self.now):
+        if self.epoch <= group.target_epoch or groups.until_assignment_ms(group, self.now):
             return
         members = self._members()
         default = groups.settings.consumer.assignors[0]
@@ -233,3 +234,15 @@ class Update:
             waits = step.state is MemberState.UNREVOKED_PARTITIONS
             timeout_ms = self.description.rebalance_timeout_ms if waits else None
             self.timers.append(Timer(end_revocation, (group_id, member_id), timeout_ms))
+
+    def heartbeat_interval_ms(self) -> int:
+        """Return the time until the member's next heartbeat."""
+        config_ms = self.groups.heartbeat_interval_ms(self.group.group_id)
+        wait_ms = None
+        if self.epoch > self.target_epoch:
+            wait_ms = self.groups.until_assignment_ms(self.group, self.now)
+        elif self.current.state is MemberState.UNRELEASED_PARTITIONS or (
+            self.description.regex and self.description.regex not in self.group.resolved
+        ):
+            wait_ms = tenth_ms(config_ms)
+        return interval_ms(config_ms, wait_ms)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.coordinators.groups.consumer.assignors import Subscriber
 from ottla.coordinators.groups.consumer.member import JOINING, LEAVING, Target
+from ottla.coordinators.groups.heartbeat_interval import SHORTEST_MS, interval_ms
 from ottla.coordinators.groups.share import records as share_records
 from ottla.coordinators.groups.share.assignor import assign_simply
 from ottla.coordinators.groups.share.group import ShareGroup, ShareMember, joined, without
@@ -100,11 +101,13 @@ def _is_quiet(group: ShareGroup, member: ShareMember, request: ShareGroupHeartbe
     )
 
 
-def _alive(groups: Groups, group: ShareGroup, member_id: str, epoch: int) -> ShareGroupHeartbeatResponse:
+def _alive(
+    groups: Groups, group: ShareGroup, member_id: str, epoch: int, wait_ms: int | None = None
+) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=epoch,
-        heartbeat_interval_ms=groups.share_heartbeat_interval_ms(group.group_id),
+        heartbeat_interval_ms=interval_ms(groups.share_heartbeat_interval_ms(group.group_id), wait_ms),
     )
 
 
@@ -145,7 +148,7 @@ def _update(groups: Groups, request: ShareGroupHeartbeatRequest, now: Millis) ->
     step.retarget()
     step.follow()
     outgoing = step.initialize()
-    answer = _alive(groups, group, member_id, step.member_epoch)
+    answer = _alive(groups, group, member_id, step.member_epoch, step.wait_ms(outgoing))
     if joins or request.subscribed_topic_names is not None or step.assigned != member.assigned:
         answer.assignment = Assignment(
             topic_partitions=[
@@ -275,7 +278,7 @@ class _Step:
 
         In that case the old targets stay in force, and a later heartbeat computes the new ones (KIP-1263)."""
         group, groups = self.group, self.groups
-        if self.epoch <= group.target_epoch or not groups.may_assign_shares(group, self.now):
+        if self.epoch <= group.target_epoch or groups.until_share_assignment_ms(group, self.now):
             return
         cluster = groups.topology
         subscribers = {
@@ -336,6 +339,20 @@ class _Step:
                 share_records.state_partitions(group.group_id, initializing, before.initialized, before.deleting)
             )
         return (InitializeShares(group.group_id, self.epoch, offsets),)
+
+    def wait_ms(self, outgoing: Sequence[InitializeShares]) -> int | None:
+        """Return the time that the member waits for partitions, in ms; None if it does not.
+
+        A state that is not there after a heartbeat interval will take longer: the share coordinator is not available.
+        """
+        group, groups = self.group, self.groups
+        if self.epoch > self.target_epoch:
+            return groups.until_share_assignment_ms(group, self.now)
+        limit_ms = groups.share_heartbeat_interval_ms(group.group_id)
+        asked_at = (group.asked_at.get(topic_id, 0) for topic_id in group.partitions.initializing)
+        if outgoing or any(self.now - time < limit_ms for time in asked_at):
+            return SHORTEST_MS
+        return None
 
 
 # Removal.

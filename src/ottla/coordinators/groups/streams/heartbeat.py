@@ -223,6 +223,7 @@ def _update(groups: Groups, request: StreamsGroupHeartbeatRequest, now: Millis) 
     update.retarget()
     update.reconcile(owned)
     response = _response(groups, group.group_id, update.member_id, update.current.epoch)
+    response.heartbeat_interval_ms = update.heartbeat_interval_ms()
     tasks = update.current.assigned
     if joins or tasks != before:
         response.active_tasks, response.standby_tasks, response.warmup_tasks = map(_rows, tasks)

@@ -12,6 +12,7 @@ The update changes no state: it collects records, which replay applies once they
 
 from collections.abc import Mapping
 
+from ottla.coordinators.groups.heartbeat_interval import interval_ms, tenth_ms
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.groups.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinators.groups.streams.internal_topics import size
@@ -222,7 +223,7 @@ class Update:
         self.target = group.target_of(self.member_id, self.description.instance_id)
         if self.epoch <= group.target_epoch:
             return
-        if not groups.may_assign_tasks(group, self.now):
+        if groups.until_task_assignment_ms(group, self.now):
             self.delayed = "Assignment delayed due to the configured assignment interval."
             return
         members = {
@@ -260,6 +261,17 @@ class Update:
         waits = step.state is MemberState.UNREVOKED_TASKS
         timeout_ms = self.description.rebalance_timeout_ms if waits else None
         self.timers.append(Timer(end_revocation, (group.group_id, member_id), timeout_ms))
+
+    def heartbeat_interval_ms(self) -> int:
+        """Return the time until the member's next heartbeat."""
+        config_ms = self.groups.streams_heartbeat_interval_ms(self.group.group_id)
+        wait_ms = None
+        creates_topics = self.sized is not None and self.sized.missing
+        if self.delay_runs or creates_topics or self.current.state is MemberState.UNRELEASED_TASKS:
+            wait_ms = tenth_ms(config_ms)
+        elif self.epoch > self.target_epoch:
+            wait_ms = self.groups.until_task_assignment_ms(self.group, self.now)
+        return interval_ms(config_ms, wait_ms)
 
 
 class _Taken:
