@@ -64,6 +64,11 @@ def await_coordinator(wire: Wire, topics: tuple[str, ...]) -> None:
     _known.update(wanted)
 
 
+def interval_of(wire: Wire, configured_ms: int) -> int:
+    """The heartbeat interval that a member of a group with new targets is told; see test_heartbeat_intervals.py."""
+    return configured_ms if wire.is_kafka else configured_ms // 10
+
+
 def config_of(wire: Wire, group_id: str, name: str) -> str | None:
     """The value of a config of a group, as the broker has it by now."""
     resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group_id, configuration_keys=[name])

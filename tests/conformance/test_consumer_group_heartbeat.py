@@ -20,7 +20,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 from .conftest import Topic, TopicFactory, Wire, versions
-from .consumers import Consumer, configure, described_consumers, heartbeat_request, joining, settle
+from .consumers import Consumer, configure, described_consumers, heartbeat_request, interval_of, joining, settle
 from .members import new_group, wait_for
 
 API = ConsumerGroupHeartbeatRequest
@@ -104,7 +104,7 @@ def test_the_first_member_gets_everything(broker: Wire, make_topic: TopicFactory
     topic, member = make_topic(3), Consumer(broker, new_group(broker))
     answer = member.join(topic.name, version=version)
     assert (answer.error_code, answer.member_id) == (NONE, member.member_id)
-    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (2, 5_000)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (2, interval_of(broker, 5_000))
     assert member.partitions_of(topic) == {0, 1, 2}
     again = member.beat(version)
     assert (again.error_code, again.member_epoch, again.assignment) == (NONE, 2, None)
@@ -337,9 +337,9 @@ def test_group_configs_are_obeyed(broker: Wire, topic: Topic) -> None:
     group_id = new_group(broker)
     configure(broker, group_id, consumer_heartbeat_interval_ms="7000")
     member = Consumer(broker, group_id)
-    assert member.join(topic.name).heartbeat_interval_ms == 7_000
+    assert member.join(topic.name).heartbeat_interval_ms == interval_of(broker, 7_000)
     configure(broker, group_id, consumer_heartbeat_interval_ms="8000")
-    wait_for(lambda: member.beat().heartbeat_interval_ms == 8_000)
+    wait_for(lambda: member.beat().heartbeat_interval_ms == interval_of(broker, 8_000))
 
 
 def test_partitions_that_are_added_are_assigned(broker: Wire, make_topic: TopicFactory) -> None:

@@ -21,7 +21,7 @@ from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from ottla.testing import EmbeddedBroker
 
 from .conftest import TopicFactory, Wire
-from .consumers import Consumer, configure, described_consumers, joining
+from .consumers import Consumer, configure, described_consumers, interval_of, joining
 from .members import join_request, new_group, wait_for
 from .share_members import Sharer, all_of, described, settle, share_group
 from .test_group_migration import classic_group, subscription
@@ -87,14 +87,14 @@ def test_the_brokers_configs_are_those_of_groups_without_their_own() -> None:
     with started(**configs) as broker:
         topic = TopicFactory(broker)(2)
         member = Consumer(broker, new_group(broker))
-        assert member.join(topic.name).heartbeat_interval_ms == 6_000
+        assert member.join(topic.name).heartbeat_interval_ms == interval_of(broker, 6_000)
         assert described_consumers(broker, member.group_id).assignor_name == "range"
         refused = Consumer(broker, member.group_id).join(topic.name)
         assert refused.error_message == "The consumer group has reached its maximum capacity of 1 members."
         unknown = broker.send(joining(member.group_id, "t", server_assignor="uniform"), 1)
         assert unknown.error_message == "ServerAssignor uniform is not supported. Supported assignors: range."
         configure(broker, member.group_id, consumer_heartbeat_interval_ms="7000")
-        wait_for(lambda: member.beat().heartbeat_interval_ms == 7_000)
+        wait_for(lambda: member.beat().heartbeat_interval_ms == interval_of(broker, 7_000))
 
 
 def test_share_groups_obey_their_own() -> None:
@@ -103,7 +103,7 @@ def test_share_groups_obey_their_own() -> None:
         group_coordinator_rebalance_protocols="classic,consumer,share",
         group_share_max_size="1",
         group_share_min_session_timeout_ms="1000",
-        group_share_session_timeout_ms="1500",
+        group_share_session_timeout_ms="2500",
         group_share_min_heartbeat_interval_ms="500",
         group_share_heartbeat_interval_ms="500",
     ) as broker:

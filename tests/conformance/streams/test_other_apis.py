@@ -44,7 +44,7 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from tests.conformance.conftest import TopicFactory, Wire
-from tests.conformance.consumers import GROUP, joining
+from tests.conformance.consumers import GROUP, interval_of, joining
 from tests.conformance.transactions import TransactionalProducer, settled
 
 from .play import Play, subtopology
@@ -465,25 +465,15 @@ def intervals(answer: Any) -> tuple[int, int, int]:
 
 def test_a_full_heartbeat_response(play: Play) -> None:
     answer = play.enter("A")
-    assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (
-        5000,
-        60_000,
-        10_000,
-    )
+    assert intervals(answer) == (interval_of(play.wire, 5000), 60_000, 10_000)
     assert not answer.topology_description_required
     play.configure(
         streams_task_offset_interval_ms="20000",
         streams_acceptable_recovery_lag="7",
         streams_heartbeat_interval_ms="6000",
     )
-    answer = play.beat("A")
-    assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (
-        6000,
-        20_000,
-        7,
-    )
-    left = play.quit("A")
-    assert (left.heartbeat_interval_ms, left.task_offset_interval_ms, left.acceptable_recovery_lag) == (0, 0, -1)
+    assert intervals(play.beat("A")) == (interval_of(play.wire, 6000), 20_000, 7)
+    assert intervals(play.quit("A")) == (0, 0, -1)
 
 
 BAD_CONFIGS = [

@@ -19,6 +19,7 @@ from ottla.coordinators.groups.consumer.records import member_current
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due
 from ottla.coordinators.groups.consumer.timers import end_session, fence
 from ottla.coordinators.groups.consumer.update import Update
+from ottla.coordinators.groups.heartbeat_interval import interval_ms, settling_ms
 from ottla.coordinators.groups.member_checks import check_epoch, check_instance, check_released, check_room
 from ottla.coordinators.groups.migration.upgrade import Upgrade
 from ottla.coordinators.groups.state import Groups
@@ -79,10 +80,11 @@ def heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, now: Milli
         member = group.members.get(request.member_id)
         if member is not None and _is_quiet(groups, group, member, request, now):
             group_id = request.group_id
+            config_ms = groups.heartbeat_interval_ms(group_id)
             answer = ConsumerGroupHeartbeatResponse(
                 member_id=member.member_id,
                 member_epoch=member.current.epoch,
-                heartbeat_interval_ms=groups.heartbeat_interval_ms(group_id),
+                heartbeat_interval_ms=interval_ms(config_ms, settling_ms(config_ms, group.target_timestamp, now)),
             )
             timer = Timer(end_session, (group_id, member.member_id), groups.session_timeout_ms(group_id))
             return Result(answers=((request, answer),), timers=(timer,))

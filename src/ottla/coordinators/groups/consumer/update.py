@@ -32,7 +32,7 @@ from ottla.coordinators.groups.consumer.records import (
 from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due, subscribed_ids
 from ottla.coordinators.groups.consumer.timers import end_revocation, refresh_regexes
-from ottla.coordinators.groups.heartbeat_interval import interval_ms, tenth_ms
+from ottla.coordinators.groups.heartbeat_interval import interval_ms, settling_ms, tenth_ms
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.records import CoordinatorRecord
 from ottla.coordinators.runtime import Millis, Timer
@@ -237,12 +237,14 @@ class Update:
 
     def heartbeat_interval_ms(self) -> int:
         """Return the time until the member's next heartbeat."""
-        config_ms = self.groups.heartbeat_interval_ms(self.group.group_id)
-        wait_ms = None
+        group, config_ms = self.group, self.groups.heartbeat_interval_ms(self.group.group_id)
         if self.epoch > self.target_epoch:
-            wait_ms = self.groups.until_assignment_ms(self.group, self.now)
+            wait_ms: int | None = self.groups.until_assignment_ms(group, self.now)
         elif self.current.state is MemberState.UNRELEASED_PARTITIONS or (
-            self.description.regex and self.description.regex not in self.group.resolved
+            self.description.regex and self.description.regex not in group.resolved
         ):
             wait_ms = tenth_ms(config_ms)
+        else:
+            timestamp = self.now if self.target_epoch > group.target_epoch else group.target_timestamp
+            wait_ms = settling_ms(config_ms, timestamp, self.now)
         return interval_ms(config_ms, wait_ms)

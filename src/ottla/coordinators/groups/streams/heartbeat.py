@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from ottla.coordinators.groups.heartbeat_interval import interval_ms, settling_ms
 from ottla.coordinators.groups.member_checks import check_epoch, check_instance, check_released, check_room
 from ottla.coordinators.groups.records import group_tombstone
 from ottla.coordinators.groups.state import Groups
@@ -149,6 +150,8 @@ def heartbeat(groups: Groups, request: StreamsGroupHeartbeatRequest, now: Millis
         member = group.members.get(request.member_id)
         if member is not None and _is_quiet(groups, group, member, request):
             response = _response(groups, group.group_id, member.member_id, member.current.epoch)
+            config_ms = response.heartbeat_interval_ms
+            response.heartbeat_interval_ms = interval_ms(config_ms, settling_ms(config_ms, group.target_timestamp, now))
             response.endpoint_information_epoch = group.endpoint_epoch
             session = _session(groups, group.group_id, member.member_id)
             return Result(answers=((request, Outcome(response)),), timers=(session,))

@@ -12,7 +12,7 @@ The update changes no state: it collects records, which replay applies once they
 
 from collections.abc import Mapping
 
-from ottla.coordinators.groups.heartbeat_interval import interval_ms, tenth_ms
+from ottla.coordinators.groups.heartbeat_interval import interval_ms, settling_ms, tenth_ms
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.groups.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinators.groups.streams.internal_topics import size
@@ -264,13 +264,15 @@ class Update:
 
     def heartbeat_interval_ms(self) -> int:
         """Return the time until the member's next heartbeat."""
-        config_ms = self.groups.streams_heartbeat_interval_ms(self.group.group_id)
-        wait_ms = None
+        group, config_ms = self.group, self.groups.streams_heartbeat_interval_ms(self.group.group_id)
         creates_topics = self.sized is not None and self.sized.missing
         if self.delay_runs or creates_topics or self.current.state is MemberState.UNRELEASED_TASKS:
-            wait_ms = tenth_ms(config_ms)
+            wait_ms: int | None = tenth_ms(config_ms)
         elif self.epoch > self.target_epoch:
-            wait_ms = self.groups.until_task_assignment_ms(self.group, self.now)
+            wait_ms = self.groups.until_task_assignment_ms(group, self.now)
+        else:
+            timestamp = self.now if self.target_epoch > group.target_epoch else group.target_timestamp
+            wait_ms = settling_ms(config_ms, timestamp, self.now)
         return interval_ms(config_ms, wait_ms)
 
 
