@@ -4,8 +4,8 @@
 
 consumers   two consumers of librdkafka (group.protocol=consumer), the second one 100 ms after the first, on four partitions:
             from the first subscription until both have two
-share       one member of a share group, which sends its next heartbeat when the response asks for it, as Kafka's own clients do:
-            from the first heartbeat until it has its partitions
+share       one member of a share group, which sends its next heartbeat when the response asks for it, as Kafka's own clients
+            do: from the first heartbeat until it has its partitions
 """
 
 import argparse
