@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ottla.environment import Address, Cancellable, Receiver
+from ottla.environment.busy_polling import BusyPolling
 
 _MOST_PIECES: Final = 64
 """Maximum number of buffers in one sendmsg."""
@@ -57,10 +58,18 @@ class _Socket:
     response, are sent by one system call.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, receiver: Receiver) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        receiver: Receiver,
+        polling: BusyPolling | None,
+    ) -> None:
         self._loop = loop
         self._socket = sock
         self._receiver = receiver
+        self._polling = polling
+        self._receive: Callable[[Any], int] = sock.recv_into if polling is None else self._receive_and_report
         self._left: deque[bytes | memoryview] = deque()
         self._open = True
         self._reading = False
@@ -70,15 +79,23 @@ class _Socket:
         waits = bool(self._left)  # waits for room in the socket, until `_writable` is called
         self._reading = True
         try:
-            self._receiver.readable(self._socket.recv_into)
+            self._receiver.readable(self._receive)
         finally:
             self._reading = False
             if self._left and not waits:
                 self._send()
 
+    def _receive_and_report(self, buffer: Any) -> int:
+        assert self._polling is not None
+        size = self._socket.recv_into(buffer)
+        self._polling.received(size)
+        return size
+
     def write(self, pieces: Sequence[Any]) -> None:
         if not self._open:
             return
+        if self._polling is not None:
+            self._polling.sent()
         idle = not self._left
         for piece in pieces:
             if len(piece):
@@ -130,10 +147,11 @@ class AsyncioTimers:
 
 
 class AsyncioTransport:
-    """A `Transport` on an asyncio event loop."""
+    """A `Transport` on an asyncio event loop; `polling` is its busy polling for responses, None without it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, polling: BusyPolling | None = None) -> None:
         self._loop = loop
+        self._polling = polling
 
     def open(
         self, address: Address, receiver: Receiver, *, send_buffer: int = -1, receive_buffer: int = -1
@@ -172,7 +190,7 @@ class AsyncioTransport:
                 sock.close()
                 raise
             else:
-                receiver.connected(_Socket(self._loop, sock, receiver))
+                receiver.connected(_Socket(self._loop, sock, receiver, self._polling))
                 return
         receiver.lost(reason)
 

@@ -1,18 +1,20 @@
-"""Busy polling: keeps an event loop awake for a moment after a response, because the next request is about to come.
+"""Busy polling: keeps an event loop awake for a moment after it has sent a message, because the next one is about to come.
 
-A client with one request in flight sends the next one some 50 us after a response, a client in Python some 200. By then the
-thread of the loop would sleep, and waking it takes as long again (a virtual machine's processor has to leave its idle state),
-and as much CPU time as the polling. So the loop looks for events without sleeping after a response, but only where the request
-came within GAP_NS of the response before it, and for no longer than twice the gaps of the last requests:
+The messages are responses and the next requests of clients, or fetch requests of a follower and the responses of its leader;
+the two kinds are polled for by one `BusyPolling` each. A client with one request in flight sends the next one some 50 us after
+a response, a client in Python some 200; the records for a follower come as often. By then the thread of the loop would sleep,
+and waking it takes as long again (a virtual machine's processor has to leave its idle state), and as much CPU time as the
+polling. So the loop looks for events without sleeping after a message, but only where the message before came within GAP_NS of
+the one that was sent before it, and for no longer than twice the gaps of the last messages:
 
-    response       request  response                          twice the gap
-       |--- < GAP_NS ---|......|== polling ==| request, response |== polling ==| the loop sleeps
+    sent       received  sent                             twice the gap
+     |--- < GAP_NS ---|....|== polling ==| received, sent |== polling ==| the loop sleeps
 
-The time that a request takes does not count: a client waits for the response however long it takes. A client that sends a
+The time between received and sent does not count: a client waits for the response however long it takes. A client that sends a
 request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most. Nor does one that sends
 more than SMALL_BYTES at a time: it is busy with that, and may need the processor. Between two looks the thread yields its
 processor to one that waits for it: with several brokers on few processors the followers run while their leader polls. They
-give it back after some 100 us. A thread that computes keeps it for milliseconds, in which the request may come; a loop that
+give it back after some 100 us. A thread that computes keeps it for milliseconds, in which the message may come; a loop that
 sleeps gets the processor sooner, as the kernel prefers threads that were asleep. So the polling pauses when a yield has
 taken longer than YIELD_NS: for SHORT_PAUSE_NS at first, and twice as long as before, up to LONG_PAUSE_NS, when the next long
 yield comes soon.
@@ -69,23 +71,23 @@ class BusyPolling:
         self._yield_processor = yield_processor
         self._last_ns = -GAP_NS
         self._gap_ns = 0
-        """Longest gap of the last requests below GAP_NS; an old one counts an eighth less with each request."""
+        """Longest gap of the last messages below GAP_NS; an old one counts an eighth less with each message."""
         self._follows = False
-        """True if the last request was small and came shortly after a response."""
+        """True if the last message received was small and came shortly after one was sent."""
         self._is_polling = False
         self._pause_ns = SHORT_PAUSE_NS
         self._resume_ns = 0
         """End of the last pause, which took `_pause_ns`."""
 
     def received(self, size: int) -> None:
-        """Note that `size` bytes of requests came. Called on the thread of the loop, like all methods."""
+        """Note that `size` bytes came. Called on the thread of the loop, like all methods."""
         gap_ns = self._now_ns() - self._last_ns
         self._follows = gap_ns < GAP_NS and size <= SMALL_BYTES
         if self._follows:
             self._gap_ns = max(gap_ns, self._gap_ns - (self._gap_ns >> 3))
 
-    def responded(self) -> None:
-        """Poll from now on, if the last request was small and came shortly after the response before this one."""
+    def sent(self) -> None:
+        """Poll from now on, if the last message received was small and came shortly after the one sent before it."""
         self._last_ns = self._now_ns()
         if self._follows and not self._is_polling and self._last_ns >= self._resume_ns:
             self._is_polling = True

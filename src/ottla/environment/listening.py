@@ -116,7 +116,7 @@ class ServedSocket:
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""
         if self._polling is not None:
-            self._polling.responded()
+            self._polling.sent()
         if self._keeps:
             self.send_kept()
         left = self._left

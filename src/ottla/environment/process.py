@@ -24,7 +24,7 @@ def process_environment(
 ) -> Environment:
     """Create the environment of this process on `loop`; arguments replace parts of it.
 
-    polls_busily  whether the loop waits for requests without sleeping where that pays, see `busy_polling`; not for a process
+    polls_busily  whether the loop waits for messages without sleeping where that pays, see `busy_polling`; not for a process
                   whose other threads run Python code, which would wait for the interpreter
     """
     return Environment(
@@ -33,7 +33,7 @@ def process_environment(
         random or SystemRandom(),
         timers or AsyncioTimers(loop),
         resolved_address,
-        AsyncioTransport(loop),
+        AsyncioTransport(loop, busy_polling(loop) if polls_busily else None),
         SocketListen(loop, busy_polling(loop) if polls_busily else None),
         ThreadWorkers(loop),
         files or DiskStore(),

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.environment import IncomingConnection
+from ottla.environment import IncomingConnection, Stream
+from ottla.environment.asyncio_transport import AsyncioTransport
 from ottla.environment.busy_polling import (
     GAP_NS,
     LONG_PAUSE_NS,
@@ -46,7 +47,7 @@ class Loop:
         self.now_ns += after_ns
         self.polling.received(size)
         self.now_ns += taking_ns
-        self.polling.responded()
+        self.polling.sent()
 
     def turn(self, after_ns: int) -> None:
         self.now_ns += after_ns
@@ -189,7 +190,7 @@ def test_the_processor_is_yielded_by_the_system(monkeypatch: pytest.MonkeyPatch)
         polling = BusyPolling(asyncio.get_running_loop())
         for _ in range(2):
             polling.received(1)
-            polling.responded()
+            polling.sent()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -218,7 +219,7 @@ class Echo:
 
 
 class Noted(BusyPolling):
-    """Busy polling that notes its calls: the sizes of requests, and 0 for a response."""
+    """Busy polling that notes its calls: the sizes of what was received, and 0 for what was sent."""
 
     __slots__ = ("calls",)
 
@@ -230,9 +231,9 @@ class Noted(BusyPolling):
         self.calls.append(size)
         super().received(size)
 
-    def responded(self) -> None:
+    def sent(self) -> None:
         self.calls.append(0)
-        super().responded()
+        super().sent()
 
 
 def test_sockets_report_requests_and_responses() -> None:
@@ -253,3 +254,50 @@ def test_sockets_report_requests_and_responses() -> None:
         return polling.calls
 
     assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [7, 0, 300, 0, 0]
+
+
+class Asking:
+    """Receiver of a connection to another broker, which sends two requests one after the other."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray(1 << 16)
+        self.left = 2
+        self.ended = asyncio.Event()
+        self.stream: Stream | None = None
+
+    def connected(self, stream: Stream) -> None:
+        self.stream = stream
+        self._ask()
+
+    def _ask(self) -> None:
+        assert self.stream is not None
+        self.left -= 1
+        self.stream.write((b"?",))
+
+    def readable(self, receive_into: Callable[[Any], int]) -> None:
+        assert receive_into(self.memory) == 1
+        if self.left:
+            self._ask()
+        else:
+            assert self.stream is not None
+            self.stream.close()
+            self.ended.set()
+
+    def lost(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def rejected(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+def test_connections_to_other_brokers_report_what_they_send_and_receive() -> None:
+    async def exchange() -> list[int]:
+        loop = asyncio.get_running_loop()
+        polling, asking = Noted(loop), Asking()
+        listening = SocketListen(loop)("127.0.0.1", 0, lambda incoming: incoming.serve(Echo(incoming)), lambda _: None)
+        AsyncioTransport(loop, polling).open(listening.address, asking)
+        await asking.ended.wait()
+        listening.close()
+        return polling.calls
+
+    assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [0, 1, 0, 1]
