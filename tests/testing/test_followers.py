@@ -31,6 +31,11 @@ def produce(cluster: KafkaCluster, count: int) -> None:
     producer.close()
 
 
+def produce_one(cluster: KafkaCluster) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, acks="all") as producer:
+        producer.produce("t", value=b"x")
+
+
 def logs(cluster: KafkaCluster, index: int) -> list[Log]:
     replicas = (broker.broker.replicas.find("t", index) for broker in cluster.running)
     return [replica.log for replica in replicas if replica is not None]
@@ -85,6 +90,26 @@ def test_a_leader_whose_connection_broke_is_not_named() -> None:
             wait(lambda node=node: listed(cluster, node) == [(0, leader_of_t(cluster))] * 2)  # type: ignore[misc]
 
 
+def test_the_first_response_after_a_kill_names_the_next_leader() -> None:
+    """librdkafka asks once a second after it has heard of the old leader, or of a list of brokers without that."""
+    with KafkaCluster(3, _CONFIGS) as cluster:
+        cluster.create_topic("t", 1)
+        produce_one(cluster)
+        wait_for_isr(cluster, 3)
+        leader = leader_of_t(cluster)
+        follower = next(node for node in (1, 2, 3) if node != leader)
+        wire = Wire(cluster[follower].address, is_kafka=False)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        cluster.kill(leader)
+        answer = wire.send(request, 12)
+        (partition,) = answer.topics[0].partitions
+        assert (partition.error_code, partition.leader_id != leader, partition.leader_epoch) == (0, True, 1)
+        assert sorted(node.node_id for node in answer.brokers) == [1, 2, 3]
+        assert leader not in cluster[follower].broker.image.brokers
+        wait(lambda: len(wire.send(request, 12).brokers) == 2)
+        wire.close()
+
+
 def leader_of_t(cluster: KafkaCluster) -> int:
     return cluster.image.topics["t"].partitions[0].leader
 
@@ -97,7 +122,8 @@ def is_seen_without_the_leader_that_lives(cluster: KafkaCluster) -> bool:
     broker = cluster[follower].broker
     assert listed(cluster, leader)[0][0] == 0
     with cluster.disconnect(leader, follower):
-        while leader in broker.image.brokers:
+        until = time.monotonic() + 2  # a broker is lost for a second
+        while leader in broker.image.brokers and time.monotonic() < until:
             seen = listed(cluster, follower), listed(cluster, other)
             if seen == ([(LEADER_NOT_AVAILABLE, -1)] * 2, [(0, leader)] * 2) and leader in broker.image.brokers:
                 return True

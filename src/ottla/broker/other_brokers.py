@@ -1,8 +1,9 @@
 """Requests of this broker to others of its cluster. `cluster/peers.py` sends them; a single broker has no others."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from ottla.metadata.image import BrokerImage
 from ottla.protocol.answer import Answer
 from ottla.protocol.schema import Request, Response
 
@@ -14,7 +15,14 @@ class OtherBrokers(Protocol):
 
     @property
     def lost(self) -> Collection[int]:
-        """Brokers whose connection for the fetches of this one has just broken, and that have not answered again."""
+        """Brokers whose connection to this one has just broken, and that have not answered again."""
+
+    @property
+    def departed(self) -> Mapping[int, BrokerImage]:
+        """Brokers that were lost some seconds ago at the most, and have not answered since, as they were then."""
+
+    def confirm(self, node_ids: Iterable[int]) -> Answer[object]:
+        """Answer once each of these brokers has answered a request that is sent now, is lost, or takes too long."""
 
     @property
     def losses(self) -> int:
@@ -38,6 +46,16 @@ class NoOtherBrokers:
     def lost(self) -> Collection[int]:
         """None."""
         return ()
+
+    @property
+    def departed(self) -> Mapping[int, BrokerImage]:
+        """None."""
+        return {}
+
+    def confirm(self, node_ids: Iterable[int]) -> Answer[object]:
+        """Answer at once: there are no such brokers."""
+        del node_ids
+        return None
 
     @property
     def losses(self) -> int:

@@ -8,12 +8,15 @@ verified, each at the coordinator or leader of the newer image.
 A broker that is killed resets its connections at once, long before it is fenced. A client that asks for the leaders then, and
 hears of the dead one, may wait for a second until it asks again, as librdkafka does. So a leader whose connection breaks is
 `lost`, until it answers again, for a second at most: it may live, and clients may reach it where this broker does not.
+Metadata does not name it as a leader. It stays in the list of brokers for longer (`departed`), also when it is fenced:
+librdkafka drops a broker that has left the list, after it has moved the partitions to their new leader, and with it the move.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
+from ottla.broker.cluster.confirmations import Confirmations
 from ottla.environment import Address, Cancellable, Environment, Transport
 from ottla.metadata.image import BrokerImage, Delta, Image
 from ottla.net.authentication import Credentials
@@ -21,9 +24,10 @@ from ottla.net.connection import ConnectionSettings, Link
 from ottla.net.errors import ConnectionLost, KafkaError
 from ottla.net.network import Network
 from ottla.net.scheduler import Promise, Scheduler
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, gather
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.messages.fetch import FetchRequest
+from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -34,6 +38,9 @@ _OLDEST_FETCH: Final = 15
 """First version of Fetch with the broker epoch of the follower (KIP-903)."""
 _LOST_MS: Final = 1_000
 """Time after which a lost broker is not lost any more."""
+_DEPARTED_MS: Final = 5_000
+"""Time after which it has not departed any more."""
+_CONFIRMATION: Final = "confirmation"
 
 
 class _Fetch:
@@ -75,7 +82,7 @@ class _Fetch:
                 self._peers.note_loss(self.node_id)
             self.end(None)
         else:
-            if self._peers.lost:
+            if self._peers.departed:
                 self._peers.note_answer(self.node_id)
             self.end(response.result())
 
@@ -117,8 +124,11 @@ class Peers:
             credentials=credentials,
         )
         self._timers = environment.timers
-        self._lost: dict[int, Cancellable] = {}
-        """Lost brokers, each with the timer after which it is not lost any more."""
+        self._lost: set[int] = set()
+        self._departed: dict[int, BrokerImage] = {}
+        self._forgetting: dict[int, list[Cancellable]] = {}
+        """Timers after which a broker is not lost any more, and has not departed any more."""
+        self._confirmations = Confirmations(self._confirmation, environment.timers)
         self._is_closed = False
         self.losses = 0
         """See `OtherBrokers.losses`."""
@@ -180,17 +190,57 @@ class Peers:
         """See `OtherBrokers.lost`."""
         return self._lost
 
+    @property
+    def departed(self) -> Mapping[int, BrokerImage]:
+        """See `OtherBrokers.departed`."""
+        return self._departed
+
     def note_loss(self, node_id: int) -> None:
-        """Note that the connection to a broker broke."""
-        if node_id not in self._lost and not self._is_closed:
-            self.losses += 1
-            self._lost[node_id] = self._timers.call_later(_LOST_MS, lambda: self.note_answer(node_id))
+        """Note that a connection to a broker broke."""
+        node = self._image().brokers.get(node_id)
+        if node is None or node_id in self._lost or self._is_closed:
+            return
+        self.note_answer(node_id)
+        self.losses += 1
+        self._lost.add(node_id)
+        self._departed[node_id] = node
+        self._forgetting[node_id] = [
+            self._timers.call_later(_LOST_MS, lambda: self._lost.discard(node_id)),
+            self._timers.call_later(_DEPARTED_MS, lambda: self.note_answer(node_id)),
+        ]
 
     def note_answer(self, node_id: int) -> None:
         """Note that a broker has answered, or that nothing is known of it any more."""
-        timer = self._lost.pop(node_id, None)
-        if timer is not None:
+        self._lost.discard(node_id)
+        self._departed.pop(node_id, None)
+        for timer in self._forgetting.pop(node_id, ()):
             timer.cancel()
+
+    def confirm(self, node_ids: Iterable[int]) -> Answer[object]:
+        """See `OtherBrokers.confirm`."""
+        return gather([self._confirmations.confirm(node_id) for node_id in node_ids], lambda answers: answers)
+
+    def _confirmation(self, node_id: int) -> Answer[object]:
+        """Send a request to which the response is empty, and note the loss of a broker that has closed the connection."""
+        address = self._address(node_id)
+        if address is None:
+            return None
+        answer = Pending[object]()
+
+        async def send() -> None:
+            link = None
+            try:
+                link = await self._network.ready_at(address, _CONFIRMATION, node_id)
+                await link.request(OffsetForLeaderEpochRequest(), link.version(OffsetForLeaderEpochRequest))
+            except KafkaError as cause:
+                _logger.debug("broker %d does not confirm that it is alive: %s", node_id, cause)
+                if link is not None and isinstance(cause, ConnectionLost):  # a failed attempt to connect proves nothing
+                    self.note_loss(node_id)
+            finally:
+                answer.complete(None)
+
+        self._scheduler.background(send(), f"confirmation of broker {node_id}")
+        return answer
 
     async def _connect(self, fetch: "_Fetch", address: Address, purpose: str) -> None:
         try:
@@ -218,7 +268,7 @@ class Peers:
     def close(self) -> None:
         """Close all connections; requests in flight are answered with None."""
         self._is_closed = True
-        for node_id in list(self._lost):
+        for node_id in list(self._departed):
             self.note_answer(node_id)
         self._network.close()
 

@@ -12,9 +12,13 @@ Behaviour
     ids and names in one request   the names are ignored; neither name nor id: UNKNOWN_SERVER_ERROR for all
     no name before version 12      INVALID_REQUEST for all, as for an id
     illegal name                   INVALID_TOPIC_EXCEPTION
-    brokers                        live ones, at the address of the listener that this client connected to
+    brokers                        live ones, and those that were lost some seconds ago (`OtherBrokers.departed`), at the
+                                   address of the listener that this client connected to
     the leader lacks that listener LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE)
-    no leader, one that is fenced, or one to which this broker has just lost its connection  LEADER_NOT_AVAILABLE, leader -1
+    no leader, or one that is fenced   LEADER_NOT_AVAILABLE, leader -1
+    this broker has just lost its connection to the leader   likewise; for topics by name or id the response waits until
+                                   their leaders have confirmed that they are alive (`cluster/confirmations.py`), or for the
+                                   election of others, for ELECTION_MS at the most: some clients ask once a second
 
 Versions
     0  an empty list asks for everything
@@ -31,13 +35,14 @@ Versions
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.metrics.traffic import count_errors
 from ottla.broker.permission import may_use_cluster, may_use_topic
+from ottla.broker.retrying import repeat_while
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, check_name
@@ -70,6 +75,9 @@ from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceTy
 
 _logger = logging.getLogger("ottla.broker")
 _PARTITIONS_A_STEP: Final = 1_000
+ELECTION_MS: Final = 300
+"""Time that a response waits for a leader: a broker that was killed is fenced after some 80 ms."""
+_LOOK_EVERY_MS: Final = 10
 _FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
 _FIRST_BY_ID: Final = 12
 _WITH_OPERATIONS: Final = frozenset((NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION))
@@ -78,11 +86,40 @@ _WITH_OPERATIONS: Final = frozenset((NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_T
 
 @handles(MetadataRequest)
 def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataResponse]:
-    if request.topics is None or (request.context.version == 0 and not request.topics):
+    asked = request.topics
+    if asked is None or (request.context.version == 0 and not asked):
         return _all_topics(request, broker)
+    leaders = _leaders(asked, broker) - {broker.node_id}
+    if not leaders:
+        return _some_topics(asked, request, broker)
+
+    def wait_for_election(_: object) -> Answer[bool]:
+        return repeat_while(
+            lambda is_leaderless: is_leaderless,
+            lambda: any(leader in broker.peers.lost for leader in _leaders(asked, broker)),
+            broker.timers.call_later,
+            attempts=ELECTION_MS // _LOOK_EVERY_MS,
+            pause_ms=_LOOK_EVERY_MS,
+        )
+
+    elected = after(broker.peers.confirm(sorted(leaders)), wait_for_election)
+    return after(elected, lambda _: _some_topics(asked, request, broker))
+
+
+def _leaders(asked: Sequence[MetadataRequestTopic], broker: Broker) -> set[int]:
+    """Return the leaders of all partitions of these topics."""
+    image = broker.image
+    topics = (
+        image.topics_by_id.get(requested.topic_id) or image.topics.get(requested.name or "") for requested in asked
+    )
+    return {partition.leader for topic in topics if topic is not None for partition in topic.partitions} - {NO_LEADER}
+
+
+def _some_topics(
+    asked: Sequence[MetadataRequestTopic], request: MetadataRequest, broker: Broker
+) -> Answer[MetadataResponse]:
     topics: list[MetadataResponseTopic] = []
     missing: list[str] = []
-    asked = request.topics or []
     if asked:
         by_id = any(requested.topic_id != ZERO_UUID for requested in asked)
         is_unnamed = any(requested.name is None for requested in asked)
@@ -135,7 +172,7 @@ def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | No
         context.authorizer is not None
         or broker.throttling is not None  # the response carries the sender's throttle time
         or broker.replicas.has_failed
-        or broker.peers.lost
+        or broker.peers.departed
         or request.include_topic_authorized_operations
     ):
         return None
@@ -178,7 +215,7 @@ def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataRes
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=address[0], port=address[1], rack=node.rack)
-            for node in image.brokers.values()
+            for node in {**broker.peers.departed, **image.brokers}.values()
             if (address := broker.address_of(node, request.context)) is not None
         ],
         cluster_id=image.cluster_id,
@@ -190,7 +227,7 @@ def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataRes
     )
 
 
-def _invalid(asked: list[MetadataRequestTopic], code: int) -> MetadataResponse:
+def _invalid(asked: Sequence[MetadataRequestTopic], code: int) -> MetadataResponse:
     """Return the response to a request that is refused as a whole."""
     topics = [
         MetadataResponseTopic(error_code=code, name=requested.name or "", topic_id=requested.topic_id)

@@ -1,0 +1,82 @@
+"""Confirmations that other brokers are alive, for responses that name them as leaders.
+
+The operating system closes the connections of a killed broker one after the other, over some milliseconds. A client whose
+connection is among the first asks another broker for the leaders, which does not know of the death yet. So that one sends an
+empty request to each leader that it is about to name. A living broker answers within a millisecond; a dead one never does, but
+its connections break:
+
+    the client's connection breaks    it asks another broker    the other broker's connections break
+    |-------------------------------->|== confirmation ========>| the broker is lost, the response does not name it
+
+One request to a broker is in flight at a time. Confirmations asked for meanwhile share the next one, as what was sent before
+proves nothing about the time after.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.environment import Timers
+from ottla.protocol.answer import Answer, Pending, after
+
+CONFIRM_MS: Final = 20
+"""Time that a response waits for a confirmation: a broker that is only slow, or cut off, is named after it."""
+
+
+class _Sender:
+    """Confirmations of one broker."""
+
+    __slots__ = ("is_late", "next", "sent")
+
+    def __init__(self) -> None:
+        self.sent: Pending[None] | None = None
+        self.next: Pending[None] | None = None
+        self.is_late = False
+        """True while the request in flight has been for CONFIRM_MS: no response waits for this broker then."""
+
+
+class Confirmations:
+    """Confirmations of all brokers.
+
+    ask  sends a request to a broker; the answer comes when it is answered or has failed
+    """
+
+    def __init__(self, ask: Callable[[int], Answer[object]], timers: Timers) -> None:
+        self._ask = ask
+        self._timers = timers
+        self._senders: dict[int, _Sender] = {}
+
+    def confirm(self, node_id: int) -> Answer[None]:
+        """Answer when a request sent from now on is answered or has failed, after CONFIRM_MS at the latest."""
+        sender = self._senders.setdefault(node_id, _Sender())
+        if sender.is_late:
+            return None
+        if sender.next is None:
+            sender.next = Pending()
+        confirmed = sender.next
+        if sender.sent is None:
+            self._send(node_id, sender)
+        return confirmed
+
+    def _send(self, node_id: int, sender: _Sender) -> None:
+        sent, sender.next = sender.next, None
+        assert sent is not None
+        sender.sent = sent
+
+        def late() -> None:
+            sender.is_late = True
+            waiting = [pending for pending in (sent, sender.next) if pending is not None]
+            sender.next = None
+            for pending in waiting:
+                pending.complete(None)
+
+        timer = self._timers.call_later(CONFIRM_MS, late)
+
+        def ended(_: object) -> None:
+            timer.cancel()
+            sender.sent, sender.is_late = None, False
+            if sender.next is not None:
+                self._send(node_id, sender)
+            if not sent.done:
+                sent.complete(None)
+
+        after(self._ask(node_id), ended)

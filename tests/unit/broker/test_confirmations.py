@@ -1,0 +1,98 @@
+"""Confirmations that other brokers are alive: when they answer, and how many requests they send."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ottla.broker.cluster.confirmations import CONFIRM_MS, Confirmations
+from ottla.protocol.answer import Answer, Pending
+
+
+class Timer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        self.is_set = True
+
+    def cancel(self) -> None:
+        self.is_set = False
+
+
+class Case:
+    """Confirmations whose requests a test answers; `timers` are those that were set, each for CONFIRM_MS."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Pending[object]]] = []
+        self.timers: list[Timer] = []
+        self.confirmations = Confirmations(self.ask, self)
+
+    def ask(self, node_id: int) -> Answer[object]:
+        self.asked.append((node_id, Pending()))
+        return self.asked[-1][1]
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        assert delay_ms == CONFIRM_MS
+        self.timers.append(Timer(callback))
+        return self.timers[-1]
+
+    def confirm(self, node_id: int = 2) -> Pending[None]:
+        answer = self.confirmations.confirm(node_id)
+        assert isinstance(answer, Pending)
+        return answer
+
+    def answer(self, number: int) -> None:
+        self.asked[number][1].complete(None)
+
+    def expire(self) -> None:
+        (timer,) = [timer for timer in self.timers if timer.is_set]
+        timer.callback()
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case()
+
+
+def test_a_confirmation_is_the_answer_to_a_request_of_its_own(case: Case) -> None:
+    confirmed = case.confirm()
+    assert (case.asked[0][0], confirmed.done) == (2, False)
+    case.answer(0)
+    assert confirmed.done
+    assert not case.timers[0].is_set
+
+
+def test_what_is_asked_meanwhile_shares_the_next_request(case: Case) -> None:
+    first, second, third = case.confirm(), case.confirm(), case.confirm()
+    assert len(case.asked) == 1
+    case.answer(0)
+    assert (first.done, second.done, third.done, len(case.asked)) == (True, False, False, 2)
+    case.answer(1)
+    assert second.done
+    assert third.done
+    assert len(case.asked) == 2
+
+
+def test_brokers_are_asked_independently(case: Case) -> None:
+    second, third = case.confirm(2), case.confirm(3)
+    case.answer(1)
+    assert (second.done, third.done) == (False, True)
+
+
+def test_nobody_waits_for_a_broker_that_does_not_answer(case: Case) -> None:
+    first, second = case.confirm(), case.confirm()
+    case.expire()
+    assert first.done
+    assert second.done
+    assert case.confirmations.confirm(2) is None
+    assert len(case.asked) == 1
+    case.answer(0)  # late
+    assert not case.confirm().done
+    assert len(case.asked) == 2
+
+
+def test_a_broker_that_cannot_be_asked_is_confirmed_at_once() -> None:
+    case = Case()
+    confirmations = Confirmations(lambda _: None, case)
+    for _ in range(2):
+        answer = confirmations.confirm(2)
+        assert isinstance(answer, Pending)
+        assert answer.done
