@@ -402,6 +402,7 @@ def test_silence_loses_the_partitions(make: Make, topic: str, produce: Produce, 
     silent = make(group_id=(group_id := fresh("g")), max_poll_interval_ms=500, **group)
     silent.subscribe([topic], on_lost=lost.append)
     take(silent, 5)
+    time.sleep(1)  # it leaves the group before the other one joins, which would have to share with it
     other = make(group_id=group_id, **group)
     other.subscribe([topic])
     settle([other], lambda owned: owned[0] == parts(topic))

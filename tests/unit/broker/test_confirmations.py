@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.broker.cluster.confirmations import CONFIRM_MS, Confirmations
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, after
 
 
 class Timer:
@@ -15,6 +15,17 @@ class Timer:
 
     def cancel(self) -> None:
         self.is_set = False
+
+
+class Confirmed:
+    """Listener of a confirmation."""
+
+    def __init__(self, answer: Answer[None]) -> None:
+        self.done = False
+        after(answer, self._ended)
+
+    def _ended(self, _: None) -> None:
+        self.done = True
 
 
 class Case:
@@ -34,10 +45,8 @@ class Case:
         self.timers.append(Timer(callback))
         return self.timers[-1]
 
-    def confirm(self, node_id: int = 2) -> Pending[None]:
-        answer = self.confirmations.confirm(node_id)
-        assert isinstance(answer, Pending)
-        return answer
+    def confirm(self, node_id: int = 2) -> "Confirmed":
+        return Confirmed(self.confirmations.confirm(node_id))
 
     def answer(self, number: int) -> None:
         self.asked[number][1].complete(None)
@@ -90,9 +99,6 @@ def test_nobody_waits_for_a_broker_that_does_not_answer(case: Case) -> None:
 
 
 def test_a_broker_that_cannot_be_asked_is_confirmed_at_once() -> None:
-    case = Case()
-    confirmations = Confirmations(lambda _: None, case)
-    for _ in range(2):
-        answer = confirmations.confirm(2)
-        assert isinstance(answer, Pending)
-        assert answer.done
+    confirmations = Confirmations(lambda _: None, Case())
+    assert Confirmed(confirmations.confirm(2)).done
+    assert Confirmed(confirmations.confirm(2)).done

@@ -12,7 +12,7 @@ One request to a broker is in flight at a time. Confirmations asked for meanwhil
 proves nothing about the time after.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.environment import Timers
@@ -23,13 +23,17 @@ CONFIRM_MS: Final = 20
 
 
 class _Sender:
-    """Confirmations of one broker."""
+    """Confirmations of one broker; an answer has one listener, so each that was asked for is an answer of its own.
+
+    sent  answers that wait for the request in flight; None without one
+    next  answers that wait for the request after it
+    """
 
     __slots__ = ("is_late", "next", "sent")
 
     def __init__(self) -> None:
-        self.sent: Pending[None] | None = None
-        self.next: Pending[None] | None = None
+        self.sent: list[Pending[None]] | None = None
+        self.next: list[Pending[None]] = []
         self.is_late = False
         """True while the request in flight has been for CONFIRM_MS: no response waits for this broker then."""
 
@@ -50,33 +54,33 @@ class Confirmations:
         sender = self._senders.setdefault(node_id, _Sender())
         if sender.is_late:
             return None
-        if sender.next is None:
-            sender.next = Pending()
-        confirmed = sender.next
+        confirmed = Pending[None]()
+        sender.next.append(confirmed)
         if sender.sent is None:
             self._send(node_id, sender)
         return confirmed
 
     def _send(self, node_id: int, sender: _Sender) -> None:
-        sent, sender.next = sender.next, None
-        assert sent is not None
-        sender.sent = sent
+        sender.sent, sender.next = sender.next, []
 
         def late() -> None:
             sender.is_late = True
-            waiting = [pending for pending in (sent, sender.next) if pending is not None]
-            sender.next = None
-            for pending in waiting:
-                pending.complete(None)
+            waiting = [*(sender.sent or ()), *sender.next]
+            sender.sent, sender.next = [], []
+            _complete(waiting)
 
         timer = self._timers.call_later(CONFIRM_MS, late)
 
         def ended(_: object) -> None:
             timer.cancel()
-            sender.sent, sender.is_late = None, False
-            if sender.next is not None:
+            confirmed, sender.sent, sender.is_late = sender.sent, None, False
+            if sender.next:
                 self._send(node_id, sender)
-            if not sent.done:
-                sent.complete(None)
+            _complete(confirmed or ())
 
         after(self._ask(node_id), ended)
+
+
+def _complete(answers: Iterable[Pending[None]]) -> None:
+    for answer in answers:
+        answer.complete(None)

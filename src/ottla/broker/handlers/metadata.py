@@ -89,7 +89,7 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     asked = request.topics
     if asked is None or (request.context.version == 0 and not asked):
         return _all_topics(request, broker)
-    leaders = _leaders(asked, broker) - {broker.node_id}
+    leaders = _leaders(asked, broker) - {broker.node_id} if len(broker.image.brokers) > 1 else None
     if not leaders:
         return _some_topics(asked, request, broker)
 
