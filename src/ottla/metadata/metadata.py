@@ -104,7 +104,7 @@ class Metadata:
         self._deliveries: deque[tuple[int, Sequence[Entry], bool]] = deque()
         self._is_publishing = False
         self._is_looping = False
-        self._waits: list[_Wait] = []
+        self._waits: dict[_Wait, None] = {}
         self.plans = TopicPlans(lambda: self.image, random, default_partitions, default_replicas)
         self._revisions = {entry.key: entry.revision for entry in snapshot.entries}
         self._created = {entry.key: entry.created for entry in snapshot.entries}
@@ -214,28 +214,26 @@ class Metadata:
     def _published(self, revision: int) -> None:
         self._is_publishing = False
         self.applied = revision
-        met: list[_Wait] = []
-        unmet: list[_Wait] = []
-        for wait in self._waits:
-            (met if wait.is_met() else unmet).append(wait)
-        self._waits = unmet
+        met = [wait for wait in self._waits if wait.is_met()]
+        for wait in met:
+            del self._waits[wait]
         for wait in met:
             wait.answer.complete(True)
         self._publish()
 
-    def _when(self, is_met: Callable[[], bool]) -> Answer[bool]:
-        """Answer True once `is_met()` is true after a delivery, False after a timeout."""
+    def when(self, is_met: Callable[[], bool], timeout_ms: int = _TIMEOUT_MS) -> Answer[bool]:
+        """Answer True once `is_met()` is true, which is looked at now and after each delivery; False after a timeout, in ms."""
         if not self._is_publishing and is_met():
             return True
         wait = _Wait(is_met)
-        self._waits.append(wait)
+        self._waits[wait] = None
 
         def time_out() -> None:
             if wait in self._waits:
-                self._waits.remove(wait)
+                del self._waits[wait]
                 wait.answer.complete(False)
 
-        timer = self._timers.call_later(_TIMEOUT_MS, time_out)
+        timer = self._timers.call_later(timeout_ms, time_out)
 
         def answered(in_time: bool) -> bool:
             timer.cancel()
@@ -245,7 +243,7 @@ class Metadata:
 
     def when_applied(self, revision: int) -> Answer[bool]:
         """Answer True once all listeners have acted on an image of this revision or a newer one, False after a timeout."""
-        return self._when(lambda: self.applied >= revision)
+        return self.when(lambda: self.applied >= revision)
 
     # -- planning --
 
@@ -325,7 +323,7 @@ class Metadata:
             return ChangeResult(KAFKA_STORAGE_ERROR, outcome.error)
         if outcome.conflicts:
             self._is_outdated = True
-            return after(self._when(partial(self._knows, change, outcome.conflicts)), lambda _: _OUTDATED)
+            return after(self.when(partial(self._knows, change, outcome.conflicts)), lambda _: _OUTDATED)
         return after(self.when_applied(outcome.revision), lambda in_time: CHANGED if in_time else _NOT_DELIVERED)
 
     def _knows(self, change: Change, conflicts: Mapping[str, Entry]) -> bool:
@@ -344,7 +342,7 @@ class Metadata:
 
         def written(outcome: ChangeOutcome) -> Answer[ChangeOutcome]:
             if outcome.conflicts:
-                return after(self._when(partial(self._knows, change, outcome.conflicts)), lambda _: outcome)
+                return after(self.when(partial(self._knows, change, outcome.conflicts)), lambda _: outcome)
             if outcome.revision:
                 return after(self.when_applied(outcome.revision), lambda _: outcome)
             return outcome

@@ -1,20 +1,11 @@
 """Confirmations that other brokers are alive: when they answer, and how many requests they send."""
 
-from collections.abc import Callable
-
 import pytest
 
 from ottla.broker.cluster.confirmations import CONFIRM_MS, Confirmations
 from ottla.protocol.answer import Answer, Pending, after
 
-
-class Timer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback = callback
-        self.is_set = True
-
-    def cancel(self) -> None:
-        self.is_set = False
+from .test_waiting import Timers
 
 
 class Confirmed:
@@ -29,21 +20,16 @@ class Confirmed:
 
 
 class Case:
-    """Confirmations whose requests a test answers; `timers` are those that were set, each for CONFIRM_MS."""
+    """Confirmations whose requests a test answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Pending[object]]] = []
-        self.timers: list[Timer] = []
-        self.confirmations = Confirmations(self.ask, self)
+        self.timers = Timers()
+        self.confirmations = Confirmations(self.ask, self.timers)
 
     def ask(self, node_id: int) -> Answer[object]:
         self.asked.append((node_id, Pending()))
         return self.asked[-1][1]
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        assert delay_ms == CONFIRM_MS
-        self.timers.append(Timer(callback))
-        return self.timers[-1]
 
     def confirm(self, node_id: int = 2) -> "Confirmed":
         return Confirmed(self.confirmations.confirm(node_id))
@@ -52,7 +38,7 @@ class Case:
         self.asked[number][1].complete(None)
 
     def expire(self) -> None:
-        (timer,) = [timer for timer in self.timers if timer.is_set]
+        (timer,) = [timer for delay_ms, timer in self.timers.set if delay_ms == CONFIRM_MS and not timer.cancelled]
         timer.callback()
 
 
@@ -66,7 +52,7 @@ def test_a_confirmation_is_the_answer_to_a_request_of_its_own(case: Case) -> Non
     assert (case.asked[0][0], confirmed.done) == (2, False)
     case.answer(0)
     assert confirmed.done
-    assert not case.timers[0].is_set
+    assert case.timers.set[0][1].cancelled
 
 
 def test_what_is_asked_meanwhile_shares_the_next_request(case: Case) -> None:
@@ -99,6 +85,6 @@ def test_nobody_waits_for_a_broker_that_does_not_answer(case: Case) -> None:
 
 
 def test_a_broker_that_cannot_be_asked_is_confirmed_at_once() -> None:
-    confirmations = Confirmations(lambda _: None, Case())
+    confirmations = Confirmations(lambda _: None, Timers())
     assert Confirmed(confirmations.confirm(2)).done
     assert Confirmed(confirmations.confirm(2)).done

@@ -42,7 +42,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.metrics.traffic import count_errors
 from ottla.broker.permission import may_use_cluster, may_use_topic
-from ottla.broker.retrying import repeat_while
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, check_name
@@ -77,7 +76,6 @@ _logger = logging.getLogger("ottla.broker")
 _PARTITIONS_A_STEP: Final = 1_000
 ELECTION_MS: Final = 300
 """Time that a response waits for a leader: a broker that was killed is fenced after some 80 ms."""
-_LOOK_EVERY_MS: Final = 10
 _FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
 _FIRST_BY_ID: Final = 12
 _WITH_OPERATIONS: Final = frozenset((NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION))
@@ -93,16 +91,12 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
     if not leaders:
         return _some_topics(asked, request, broker)
 
-    def wait_for_election(_: object) -> Answer[bool]:
-        return repeat_while(
-            lambda is_leaderless: is_leaderless,
-            lambda: any(leader in broker.peers.lost for leader in _leaders(asked, broker)),
-            broker.timers.call_later,
-            attempts=ELECTION_MS // _LOOK_EVERY_MS,
-            pause_ms=_LOOK_EVERY_MS,
-        )
+    def has_leaders() -> bool:
+        lost = broker.peers.lost
+        return not lost or not any(leader in lost for leader in _leaders(asked, broker))
 
-    elected = after(broker.peers.confirm(sorted(leaders)), wait_for_election)
+    confirmed = broker.peers.confirm(sorted(leaders))
+    elected = after(confirmed, lambda _: broker.metadata.when(has_leaders, ELECTION_MS))
     return after(elected, lambda _: _some_topics(asked, request, broker))
 
 
