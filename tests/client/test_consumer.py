@@ -350,6 +350,28 @@ def test_iteration_and_asyncio(make: Make, topic: str, produce: Produce, bootstr
     assert told == [parts(topic)]
 
 
+@pytest.mark.parametrize("has_position", [True, False])
+def test_an_assigned_topic_is_created(make: Make, admin: Admin, produce: Produce, has_position: bool) -> None:
+    """As with Java's consumer; the first records are read then."""
+    consumer, name = make(), fresh("t")
+    consumer.assign(parts(name, 1))
+    if has_position:
+        consumer.seek(parts(name, 1)[0], 0)
+    end = time.monotonic() + 30
+    while name not in admin.list_topics() and time.monotonic() < end:
+        assert consumer.poll(0.1) is None
+    produce(name, 3)
+    assert [record.offset for record in take(consumer, 3)] == [0, 1, 2]
+
+
+def test_an_assigned_topic_that_must_not_be_created_is_unknown(make: Make, admin: Admin) -> None:
+    consumer, name = make(allow_auto_create_topics=False), fresh("t")
+    consumer.assign(parts(name, 1))
+    with pytest.raises(UnknownTopic, match=f"topic {name} does not exist"):
+        consumer.poll(20)
+    assert name not in admin.list_topics()
+
+
 def test_what_cannot_be(make: Make, topic: str, bootstrap_servers: str) -> None:
     consumer = make()
     with pytest.raises(IllegalState, match=r"subscribe: this needs the config group\.id"):

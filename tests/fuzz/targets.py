@@ -13,6 +13,7 @@ from typing import Final
 from crc32c import crc32c
 
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
@@ -235,9 +236,9 @@ def log(data: bytes) -> None:
 def _used(opened: Log) -> None:
     try:
         opened.read(opened.start_offset, 1000, opened.end_offset, whole_first=True)
-        opened.offset_at(NOW)
-        opened.offset_of_newest()
-        list(opened.batches())
+        reading.offset_at(opened, NOW)
+        legacy.all_at_once(reading.find_newest(opened))
+        list(reading.batches(opened))
     except (StorageError, OffsetNotInLog):
         pass
     batch = build([Record(0, NOW, b"k", b"v")])

@@ -19,6 +19,7 @@ the error of the last attempt.
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from ottla.client.config import ClientConfig
@@ -273,9 +274,17 @@ class Metadata:
         return self._names.get(topic_id)
 
     async def topic(
-        self, name: str, *, create: bool = False, timeout_ms: int | None = None, deadline: int | None = None
+        self,
+        name: str,
+        *,
+        create: bool = False,
+        operation: str | None = None,
+        timeout_ms: int | None = None,
+        deadline: int | None = None,
     ) -> TopicInfo:
         """Return a topic from the cache, or request it. `create` lets the broker create it (auto.create.topics.enable).
+
+        operation  what the topic is needed for, which errors name; by default "Write" with `create`, else that of the client
 
         Raises UnknownTopic at once, unless `create`: then after `timeout_ms` (max.block.ms), for a call that began
         earlier at its `deadline` (clock ms).
@@ -284,23 +293,26 @@ class Metadata:
         if known is not None:
             return known
         if not create:
-            return await self.retrying(f"metadata of topic {name}", lambda: self._one_topic(name), timeout_ms)
+            return await self.retrying(
+                f"metadata of topic {name}", partial(self._one_topic, name, operation=operation), timeout_ms
+            )
         limit = self.config["max.block.ms"] if timeout_ms is None else timeout_ms
+        attempt = partial(self._one_topic, name, create=True, operation=operation or "Write")
         try:
-            return await self.retrying(f"topic {name}", lambda: self._one_topic(name, create=True), limit, deadline)
+            return await self.retrying(f"topic {name}", attempt, limit, deadline)
         except RequestTimedOut as error:
             if error.code != UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             raise UnknownTopic(f"topic {name} does not exist and the broker does not create it", error.code) from None
 
-    async def _one_topic(self, name: str, *, create: bool = False) -> TopicInfo:
+    async def _one_topic(self, name: str, *, create: bool = False, operation: str | None = None) -> TopicInfo:
         answer = await self.fetch([name], create=create)
         for row in answer.topics:
             if row.name == name:
                 if row.error_code == UNKNOWN_TOPIC_OR_PARTITION and not create:
                     raise UnknownTopic(f"topic {name} does not exist", row.error_code)
                 if row.error_code != NONE:
-                    raise topic_error(row.error_code, name, "Write" if create else self.operation)
+                    raise topic_error(row.error_code, name, operation or self.operation)
                 known = self._topics.get(name)
                 if known is None:
                     raise StaleMetadata(

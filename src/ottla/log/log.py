@@ -15,7 +15,8 @@ required by flush.messages.
 
 One file, because append, flush, truncation, retention and compaction each change shared state (segments, producers, epochs,
 offsets), which must be consistent whenever one of them ends or fails: this is reviewed in one place. Code that needs only one
-part of the state is elsewhere: `segment.py`, `producers.py`, `checkpoints.py`, `compaction.py`.
+part of the state is elsewhere: `segment.py`, `producers.py`, `checkpoints.py`, `compaction.py`; and lookups and conversions,
+which change nothing, are in `reading.py`.
 """
 
 import logging
@@ -43,10 +44,9 @@ from ottla.protocol.errors import (
     RECORD_LIST_TOO_LARGE,
 )
 from ottla.records import legacy
-from ottla.records.batch import BatchHeader, build, numbered, read_header, records_of
+from ottla.records.batch import BatchHeader, build, numbered, read_header
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
-from ottla.records.record import Record
 from ottla.records.validation import Prepared, prepare
 
 READ_UNCOMMITTED: Final = 0
@@ -54,7 +54,6 @@ READ_COMMITTED: Final = 1
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 _LAST_OFFSET: Final = (1 << 63) - 1
 _TOO_LARGE: Final = frozenset((MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE))
-_LOAD_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 50
 """Number of segments that retention renames in one step of a few milliseconds."""
 _logger = logging.getLogger("ottla.log")
@@ -675,141 +674,6 @@ class Log:
             raise StorageError(str(cause)) from cause
         except OSError as cause:
             raise self._storage_error(cause) from cause
-
-    def headers(self, region: Region) -> Iterator[BatchHeader]:
-        """Iterate over the headers of the batches in a region of `read`, with positions in the file. Raises StorageError."""
-        end = region.position + region.length
-        try:
-            for segment in reversed(self._segments):
-                if segment.log is not region.file:
-                    continue
-                for header in segment.walk(region.position):
-                    if header.start >= end:
-                        return
-                    yield header
-                return
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
-        except OSError as cause:
-            raise self._storage_error(cause) from cause
-
-    def aborted_in(self, region: Region, offset: int) -> list[Aborted]:
-        """Return the aborted transactions for a consumer with read_committed that reads `region` from `offset` on. Raises
-        StorageError. Source: KIP-98.
-        """
-        transactions: list[Aborted] = []
-        try:
-            end_offset = -1
-            for segment in self._segments:
-                if end_offset < 0:
-                    if segment.log is not region.file:
-                        continue
-                    end_offset = segment.offset_bound(region.position + region.length)
-                aborted, is_last = segment.aborted_between(offset, end_offset)
-                transactions += aborted
-                if is_last:
-                    break
-        except OSError as cause:
-            raise self._storage_error(cause) from cause
-        return transactions
-
-    def read_message_set(
-        self, offset: int, max_bytes: int, limit_offset: int, magic: int
-    ) -> Generator[None, None, bytes]:
-        """Read as `read` does and convert to a message set of `magic` for an old consumer; the first batch is always whole.
-        Yields after every few milliseconds of work.
-
-        Control batches are skipped if no other batch was read, since old consumers cannot do that. Raises the errors of `read`,
-        and NotForOldClients.
-        """
-        while (region := self.read(offset, max_bytes, limit_offset, whole_first=True)) is not None:
-            try:
-                data = region.read()
-                message_set = yield from legacy.convert(data, magic, offset, max_bytes, self.config.largest_record)
-                offset = self._next_offset(data)
-            except CorruptRecords as cause:
-                raise StorageError(f"{self.directory}: {cause}") from cause
-            except OSError as cause:
-                raise self._storage_error(cause) from cause
-            if message_set:
-                return message_set
-        return b""
-
-    def offset_at(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Find a record by timestamp as `find_offset` does, in one step. Raises StorageError."""
-        return legacy.all_at_once(self.find_offset(timestamp))
-
-    def find_offset(self, timestamp: int) -> Generator[None, None, tuple[int, int, int] | None]:
-        """Find the first record at or after `timestamp` (ms) from the log start on; return (timestamp, offset, leader epoch).
-        Yields after every few milliseconds of work. Raises StorageError.
-        """
-        try:
-            for segment in tuple(self._segments):
-                if segment.max_timestamp >= timestamp and segment.next_offset > self.start_offset:
-                    position = yield from segment.offset_at(timestamp, self.config.largest_record, self.start_offset)
-                    if position is not None:
-                        return position
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
-        except OSError as cause:
-            raise self._storage_error(cause) from cause
-        return None
-
-    def offset_of_newest(self) -> tuple[int, int, int] | None:
-        """Find the record with the largest timestamp as `find_newest` does, in one step. Raises StorageError."""
-        return legacy.all_at_once(self.find_newest())
-
-    def find_newest(self) -> Generator[None, None, tuple[int, int, int] | None]:
-        """Find the first record with the largest timestamp (KIP-734); return (timestamp, offset, leader epoch). Yields as
-        `find_offset` does. Raises StorageError.
-        """
-        try:
-            newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-            return (yield from newest.offset_of_newest(self.config.largest_record))
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
-        except OSError as cause:
-            raise self._storage_error(cause) from cause
-
-    def offsets_before(self, timestamp: int) -> list[int]:
-        """Return the offsets for ListOffsets 0: the base offsets of segments last written at or before `timestamp`
-        (ms; -1 for any time, -2 for the beginning only), newest first, after the log end if the active segment has data.
-        """
-        if timestamp == -2:
-            return [self.start_offset]
-        marks = [(segment.base_offset, segment.modified_ms()) for segment in self._segments]
-        if self._active.size:
-            marks.append((self.end_offset, marks[-1][1]))
-        return [max(base, self.start_offset) for base, at in reversed(marks) if timestamp == -1 or at <= timestamp]
-
-    def batches(self) -> Iterator[tuple[BatchHeader, list[Record]]]:
-        """Iterate over all batches, decoded, for a coordinator that loads its state. Raises StorageError."""
-        offset = self.start_offset
-        while offset < self.end_offset:
-            region = self.read(offset, _LOAD_BYTES, self.end_offset, whole_first=True)
-            if region is None:
-                return
-            try:
-                data = region.read()
-            except OSError as cause:
-                raise self._storage_error(cause) from cause
-            position = 0
-            try:
-                while position < len(data):
-                    header = read_header(data, position)
-                    records = records_of(data[position : header.end]) if header.count else []
-                    yield header, [record for record in records if record.offset >= self.start_offset]
-                    position, offset = header.end, header.next_offset
-            except CorruptRecords as cause:
-                raise StorageError(f"{self.directory}: {cause}") from cause
-
-    @staticmethod
-    def _next_offset(data: bytes) -> int:
-        position, offset = 0, 0
-        while position < len(data):
-            header = read_header(data, position)
-            position, offset = header.end, header.next_offset
-        return offset
 
     def delete_records(self, offset: int) -> int:
         """Delete the records below `offset` (-1: the high watermark). Returns the log start offset.

@@ -19,6 +19,7 @@ from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups
 from ottla.coordinators.runtime import Operation, Result
 from ottla.environment.process import process_environment
+from ottla.log import reading
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.features import initial
@@ -490,7 +491,7 @@ def _records_of(partition: Partition, *, committed: bool) -> list[Record]:
     end = log.last_stable_offset if committed else log.high_watermark
     collected: list[Record] = []
     undecided: dict[int, list[Record]] = {}
-    for header, records in log.batches():
+    for header, records in reading.batches(log):
         origin = Origin(partition.topic, partition.index, header.timestamp_type, header.leader_epoch)
         for record in records:
             record.origin = origin

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.log import reading
 from ottla.log.log import Log, StorageError
 from ottla.records.batch import crc_ok, scan
 
@@ -65,7 +66,7 @@ def checked(log: Log) -> list[tuple[int, bytes | None]]:
             if header.base_offset != offset or not crc_ok(data, header):
                 raise StorageError("a batch is damaged")
             offset = header.next_offset
-    return [(record.offset, record.value) for _, records in log.batches() for record in records]
+    return [(record.offset, record.value) for _, records in reading.batches(log) for record in records]
 
 
 def records_of(machine: Machine) -> dict[tuple[str, int], list[tuple[int, bytes | None]] | str]:

@@ -12,6 +12,7 @@ import pytest
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.removals import Removals
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log
@@ -123,9 +124,9 @@ def test_a_dirty_log_is_compacted_step_by_step(tmp_path: Path) -> None:
     keep = keeper(world, log)
     keep.begin()
     world.pass_time(29_999)
-    assert sum(len(records) for _, records in log.batches()) == 10
+    assert sum(len(records) for _, records in reading.batches(log)) == 10
     world.pass_time(2)
-    assert sum(len(records) for _, records in log.batches()) < 10
+    assert sum(len(records) for _, records in reading.batches(log)) < 10
     keep.close()
     keep._removals.close()  # a stop takes what waits to be removed with it
     assert not list(log.directory.glob("*.deleted"))
@@ -198,10 +199,10 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
     keep = keeper(world, log, flushes=Short())
     keep.begin()
     world.pass_time(30_000)
-    assert sum(len(records) for _, records in log.batches()) == 10
+    assert sum(len(records) for _, records in reading.batches(log)) == 10
     assert not list(log.directory.glob("*.cleaned"))
     world.pass_time(15_001)
-    assert sum(len(records) for _, records in log.batches()) < 10
+    assert sum(len(records) for _, records in reading.batches(log)) < 10
     keep.close()
     log.close()
 

@@ -12,6 +12,7 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.client.topics import TopicPartition
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
+from ottla.log import reading
 from ottla.metadata.image import OFFSETS_TOPIC, Image
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol import codec
@@ -86,7 +87,7 @@ class WholeBroker(Broker):
         assert found is not None
         seen: list[Record] = []
         open_now: dict[int, list[Record]] = {}
-        for header, records in found.log.batches():
+        for header, records in reading.batches(found.log):
             if not header.is_transactional or not committed:
                 seen += [] if header.is_control else records
             elif not header.is_control:
@@ -101,7 +102,7 @@ class WholeBroker(Broker):
         """The headers of all batches of a partition."""
         found = self._broker.replicas.find(*partition)
         assert found is not None
-        return [header for header, _ in found.log.batches()]
+        return [header for header, _ in reading.batches(found.log)]
 
     @property
     def is_troubled(self) -> bool:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
@@ -50,7 +51,7 @@ def compact(log: Log, now_ms: int = NOW) -> int:
 
 
 def content(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
-    return {record.offset: (record.key, record.value) for _, records in log.batches() for record in records}
+    return {record.offset: (record.key, record.value) for _, records in reading.batches(log) for record in records}
 
 
 def newest(pairs: list[tuple[bytes, bytes | None]], clean: int) -> dict[int, tuple[bytes, bytes | None]]:
@@ -137,7 +138,7 @@ def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max
         (NOW, 0),
         (NOW + 2, 4 if is_allowed else 3),
     ):  # at or before the record that was asked for
-        found = log.offset_at(timestamp)
+        found = reading.offset_at(log, timestamp)
         assert found is not None
         assert found[:2] == (timestamp, offset)
     compact(log)
@@ -154,14 +155,14 @@ def test_a_record_of_20_mb_can_be_read_and_its_log_compacted(tmp_path: Path, max
 def test_an_old_consumer_reads_a_record_of_20_mb_where_its_topic_allows_it(tmp_path: Path, magic: int) -> None:
     log = opened(tmp_path / "t-0", segment_bytes=64 << 20, max_message_bytes=32 << 20)
     in_one_batch(log, [(b"small", b"."), (b"large", bytes(20 << 20))], codec=1)
-    messages = legacy.all_at_once(log.read_message_set(0, 1 << 20, 2, magic))
+    messages = legacy.all_at_once(reading.read_message_set(log, 0, 1 << 20, 2, magic))
     assert legacy.as_batch(messages, 32 << 20)[57:61] == (2).to_bytes(4, "big")
     log.config = replace(log.config, max_message_bytes=1 << 20)
-    assert legacy.as_batch(legacy.all_at_once(log.read_message_set(0, 1 << 20, 2, magic)), 32 << 20)[57:61] == (
-        1
-    ).to_bytes(4, "big")
+    assert legacy.as_batch(legacy.all_at_once(reading.read_message_set(log, 0, 1 << 20, 2, magic)), 32 << 20)[
+        57:61
+    ] == (1).to_bytes(4, "big")
     with pytest.raises(legacy.NotForOldClients, match="more than 16777216 bytes") as refused:
-        legacy.all_at_once(log.read_message_set(1, 1 << 20, 2, magic))
+        legacy.all_at_once(reading.read_message_set(log, 1, 1 << 20, 2, magic))
     assert refused.value.code == MESSAGE_TOO_LARGE
     log.close()
 
@@ -192,7 +193,7 @@ def test_tombstones_stay_until_their_horizon(tmp_path: Path) -> None:
     assert region is not None
     header = scan(region.read()).batches[0]
     assert (header.attributes & DELETE_HORIZON, header.base_timestamp) == (DELETE_HORIZON, NOW + DAY)
-    (tombstone,) = [record for _, records in log.batches() for record in records if record.offset == 2]
+    (tombstone,) = [record for _, records in reading.batches(log) for record in records if record.offset == 2]
     assert tombstone.timestamp == NOW
     for now, there in ((NOW + DAY - 1, True), (NOW + DAY, False)):
         for _ in range(2):
@@ -222,9 +223,9 @@ def test_records_beside_a_tombstone_keep_timestamps_and_headers(
     assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
     for _ in range(4):
         append(log, (b"x", b"." * 100))  # rolls
-    before = {record.offset: record for _, records in log.batches() for record in records}
+    before = {record.offset: record for _, records in reading.batches(log) for record in records}
     compact(log)
-    after = [record for _, records in log.batches() for record in records if record.offset < 4]
+    after = [record for _, records in reading.batches(log) for record in records if record.offset < 4]
     assert after == [before[1], before[2], before[3]]
     region = log.read(0, 100, 4, whole_first=True)
     assert region is not None
@@ -381,7 +382,7 @@ def test_a_crash_at_any_rename_loses_nothing(tmp_path: Path, at: int) -> None:
     assert again.end_offset == 30
     assert newest(pairs, 30).items() <= found.items() <= dict(enumerate(pairs)).items()
     for offset in found:  # by time: the indexes are there too
-        looked_up = again.offset_at(NOW + offset % 2)
+        looked_up = reading.offset_at(again, NOW + offset % 2)
         assert looked_up is not None
         assert looked_up[1] == min(each for each in found if each % 2 >= offset % 2)
     compact(again)

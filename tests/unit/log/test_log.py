@@ -9,10 +9,12 @@ import pytest
 
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Region
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.protocol.errors import INVALID_RECORD, NONE, RECORD_LIST_TOO_LARGE
+from ottla.records import legacy
 from ottla.records.batch import build
 from ottla.records.legacy import for_old_client
 from ottla.records.record import Record
@@ -93,7 +95,7 @@ def test_a_disk_that_fails_while_a_coordinator_reads_is_reported(
 
     monkeypatch.setattr(Region, "read", failing)
     with pytest.raises(StorageError, match="Input/output error"):
-        list(log.batches())
+        list(reading.batches(log))
     assert [failure.errno for failure in failures] == [errno.EIO]
 
 
@@ -110,7 +112,7 @@ def test_a_disk_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch:
             append(log)
     assert log.end_offset == 1
     assert append(log) == 1
-    assert [record.offset for _, records in log.batches() for record in records] == [0, 1]
+    assert [record.offset for _, records in reading.batches(log) for record in records] == [0, 1]
     log.close()
 
 
@@ -132,7 +134,11 @@ def test_a_timestamp_is_found_among_many_tiny_records_in_steps(tmp_path: Path, c
     log = opened(tmp_path / "t-0")
     batch = build([Record(at, NOW + (at == 39_999), None, b"") for at in range(40_000)], codec=codec)
     assert log.append(batch, 0, len(batch), 0, NOW).error_code == NONE
-    for steps, offset in ((log.find_offset(NOW + 1), 39_999), (log.find_newest(), 39_999), (log.find_offset(NOW), 0)):
+    for steps, offset in (
+        (reading.find_offset(log, NOW + 1), 39_999),
+        (reading.find_newest(log), 39_999),
+        (reading.find_offset(log, NOW), 0),
+    ):
         pauses = 0
         while True:
             try:
@@ -150,7 +156,7 @@ def test_leader_epochs_are_kept_and_cut_with_the_log(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     for epoch in (1, 1, 4):
         append(log, epoch=epoch)
-    assert log.offset_of_newest() == (NOW, 0, 1)
+    assert legacy.all_at_once(reading.find_newest(log)) == (NOW, 0, 1)
     log.close(clean=False)
     path = log.directory / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1])
@@ -353,9 +359,9 @@ def test_an_operation_without_descriptors_leaves_a_log_that_goes_on(tmp_path: Pa
     errors = sum(put(1) for _ in range(10))
     assert errors == 1
     log.high_watermark = log.end_offset
-    assert [record.value for _, records in log.batches() for record in records] == values
+    assert [record.value for _, records in reading.batches(log) for record in records] == values
     log.close()
     again = Log(DiskStore(), tmp_path, config, recovery_point=len(values), clean=True)
-    assert [record.value for _, records in again.batches() for record in records] == values
+    assert [record.value for _, records in reading.batches(again) for record in records] == values
     assert (again.epochs.latest, again.epochs.epoch_at(6)) == (1, 0)
     again.close()

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.flush import Flush
@@ -291,7 +292,7 @@ class Durability(RuleBasedStateMachine):
         offset = self.log.start_offset
         while (region := self.log.read(offset, 700, limit, whole_first=True)) is not None:
             data = region.read()
-            aborted = sorted(self.log.aborted_in(region, offset), key=lambda each: each.first_offset)
+            aborted = sorted(reading.aborted_in(self.log, region, offset), key=lambda each: each.first_offset)
             skipped: set[int] = set()
             for header in scan(data).batches:
                 while aborted and aborted[0].first_offset <= header.last_offset:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, OffsetNotInLog
 from ottla.protocol.errors import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER
+from ottla.records import legacy
 from ottla.records.batch import build, read_header, records_of
 from ottla.records.record import Record
 
@@ -117,12 +119,13 @@ class LogAgainstList(RuleBasedStateMachine):
     def offset_by_time(self, age: int) -> None:
         timestamp = NOW - age
         first = next((record for record in self.records if record.timestamp >= timestamp), None)
-        assert self.log.offset_at(timestamp) == (None if first is None else (first.timestamp, first.offset, 0))
+        assert reading.offset_at(self.log, timestamp) == (None if first is None else (first.timestamp, first.offset, 0))
 
     @rule()
     def newest(self) -> None:
         newest = max(self.records, key=lambda record: record.timestamp, default=None)
-        assert self.log.offset_of_newest() == (None if newest is None else (newest.timestamp, newest.offset, 0))
+        expected = None if newest is None else (newest.timestamp, newest.offset, 0)
+        assert legacy.all_at_once(reading.find_newest(self.log)) == expected
 
     @rule(beyond=st.integers(1, 3))
     def beyond_the_end_there_is_nothing(self, beyond: int) -> None:
@@ -167,7 +170,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.end_offset == self.end
         assert self.log.start_offset == 0
         assert self.log.recovery_point <= self.end
-        assert [record for _, records in self.log.batches() for record in records] == self.records
+        assert [record for _, records in reading.batches(self.log) for record in records] == self.records
 
     def teardown(self) -> None:
         self.log.close(clean=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.faulty_store import FaultyStore
@@ -22,7 +23,7 @@ def read(directory: LogDirectory) -> list[int]:
     """The base offsets of the batches of t-0."""
     log = directory.logs()["t", 0]
     region = log.read(0, 1 << 20, log.end_offset, whole_first=True)
-    return [] if region is None else [header.base_offset for header in log.headers(region)]
+    return [] if region is None else [header.base_offset for header in reading.headers(log, region)]
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.faulty_store import FaultyStore
 from ottla.log.flush import Flush
@@ -39,7 +40,7 @@ def content(log: Log, offset: int | None = None) -> bytes:
     at = log.start_offset if offset is None else offset
     while (region := log.read(at, 1 << 30, log.end_offset, whole_first=True)) is not None:
         data += region.read()
-        at = log._next_offset(region.read())
+        at = reading.next_offset(region.read())
     return data
 
 
@@ -170,13 +171,13 @@ def test_gaps_that_compaction_leaves_are_taken_over(tmp_path: Path) -> None:
         batch = build([Record(offset, NOW, b"k", b"." * 100)], base_offset=offset, leader_epoch=1)
         assert follower.append_replicated(batch, 0, len(batch), 1, NOW) == len(batch)
     assert follower.end_offset == 9_000_000_001
-    assert [header.base_offset for header, _ in follower.batches()] == offsets
+    assert [header.base_offset for header, _ in reading.batches(follower)] == offsets
     before = content(follower, 0)
     follower.close()
     again = opened(tmp_path / "b-0", recovery_point=follower.end_offset, clean=True, segment_bytes=300)
     assert (content(again, 5), again.end_offset) == (before, 9_000_000_001)
     again.truncate_to(30)
-    assert [header.base_offset for header, _ in again.batches()] == [5, 6, 20]
+    assert [header.base_offset for header, _ in reading.batches(again)] == [5, 6, 20]
     again.close()
 
 
@@ -271,7 +272,7 @@ def test_a_follower_begins_within_a_batch(tmp_path: Path) -> None:
     assert (follower.start_offset, follower.end_offset) == (7, 7)
     assert follower.append_replicated(data, 0, len(data), 0, NOW) == len(data)
     assert (follower.start_offset, follower.high_watermark, follower.end_offset) == (7, 7, 10)
-    assert [record.offset for _, records in follower.batches() for record in records] == [7, 8, 9]
+    assert [record.offset for _, records in reading.batches(follower) for record in records] == [7, 8, 9]
     leader.close()
     follower.close()
 
@@ -444,7 +445,7 @@ def test_a_truncation_ends_the_compaction_of_what_it_cuts(tmp_path: Path) -> Non
     log.truncate_to(7)
     for done in steps:
         assert not done
-    assert [header.base_offset for header, _ in log.batches()] == list(range(7))
+    assert [header.base_offset for header, _ in reading.batches(log)] == list(range(7))
     assert not list(log.directory.glob("*.cleaned"))
     append(log)
     log.high_watermark = log.end_offset
@@ -463,7 +464,7 @@ def test_a_truncation_beyond_the_compacted_segments_leaves_the_compaction(tmp_pa
     for done in steps:
         if isinstance(done, Flush):
             done.run()
-    bases = [header.base_offset for header, _ in log.batches()]
+    bases = [header.base_offset for header, _ in reading.batches(log)]
     assert bases[-1] == 24
     assert len(bases) < 12
     log.close()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, OffsetNotInLog
@@ -364,7 +365,7 @@ def committed(log: Log, start: int) -> dict[bytes, bytes]:
     stable = log.last_stable_offset
     while (region := log.read(offset, 500, stable, whole_first=True)) is not None:
         data = region.read()
-        aborted = sorted(log.aborted_in(region, offset), key=lambda entry: entry.first_offset)
+        aborted = sorted(reading.aborted_in(log, region, offset), key=lambda entry: entry.first_offset)
         skipped: set[int] = set()
         for header in scan(data).batches:
             while aborted and aborted[0].first_offset <= header.last_offset:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.environment.disk import DiskStore
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.index import Aborted
@@ -60,7 +61,7 @@ def end(log: Log, producer: int, epoch: int = 0, *, commit: bool, coordinator: i
 
 def aborted_in(log: Log, offset: int, limit: int) -> list[Aborted]:
     region = log.read(offset, 1 << 20, limit, whole_first=True)
-    return [] if region is None else log.aborted_in(region, offset)
+    return [] if region is None else reading.aborted_in(log, region, offset)
 
 
 def test_the_oldest_open_transaction_holds_readers_back(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, OffsetNotInLog, StorageError
@@ -615,7 +616,7 @@ def content(log: Log) -> bytes:
     at = log.start_offset
     while (region := log.read(at, 1 << 30, log.end_offset, whole_first=True)) is not None:
         data += region.read()
-        at = log._next_offset(region.read())
+        at = reading.next_offset(region.read())
     return data
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ottla.coordinators.log import CoordinatorAppend, Ending, LoggedBatch
 from ottla.environment import Clock
+from ottla.log import reading
 from ottla.log.log import AppendResult, StorageError
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER
 from ottla.records.control import ABORT, COMMIT, read_marker
@@ -77,7 +78,7 @@ class PartitionLog:
 
     def read(self) -> Iterator[LoggedBatch]:
         """Yield all batches and markers, oldest first."""
-        for header, records in self._partition.log.batches():
+        for header, records in reading.batches(self._partition.log):
             producer_id = header.producer_id if header.is_transactional else -1
             if not header.is_control:
                 yield LoggedBatch(records, producer_id)

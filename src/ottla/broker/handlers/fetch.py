@@ -52,6 +52,7 @@ from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.replica_selection import preferred_replica
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
+from ottla.log import reading
 from ottla.log.disk_errors import is_passing
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending, after
@@ -456,8 +457,8 @@ class _FetchAttempt:
         max_bytes = requested.max_bytes
         magic = 1 if self._version >= _FIRST_WITH_MAGIC_1 else 0
         try:
-            message_set = yield from partition.log.read_message_set(
-                requested.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
+            message_set = yield from reading.read_message_set(
+                partition.log, requested.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
             )
         except NotForOldClients as error:
             _fail(data, error.code)
@@ -532,7 +533,7 @@ def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTr
         return []
     return [
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in log.aborted_in(region, offset)
+        for aborted in reading.aborted_in(log, region, offset)
     ]
 
 

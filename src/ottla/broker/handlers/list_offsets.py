@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_topic
+from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
@@ -173,7 +174,9 @@ def _position(
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    position = yield from (log.find_newest() if timestamp == MAX_TIMESTAMP else log.find_offset(timestamp))
+    position = yield from (
+        reading.find_newest(log) if timestamp == MAX_TIMESTAMP else reading.find_offset(log, timestamp)
+    )
     if position is None or position[1] >= reader.limit(partition):
         return None if reader.is_early(partition) else (-1, -1, -1)
     return position
@@ -181,7 +184,7 @@ def _position(
 
 def _old_style(requested: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
     """Return the row of version 0: base offsets of segments last written before the timestamp, newest first."""
-    offsets = partition.log.offsets_before(requested.timestamp)
+    offsets = reading.offsets_before(partition.log, requested.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, old_style_offsets=offsets[: requested.max_num_offsets]
     )

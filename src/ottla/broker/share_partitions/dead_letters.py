@@ -25,6 +25,7 @@ from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.retrying import repeat_while
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock, Timers
+from ottla.log import reading
 from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
@@ -281,7 +282,7 @@ def _records(log: "Log", first: int, last: int) -> dict[int, tuple[bytes | None,
             break
         if region is None:
             break
-        *_, newest = log.headers(region)
+        *_, newest = reading.headers(log, region)
         try:
             for record in records_of(region.read()):
                 if first <= record.offset <= last:

@@ -20,6 +20,7 @@ from ottla.coordinators.share.partition import NEVER, UNINITIALIZED, SharePartit
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
 from ottla.coordinators.share.window import DeadLetters, StateChange
 from ottla.environment.files import Region
+from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
@@ -256,7 +257,7 @@ class LedSharePartition:
         log = self.partition.log
         enough = state.enough(offset, wish.max_records)
         headers: list[BatchHeader] = []
-        for header in log.headers(region):
+        for header in reading.headers(log, region):
             headers.append(header)
             if header.last_offset >= enough:
                 break
@@ -418,7 +419,7 @@ def _marked(
     log: "Log", region: Region, offset: int, headers: "list[BatchHeader]", batches: list[LogBatch]
 ) -> list[LogBatch]:
     """Return `batches` with those of aborted transactions marked. Raises StorageError."""
-    aborted = log.aborted_in(region, offset)
+    aborted = reading.aborted_in(log, region, offset)
     if not aborted:
         return batches
     return [

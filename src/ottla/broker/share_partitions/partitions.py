@@ -36,6 +36,7 @@ from ottla.coordinators.share.state import (
 )
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock, Timers
+from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
@@ -196,7 +197,7 @@ class SharePartitions:
             return log.start_offset
         if reset == "latest":
             return log.high_watermark
-        position = log.offset_at(self._clock.wall_ms() - duration_ms(reset.partition(":")[2]))
+        position = reading.offset_at(log, self._clock.wall_ms() - duration_ms(reset.partition(":")[2]))
         return log.high_watermark if position is None else position[1]
 
     def write_dead_letters(self, shared: LedSharePartition, dead: list[DeadLetters]) -> None:

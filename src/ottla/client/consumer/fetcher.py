@@ -310,7 +310,12 @@ class Fetcher:
 
         async def look_up() -> None:
             try:
-                await self._core.metadata.topic(topic, timeout_ms=self._config["request.timeout.ms"])
+                await self._core.metadata.topic(
+                    topic,
+                    create=self._config["allow.auto.create.topics"],
+                    operation="Read",
+                    timeout_ms=self._config["request.timeout.ms"],
+                )
             except KafkaError:
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(3))
             finally:

@@ -1,4 +1,5 @@
-"""Lookup of missing positions: the committed offset of the group, else by auto.offset.reset.
+"""Lookup of missing positions: the committed offset of the group, else by auto.offset.reset. Brokers may create the topics of
+assigned partitions first (allow.auto.create.topics), as with Java's consumer.
 
 no position --> committed? --yes---------------------------------------------------------> position
                     | no, or no group; EARLIEST in a topic that was recreated after this consumer had read it
@@ -7,18 +8,23 @@ no position --> committed? --yes------------------------------------------------
                               --none--> NoOffset
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from ottla.client.config import duration_ms
 from ottla.client.consumer.commits import Commits, lost_membership
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange
+from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange, RequestTimedOut, UnknownTopic
 from ottla.client.groups import GroupMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, LATEST
 from ottla.net.scheduler import Task
 from ottla.protocol.schema import ZERO_UUID
+
+_CREATION_MS: Final = 3000
+"""Time to wait for the creation of a topic; brokers may not create topics (auto.create.topics.enable)."""
 
 
 class PositionSearch:
@@ -57,6 +63,7 @@ class PositionSearch:
 
     async def _find(self) -> None:
         try:
+            await self._create_topics([*self._positions.lacking(), *self._positions.resetting()])
             lacking = self._positions.lacking()
             if lacking and self._group_id:
                 await self._find_committed(lacking)
@@ -82,6 +89,14 @@ class PositionSearch:
             self._task = None
         self._on_end()
         self.begin()  # further positions may be missing now
+
+    async def _create_topics(self, states: Iterable[PartitionState]) -> None:
+        """Have brokers create the topics that do not exist, if the configs allow it: those of partitions assigned by hand."""
+        if not self._core.config["allow.auto.create.topics"]:
+            return
+        for topic in dict.fromkeys(state.partition.topic for state in states):
+            with contextlib.suppress(UnknownTopic, RequestTimedOut):  # the lookups raise UnknownTopic themselves
+                await self._core.metadata.topic(topic, create=True, operation="Read", timeout_ms=_CREATION_MS)
 
     async def _is_recreated(self, state: PartitionState) -> bool:
         """Return True if this consumer has read the partition in a topic that was deleted and recreated since."""
