@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.cluster.peers import Peers, _Fetch
 from ottla.environment import Cancellable, Environment, IncomingConnection
-from ottla.metadata.image import EMPTY, BrokerImage, Delta, Endpoint, Image
+from ottla.metadata.image import EMPTY, BrokerImage, Delta, Endpoint, Image, Liveness
 from ottla.net.errors import ConnectionLost, RequestTimedOut, UnsupportedVersion
 from ottla.net.scheduler import Promise
 from ottla.protocol.connection import PositionalResponse
@@ -203,6 +203,25 @@ def test_broker_that_answers_again_is_not_lost() -> None:
     broken.response.fail(ConnectionLost("b2: reset"))
     link.response.keep(PositionalResponse(b"", None))
     assert list(case.peers.lost) == []
+
+
+def test_fenced_broker_has_departed_for_five_seconds() -> None:
+    """Also if none of its connections has broken here: on a busy machine the metadata may say so first."""
+    case = _Case()
+    case.advance(_image())
+    begun = case.world.now_us
+    assert (dict(case.peers.departed), list(case.peers.lost)) == ({2: _OTHER}, [])
+    case.world.run(begun + 5 * SECOND_US - 1)
+    assert list(case.peers.departed) == [2]
+    case.world.run(begun + 5 * SECOND_US + 1)
+    assert list(case.peers.departed) == []
+
+
+def test_broker_that_has_stopped_has_not_departed() -> None:
+    case = _Case()
+    case.advance(_image(_OTHER)._replace(live={2: Liveness(incarnation="x", lease=1, created=1, is_stopping=True)}))
+    case.advance(_image())
+    assert list(case.peers.departed) == []
 
 
 def test_connection_that_breaks_when_the_broker_stops_is_no_loss() -> None:

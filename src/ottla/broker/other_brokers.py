@@ -19,7 +19,9 @@ class OtherBrokers(Protocol):
 
     @property
     def departed(self) -> Mapping[int, BrokerImage]:
-        """Brokers that were lost some seconds ago at the most, and have not answered since, as they were then."""
+        """Brokers that were lost, or fenced without a clean stop, some seconds ago at the most, and have not answered since, as
+        they were then.
+        """
 
     def confirm(self, node_ids: Iterable[int]) -> Answer[object]:
         """Answer once each of these brokers has answered a request that is sent now, is lost, or takes too long."""

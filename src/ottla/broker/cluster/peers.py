@@ -113,6 +113,7 @@ class Peers:
         credentials: Credentials | None = None,
         transport: Transport | None = None,
     ) -> None:
+        self._node_id = node_id
         self._image = image
         settings = ConnectionSettings(
             f"broker-{node_id}",
@@ -200,14 +201,18 @@ class Peers:
         node = self._image().brokers.get(node_id)
         if node is None or node_id in self._lost or self._is_closed:
             return
-        self.note_answer(node_id)
+        self._depart(node)
         self.losses += 1
         self._lost.add(node_id)
+        self._forgetting[node_id].append(self._timers.call_later(_LOST_MS, lambda: self._lost.discard(node_id)))
+
+    def _depart(self, node: BrokerImage) -> None:
+        """List a broker that is dead, or cut off, for some seconds more."""
+        node_id = node.node_id
+        if node_id in self._departed or self._is_closed:
+            return
         self._departed[node_id] = node
-        self._forgetting[node_id] = [
-            self._timers.call_later(_LOST_MS, lambda: self._lost.discard(node_id)),
-            self._timers.call_later(_DEPARTED_MS, lambda: self.note_answer(node_id)),
-        ]
+        self._forgetting[node_id] = [self._timers.call_later(_DEPARTED_MS, lambda: self.note_answer(node_id))]
 
     def note_answer(self, node_id: int) -> None:
         """Note that a broker has answered, or that nothing is known of it any more."""
@@ -252,11 +257,15 @@ class Peers:
             fetch.send(link)
 
     def apply(self, delta: Delta) -> None:
-        """Close the connections to brokers that have been fenced or restarted."""
+        """Close the connections to brokers that have been fenced or restarted; those fenced without a clean stop have departed,
+        also if none of their connections has broken here yet.
+        """
         if not delta.membership:
             return
         after = delta.image.brokers
         for node_id, before in delta.before.brokers.items():
+            if node_id not in after and node_id != self._node_id and delta.before.is_active(node_id):
+                self._depart(before)
             address = _address(before)
             if address is not None and (node_id not in after or after[node_id].epoch != before.epoch):
                 self._network.drop(address)

@@ -12,7 +12,7 @@ Behaviour
     ids and names in one request   the names are ignored; neither name nor id: UNKNOWN_SERVER_ERROR for all
     no name before version 12      INVALID_REQUEST for all, as for an id
     illegal name                   INVALID_TOPIC_EXCEPTION
-    brokers                        live ones, and those that were lost some seconds ago (`OtherBrokers.departed`), at the
+    brokers                        live ones, and those that departed some seconds ago (`OtherBrokers.departed`), at the
                                    address of the listener that this client connected to
     the leader lacks that listener LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE)
     no leader, or one that is fenced   LEADER_NOT_AVAILABLE, leader -1
