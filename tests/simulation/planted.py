@@ -281,7 +281,7 @@ PLANTED: Final[dict[str, Planted]] = {
     ),
     "election without the leader's registration": Planted(
         "leaders live",
-        7,
+        34,
         settings("producer"),
         _without_leaders,
         every(restart(50, 500, clean=True), (700, 2500), (20, 400)),
