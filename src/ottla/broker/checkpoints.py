@@ -33,7 +33,7 @@ class Checkpoints:
         if self._background is None:
             self._written(work())
             return None
-        answer = Pending[None]()
+        answer: Pending[None] = Pending()
 
         def done(failures: list[tuple[LogDirectory, OSError]]) -> None:
             self._written(failures)

@@ -39,6 +39,7 @@ class RequestedPartition:
     current_epoch   leader epoch the client believes in, -1 for any
     last_fetched_epoch  leader epoch of the record before the fetch offset, -1 if it is not checked (KIP-595)
     start_offset    log start offset of a follower, -1 for a consumer
+    key             within its session
     order           place in the order of its session
     watched         partition whose changes are reported to the session; None without one
     """
@@ -47,6 +48,7 @@ class RequestedPartition:
         "current_epoch",
         "fetch_offset",
         "index",
+        "key",
         "last_fetched_epoch",
         "last_high_watermark",
         "last_stable_offset",
@@ -74,6 +76,7 @@ class RequestedPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
+        self.key = topic, topic_id, index
         self.current_epoch = current_epoch
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
@@ -109,11 +112,6 @@ class RequestedPartition:
         """Note a high watermark that has moved: a follower learns of it with its next response, which this does not hasten."""
         if self.session is not None:
             self.session.note(self)
-
-    @property
-    def key(self) -> tuple[str, bytes, int]:
-        """Key of the partition within its session."""
-        return self.topic, self.topic_id, self.index
 
 
 class FetchSession:

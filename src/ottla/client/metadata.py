@@ -565,7 +565,7 @@ async def _awaited(awaitable: Awaitable[T]) -> T:
 
 async def _shared(task: Task[T]) -> T:
     """Wait for a task that has other waiters; cancelling one waiter does not cancel the task."""
-    promise = Promise[T]()
+    promise: Promise[T] = Promise()
 
     def settle(done: Promise[T]) -> None:
         if done.error is not None:

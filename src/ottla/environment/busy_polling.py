@@ -12,12 +12,14 @@ the one that was sent before it, and for no longer than twice the gaps of the la
 
 The time between received and sent does not count: a client waits for the response however long it takes. A client that sends a
 request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most. Nor does one that sends
-more than SMALL_BYTES at a time: it is busy with that, and may need the processor. Between two looks the thread yields its
-processor to one that waits for it: with several brokers on few processors the followers run while their leader polls. They
-give it back after some 100 us. A thread that computes keeps it for milliseconds, in which the message may come; a loop that
-sleeps gets the processor sooner, as the kernel prefers threads that were asleep. So the polling pauses when a yield has
-taken longer than YIELD_NS: for SHORT_PAUSE_NS at first, and twice as long as before, up to LONG_PAUSE_NS, when the next long
-yield comes soon.
+more than SMALL_BYTES at a time: it is busy with that, and may need the processor.
+
+Between two looks without a message the thread yields its processor to one that waits for it: with several brokers on few
+processors the followers run while their leader polls. After a message it does not: what the message has caused may be scheduled
+behind the look. The followers give the processor back after some 100 us. A thread that computes keeps it for milliseconds, in
+which the message may come; a loop that sleeps gets the processor sooner, as the kernel prefers threads that were asleep. So the
+polling pauses when a yield has taken longer than YIELD_NS: for SHORT_PAUSE_NS at first, and twice as long as before, up to
+LONG_PAUSE_NS, when the next long yield comes soon.
 """
 
 import asyncio
@@ -51,6 +53,7 @@ class BusyPolling:
     __slots__ = (
         "_follows",
         "_gap_ns",
+        "_is_new",
         "_is_polling",
         "_last_ns",
         "_loop",
@@ -74,6 +77,8 @@ class BusyPolling:
         """Longest gap of the last messages below GAP_NS; an old one counts an eighth less with each message."""
         self._follows = False
         """True if the last message received was small and came shortly after one was sent."""
+        self._is_new = False
+        """True if a message came since the last look."""
         self._is_polling = False
         self._pause_ns = SHORT_PAUSE_NS
         self._resume_ns = 0
@@ -81,6 +86,7 @@ class BusyPolling:
 
     def received(self, size: int) -> None:
         """Note that `size` bytes came. Called on the thread of the loop, like all methods."""
+        self._is_new = True
         gap_ns = self._now_ns() - self._last_ns
         self._follows = gap_ns < GAP_NS and size <= SMALL_BYTES
         if self._follows:
@@ -98,6 +104,10 @@ class BusyPolling:
         begun_ns = self._now_ns()
         self._is_polling = begun_ns - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), GAP_NS)
         if not self._is_polling:
+            return
+        if self._is_new:
+            self._is_new = False
+            self._loop.call_soon(self._poll)
             return
         self._yield_processor()
         ended_ns = self._now_ns()

@@ -26,7 +26,7 @@ class Turns:
     def take(self, work: Callable[[], Answer[R]]) -> Answer[R]:
         """Run `work` in its turn and return its answer; at once if no other work is running and it does not wait itself."""
         if self._busy:
-            answer = Pending[R]()
+            answer: Pending[R] = Pending()
             self._queue.append((work, answer))
             return answer
         self._busy = True
@@ -38,7 +38,7 @@ class Turns:
         if not isinstance(answered, Pending):
             self._next()
             return answered
-        whole = Pending[R]()
+        whole: Pending[R] = Pending()
         answered.listen(lambda response: self._ended(whole, response), lambda: self._abandoned(whole))
         return whole
 

@@ -110,7 +110,7 @@ class Link:
     def __init__(self, owner: LinkOwner, address: Address, node: int, shared: bytearray) -> None:
         self.address = address
         self.node = node
-        self.ready = Promise[Link]()
+        self.ready: Promise[Link] = Promise()
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.lost_because: BaseException | None = None

@@ -95,7 +95,7 @@ class Promise(Generic[T]):
 
 def kept(value: T) -> Promise[T]:
     """Return a promise that already has this value."""
-    promise = Promise[T]()
+    promise: Promise[T] = Promise()
     promise.keep(value)
     return promise
 
@@ -254,7 +254,7 @@ def _pass_over(name: str, error: BaseException) -> None:
 
 async def _outcome(promise: Promise[Any]) -> None:
     """Wait for an outcome of any kind."""
-    done = Promise[None]()
+    done: Promise[None] = Promise()
     promise.listen(lambda _: done.keep(None))
     await done
 

@@ -80,7 +80,7 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
     """Pass `answer` to `follow`, now or later, and return the answer of `follow`."""
     if not isinstance(answer, Pending):
         return follow(answer)
-    whole = Pending[U]()
+    whole: Pending[U] = Pending()
 
     def respond(response: T) -> None:
         try:
@@ -98,7 +98,7 @@ def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]
     """Run several requests one after the other, each when the previous one is answered; return the answers in order."""
     remaining = iter(questions)
     answers: list[T] = []
-    whole = Pending[list[T]]()
+    whole: Pending[list[T]] = Pending()
 
     def go_on(response: T | None = None, *, was_pending: bool = False) -> None:
         if was_pending:
@@ -136,5 +136,5 @@ def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Ans
             arrived(index, answer)
     if missing == 0:
         return combine(responses)
-    whole = Pending[U]()
+    whole = Pending()
     return whole

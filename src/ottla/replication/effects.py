@@ -293,7 +293,7 @@ class LogEffects:
 
     def _flushed(self, flush: Flush, failures: list[OSError]) -> Pending[None]:
         """Run a flush, and add its error to `failures`."""
-        ended = Pending[None]()
+        ended: Pending[None] = Pending()
 
         def end(cause: OSError | None) -> None:
             if cause is not None:

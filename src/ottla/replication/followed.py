@@ -33,7 +33,7 @@ REFUSED: Final = Asked(-1, Position(-1, -1, -1))
 
 
 class FollowedPartition:
-    """Partition that is fetched from its leader."""
+    """Partition that is fetched from its leader; `key` is its topic id and index."""
 
     __slots__ = (
         "_aside",
@@ -44,6 +44,7 @@ class FollowedPartition:
         "_phase",
         "index",
         "is_in_sync",
+        "key",
         "leader_epoch",
         "position",
         "topic",
@@ -54,6 +55,7 @@ class FollowedPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
+        self.key: Key = topic_id, index
         self.leader_epoch = leader_epoch
         self.position = Position(0, -1, 0)
         self.is_in_sync = False
@@ -70,11 +72,6 @@ class FollowedPartition:
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
-
-    @property
-    def key(self) -> Key:
-        """Return topic id and index."""
-        return self.topic_id, self.index
 
     def _asked(self) -> Asked:
         return Asked(self.leader_epoch, self.position)

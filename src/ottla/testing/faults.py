@@ -257,7 +257,7 @@ class Delay(RequestFault):
         server: "BrokerServer",
         next_handler: _NextHandler,
     ) -> Answer[Response] | None:
-        pending = Pending[Response]()
+        pending: Pending[Response] = Pending()
 
         def over() -> None:
             connection = server.sockets.connection_of(context.peer)

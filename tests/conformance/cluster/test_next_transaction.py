@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.conftest import Topic
+from tests.conformance.conftest import Topic, Wire
 from tests.conformance.transactions import TransactionalProducer
 
 from .conftest import Cluster
@@ -34,6 +34,14 @@ def _producer(cluster: Cluster) -> TransactionalProducer:
     return TransactionalProducer(cluster[1], transactional_id=coordinated_by(cluster, TRANSACTION, 1))
 
 
+def commit(producer: TransactionalProducer, coordinator: Wire) -> str:
+    """Commit the transaction at its coordinator, and take the next epoch. Return the name of the error."""
+    producer.wire = coordinator
+    name, *identity = producer.ask_end(commit=True)
+    producer._take(*identity)
+    return name
+
+
 def test_a_broker_waits_before_it_adds_a_partition(
     cluster: Cluster, topic: Topic, producer: TransactionalProducer
 ) -> None:
@@ -42,10 +50,7 @@ def test_a_broker_waits_before_it_adds_a_partition(
         producer.wire = cluster[2]
         answers.append(producer.ask_produce(topic)[0])
         producer.sequences[topic.name, 0] = 1
-        producer.wire = cluster[1]
-        name, *identity = producer.ask_end(commit=True)
-        answers.append(name)
-        producer._take(*identity)
+        answers.append(commit(producer, cluster[1]))
     assert answers == ["NONE"] * 2 * TRANSACTIONS
 
 
@@ -59,10 +64,7 @@ def test_a_broker_waits_before_it_adds_the_partition_of_offsets(
     for number in range(TRANSACTIONS):
         producer.wire = cluster[2]
         answers += producer.ask_commit_offsets(group_id, topic, {0: number})
-        producer.wire = cluster[1]
-        name, *identity = producer.ask_end(commit=True)
-        answers.append(name)
-        producer._take(*identity)
+        answers.append(commit(producer, cluster[1]))
     assert answers == ["NONE"] * 2 * TRANSACTIONS
 
 

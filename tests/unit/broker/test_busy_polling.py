@@ -138,10 +138,13 @@ def test_polling_begins_again_with_the_next_burst() -> None:
         assert loop.sleeps
 
 
-def test_each_turn_of_polling_yields_the_processor() -> None:
+def test_turns_of_polling_without_a_message_yield_the_processor() -> None:
+    """After a message other callbacks of the loop may be scheduled behind the polling."""
     loop = Loop()
     loop.respond(0)
     loop.respond(1000)
+    loop.turn(1000)
+    assert loop.yields == 0
     for turn in range(1, 4):
         loop.turn(1000)
         assert loop.yields == turn
@@ -154,6 +157,7 @@ def pause_ns(loop: Loop) -> int:
     """Let a yield take long while the loop polls; return for how long it sleeps after responses that follow each other."""
     for _ in range(2):
         loop.respond(0)
+    loop.turn(0)
     assert loop.scheduled
     loop.yield_ns = YIELD_NS + 1
     loop.turn(1000)
@@ -171,6 +175,7 @@ def test_polling_pauses_while_other_threads_compute() -> None:
     loop = Loop()
     loop.respond(0)
     loop.respond(1000)
+    loop.turn(0)
     loop.yield_ns = YIELD_NS
     loop.turn(1000)
     assert not loop.sleeps  # another broker may have worked for that long

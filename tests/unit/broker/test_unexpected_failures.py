@@ -13,7 +13,8 @@ from ottla.broker.config import broker_config
 from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment.process import process_environment
-from ottla.log.log import AppendResult, Log
+from ottla.log import reading
+from ottla.log.log import AppendResult
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
@@ -137,7 +138,7 @@ def test_a_search_that_fails_is_not_answered_as_if_it_had_found_nothing(
     partition = ListOffsetsPartition(partition_index=0, timestamp=1)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     with monkeypatch.context() as patched:
-        patched.setattr(Log, "find_offset", fail)
+        patched.setattr(reading, "find_offset", fail)
         with pytest.raises(Closed):  # the response has no place for an error of the whole
             wire.send(request, 5)
     assert "MemoryError" in caplog.text

@@ -54,7 +54,7 @@ class Confirmations:
         sender = self._senders.setdefault(node_id, _Sender())
         if sender.is_late:
             return None
-        confirmed = Pending[None]()
+        confirmed: Pending[None] = Pending()
         sender.next.append(confirmed)
         if sender.sent is None:
             self._send(node_id, sender)

@@ -118,7 +118,7 @@ class Membership:
 
         load  opens the logs; called after the registration, before the sign of life
         """
-        answer = Pending[str | None]()
+        answer: Pending[str | None] = Pending()
 
         def ended(task: Promise[None]) -> None:
             if isinstance(task.error, CannotJoin):
@@ -315,7 +315,7 @@ class Membership:
             self.close()
             return True
         self._is_leaving = True
-        answer = Pending[bool]()
+        answer: Pending[bool] = Pending()
 
         def ended(task: Promise[None]) -> None:
             if task.error is not None:

@@ -145,7 +145,7 @@ class Peers:
         address = self._address(node_id)
         if address is None:
             return None
-        answer = Pending[R | None]()
+        answer: Pending[R | None] = Pending()
         self._network.cluster_id = self._image().cluster_id
 
         async def send() -> None:
@@ -230,7 +230,7 @@ class Peers:
         address = self._address(node_id)
         if address is None:
             return None
-        answer = Pending[object]()
+        answer: Pending[object] = Pending()
 
         async def send() -> None:
             link = None

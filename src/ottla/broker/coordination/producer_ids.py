@@ -47,7 +47,7 @@ class ProducerIds:
             return True
         if not self._is_reserving:
             return False
-        answer = Pending[bool]()
+        answer: Pending[bool] = Pending()
         self._waiting.append(answer)
         return answer
 

@@ -110,7 +110,7 @@ class _Alteration:
             error_message=None,
             responses=responses,
         )
-        answer = Pending[AlterPartitionReassignmentsResponse]()
+        answer: Pending[AlterPartitionReassignmentsResponse] = Pending()
         self._broker.slices.run(self._steps(entries), lambda: answer.complete(response), answer.abandon)
         return answer
 

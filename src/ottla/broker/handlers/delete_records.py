@@ -65,7 +65,7 @@ def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[Dele
     response = DeleteRecordsResponse(topics=topics)
     if not waits:
         return response
-    answer = Pending[DeleteRecordsResponse]()
+    answer: Pending[DeleteRecordsResponse] = Pending()
     delayed = DelayedCommit(lambda: answer.complete(response), broker.expirations.delete_records)
     delayed.begin(waits, broker.timers, request.timeout_ms)
     return answer

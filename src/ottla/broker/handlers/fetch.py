@@ -437,7 +437,7 @@ class _FetchAttempt:
 
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
         """Convert the batches of a response to message sets, in steps between other requests."""
-        answer = Pending[FetchResponse]()
+        answer: Pending[FetchResponse] = Pending()
         self._broker.slices.run(self._convert(response), lambda: answer.complete(response), answer.abandon)
         return answer
 

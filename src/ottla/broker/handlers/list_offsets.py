@@ -70,7 +70,7 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 @handles(ListOffsetsRequest)
 def list_offsets(request: ListOffsetsRequest, broker: Broker) -> Answer[ListOffsetsResponse]:
     response = ListOffsetsResponse()
-    answer = Pending[ListOffsetsResponse]()
+    answer: Pending[ListOffsetsResponse] = Pending()
     broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response), answer.abandon)
     return answer
 

@@ -141,7 +141,7 @@ def _all_topics(request: MetadataRequest, broker: Broker) -> Answer[Any]:
     key, latest = _key_of(request, broker), broker.encoded_metadata
     if key is not None and latest is not None and latest[0] == key:
         return latest[1]
-    described = Pending[Any]()
+    described: Pending[Any] = Pending()
     topics: list[MetadataResponseTopic] = []
 
     def respond() -> None:

@@ -407,13 +407,13 @@ class _Appends:
             return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
         if self._acks == 0 or not self._uncommitted:
             return _at_once(response, self._acks, first_error)
-        whole = Pending[ProduceResponse]()
+        whole: Pending[ProduceResponse] = Pending()
         delayed = DelayedCommit(lambda: whole.complete(response), self._broker.expirations.produce)
         delayed.begin(self._uncommitted, self._broker.timers, self._timeout_ms)
         return whole
 
     def _check(self) -> Answer[None]:
-        checked = Pending[None]()
+        checked: Pending[None] = Pending()
         self._broker.slices.run(self._finish(), lambda: checked.complete(None))
         return checked
 

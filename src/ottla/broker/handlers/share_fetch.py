@@ -143,7 +143,7 @@ def _wants_records(request: ShareFetchRequest) -> bool:
 
 def _full(broker: Broker, wait_ms: int) -> Answer[ShareFetchResponse]:
     """Answer SHARE_SESSION_LIMIT_REACHED after `wait_ms`, so that the client does not retry at once."""
-    answer = Pending[ShareFetchResponse]()
+    answer: Pending[ShareFetchResponse] = Pending()
     refused = ShareFetchResponse(error_code=SHARE_SESSION_LIMIT_REACHED)
     broker.timers.call_later(max(0, wait_ms), partial(answer.complete, refused))
     return answer

@@ -64,6 +64,6 @@ def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     if not may_write:
         return WriteTxnMarkersResponse(markers=results)
-    whole = Pending[WriteTxnMarkersResponse]()
+    whole: Pending[WriteTxnMarkersResponse] = Pending()
     broker.coordination.markers.append(to_write, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
     return whole

@@ -289,7 +289,7 @@ class LedSharePartition:
         change = state.acknowledge(member, batches, rules, self._services.now())
         if isinstance(change, InvalidAcknowledgement):
             return AcknowledgementResult(change.error_code, change.message)
-        answer = Pending[AcknowledgementResult]()
+        answer: Pending[AcknowledgementResult] = Pending()
         self._write(change, answer.complete)
         return answer
 

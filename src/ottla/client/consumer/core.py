@@ -161,7 +161,7 @@ class ConsumerCore(ChunkReader):
                 self._take_over(owned)
             listener = self.listeners.of(change)
             if listener is not None and not self._closed:
-                done = Promise[None]()
+                done: Promise[None] = Promise()
                 self._handovers.append(Handover(change, partitions, listener, done))
                 self._wake_application()
                 await done

@@ -347,7 +347,7 @@ class Sender:
             outcome: Promise[ProduceResponse] | Promise[None]
             outcome = link.request(request, version) if acks != 0 else link.send_only(request, version)
         except UnsupportedVersion as error:
-            outcome = Promise[None]()
+            outcome = Promise()
             outcome.fail(error)
         outcome.listen(partial(self._answered, node, batches, ids, sent_ms))
 

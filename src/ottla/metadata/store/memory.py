@@ -289,7 +289,7 @@ class MemoryMetadataStore:
 
     def _request(self, serve: Callable[[], R], late: R, before_answer: Callable[[R], None] | None = None) -> Answer[R]:
         """Send a request to the store, and return its response, or `late` at the end of the timeout."""
-        answer = Pending[R]()
+        answer: Pending[R] = Pending()
         if self._is_closed:
             return answer
 

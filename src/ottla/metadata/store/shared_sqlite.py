@@ -327,13 +327,13 @@ class SharedSqliteStore:
         self._notify()  # of changes that ended during the close
 
     def _run(self, work: Callable[[], R]) -> Answer[R]:
-        answer = Pending[R]()
+        answer: Pending[R] = Pending()
         self._worker.run(work, answer.complete, answer.abandon)
         return answer
 
     def _run_and_deliver(self, work: Callable[[], tuple[R, _Delivery | None]]) -> Answer[R]:
         """Run a transaction; its answer comes after its delivery to the watcher and its notification to the other processes."""
-        answer = Pending[R]()
+        answer: Pending[R] = Pending()
 
         def done(result: tuple[R, _Delivery | None]) -> None:
             outcome, delivery = result

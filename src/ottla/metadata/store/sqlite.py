@@ -80,7 +80,7 @@ class SqliteStore(SqliteFile):
     def change(self, change: Change) -> Answer[ChangeOutcome]:
         if self._background is None:
             return self._delivered(self._write(change))
-        answer = Pending[ChangeOutcome]()
+        answer: Pending[ChangeOutcome] = Pending()
         self._background.run(
             partial(self._write, change),
             lambda written: answer.complete(self._delivered(written)),

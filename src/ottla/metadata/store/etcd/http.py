@@ -42,7 +42,7 @@ class _Exchange:
         self.receive: Callable[[bytes], None] | None = None
         self.status = 0
         self.pieces: list[bytes] = []
-        self.promise = Promise[HttpResponse]()
+        self.promise: Promise[HttpResponse] = Promise()
 
 
 class HttpConnection:
@@ -56,7 +56,7 @@ class HttpConnection:
     def __init__(self, transport: Transport, address: Address) -> None:
         self.address = address
         self.lost_because: str | None = None
-        self.opened = Promise[None]()
+        self.opened: Promise[None] = Promise()
         self.is_closed = False
         self._parser = h11.Connection(h11.CLIENT)
         self._stream: Stream | None = None

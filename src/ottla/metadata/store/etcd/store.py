@@ -103,7 +103,7 @@ class EtcdMetadataStore:
         too_large = gateway.excess(change)
         if too_large is not None:
             return ChangeOutcome(0, error=too_large)
-        answer = Pending[ChangeOutcome]()
+        answer: Pending[ChangeOutcome] = Pending()
         if not self._closed:
             self._changes.append((change, self._scheduler.clock.now_ms() + _UNSENT_MS, answer))
             if not self._is_changing:
@@ -153,7 +153,7 @@ class EtcdMetadataStore:
 
     def _answer(self, coroutine: Coroutine[Promise[Any], None, R], name: str) -> Answer[R]:
         """Run a coroutine, and complete the answer with its result."""
-        answer = Pending[R]()
+        answer: Pending[R] = Pending()
 
         def ended(task: Promise[R]) -> None:
             if task.error is not None:
