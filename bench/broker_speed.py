@@ -4,7 +4,8 @@
 
 Both brokers run at the same time on the same machine and are measured in turn with confluent-kafka, librdkafka's defaults
 except for what a scenario names. Each side is warmed up until two rounds agree within 10 % (at most ten), then the rounds
-alternate and the median of five counts. One partition, acks=1, values of 1 KB where not said otherwise.
+alternate and the median of five counts. One partition, acks=1, values of 1 KB where not said otherwise; topics that are
+produced to are deleted after their round.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from brokers import READING, Running, kafka, kafka_is_there, ottla, record
+from brokers import READING, REMOVE_SOON, Running, kafka, kafka_is_there, ottla, record
 
 ROUNDS = 5
 WARM_WITHIN = 0.10
@@ -37,9 +38,19 @@ def new_topic(broker: Running, partitions: int = 1) -> str:
     return name
 
 
+def delete_topic(broker: Running, topic: str) -> None:
+    """Delete a topic; see REMOVE_SOON."""
+    admin = AdminClient(broker.client)
+    admin.delete_topics([topic])[topic].result(30)
+
+
 def produce_megabytes(broker: Running, megabytes: int, topic: str | None = None) -> float:
-    """MB/s of 1 KB values."""
-    topic = topic or new_topic(broker)
+    """MB/s of 1 KB values, to a topic that is deleted afterwards unless it is given."""
+    if topic is None:
+        topic = new_topic(broker)
+        rate = produce_megabytes(broker, megabytes, topic)
+        delete_topic(broker, topic)
+        return rate
     producer = Producer({**broker.client, "acks": 1, "queue.buffering.max.messages": 1_000_000})
     producer.list_topics(topic, 10)
     value, produce = b"v" * 1000, producer.produce
@@ -173,9 +184,9 @@ def main() -> None:
     if missing:
         print(f"Apache Kafka is left out: {missing}")
     with ExitStack() as stack:
-        sides = [stack.enter_context(ottla())]
+        sides = [stack.enter_context(ottla(*REMOVE_SOON))]
         if not missing:
-            sides.append(stack.enter_context(kafka()))
+            sides.append(stack.enter_context(kafka(*REMOVE_SOON)))
         print("start: " + ", ".join(f"{side.name} {side.started_ms:.0f} ms" for side in sides))
         if "start" in only:
             figures["start"] |= {side.name: side.started_ms for side in sides[1:]}

@@ -10,10 +10,10 @@ idle     CPU of a consumer that waits for records, in per cent of a core
 import   milliseconds that `import ottla` adds to a bare interpreter
 list     milliseconds of a process of `ottla topics --list`
 
-Every side writes to a topic of one partition with its own defaults but for what is named here. Each is run until two rounds
-agree within 10 % (at most ten), then rounds of all sides take turns, in this process, and the median of each counts. There are
-half as many records of 1 KB, and a tenth for clients written in Python only: with fewer records connecting and the first
-batches, which are no part of a rate, take most of the time.
+Every side writes to a topic of one partition with its own defaults but for what is named here; the topic is deleted after its
+round. Each is run until two rounds agree within 10 % (at most ten), then rounds of all sides take turns, in this
+process, and the median of each counts. There are half as many records of 1 KB, and a tenth for clients written in Python only:
+with fewer records connecting and the first batches, which are no part of a rate, take most of the time.
 """
 
 import argparse
@@ -38,7 +38,8 @@ from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import Producer as RdProducer
 from confluent_kafka import TopicPartition as RdPartition
 
-from brokers import READING, Running, ottla, record
+from broker_speed import delete_topic
+from brokers import READING, REMOVE_SOON, Running, ottla, record
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 SIZES: Final = (100, 1000)
@@ -52,6 +53,14 @@ def new_topic(broker: Running, partitions: int = 1) -> str:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, partitions, 1)]).check()
     return name
+
+
+def produced(broker: Running, case: Case, count: int, size: int) -> float:
+    """Seconds of a producer with a topic of its own."""
+    topic = new_topic(broker)
+    seconds = case(broker.bootstrap_servers, topic, count, size)
+    delete_topic(broker, topic)
+    return seconds
 
 
 # Producers.
@@ -269,8 +278,10 @@ def rates(broker: Running, cases: dict[str, Case], records: int, rounds: int, *,
         runs: dict[str, Callable[[], float]] = {}
         counts = {name: count if name.startswith(("ottla", "confluent")) else count // 10 for name in cases}
         for name, case in cases.items():
-            topic = filled if fill else new_topic(broker)
-            runs[name] = partial(case, broker.bootstrap_servers, topic, counts[name], size)
+            if fill:
+                runs[name] = partial(case, broker.bootstrap_servers, filled, counts[name], size)
+            else:
+                runs[name] = partial(produced, broker, case, counts[name], size)
             warmed(runs[name])
         times: dict[str, list[float]] = {name: [] for name in cases}
         for _ in range(rounds):
@@ -375,7 +386,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     figures: dict[str, Any] = {}
-    with ottla() as broker:
+    with ottla(*REMOVE_SOON) as broker:
         if "produce" in given.only:
             figures["produce"] = rates(broker, PRODUCERS, given.records, given.rounds, fill=False)
         if "consume" in given.only:

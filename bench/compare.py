@@ -25,10 +25,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from broker_speed import consume_megabytes, new_topic, produce_megabytes, requests_per_second
-from brokers import Running, free_port, record, serve_command, wait_for_answer
+from brokers import REMOVE_SOON, Running, free_port, record, serve_command, wait_for_answer
 
 CACHE = Path(os.environ.get("OTTLA_COMPARE_CACHE", Path.home() / ".cache" / "ottla-compare"))
 MEGABYTES = 300
@@ -76,7 +77,10 @@ def running(commit: str) -> Iterator[Running]:
         environment = {**os.environ, "PYTHONPATH": str(built(commit))}
         begun = time.perf_counter()
         process = subprocess.Popen(
-            serve_command(port, Path(directory)), env=environment, cwd=directory, stdout=subprocess.DEVNULL
+            [*serve_command(port, Path(directory)), *chain.from_iterable(("-o", config) for config in REMOVE_SOON)],
+            env=environment,
+            cwd=directory,
+            stdout=subprocess.DEVNULL,
         )
         try:
             started_ms = wait_for_answer(port, process.pid, begun)

@@ -32,11 +32,21 @@ from pathlib import Path
 from typing import Final
 
 from broker_speed import ROUNDS, compared, new_topic
-from brokers import Running, kafka, kafka_is_there, ottla, record
+from brokers import REMOVE_SOON, Running, kafka, kafka_is_there, ottla, record
 from groups import CONFIGS, ready
 from load_groups import MEMBERS, ClassicMember, ConsumerMember, cold_start
 from load_partitions import TOPICS, create_topics, list_topics, many
-from load_records import CONSUMERS, Figures, consume, fill, produce, read_at_once, read_from_disk, rows_of_text
+from load_records import (
+    CONSUMERS,
+    Figures,
+    consume,
+    fill,
+    produce,
+    produce_once,
+    read_at_once,
+    read_from_disk,
+    rows_of_text,
+)
 from load_sockets import produce_at_once
 
 CONNECTIONS: Final = 1_000
@@ -159,7 +169,7 @@ def large(sides: Sides) -> dict[str, object]:
             "produce of 1 MB values",
             "MB/s",
             sides,
-            lambda side: produce(side.running, new_topic(side.running), value, 500),
+            lambda side: produce_once(side.running, value, 500),
         ),
         "large_consume": rounds(
             "consume of 1 MB values", "MB/s", sides, lambda side: consume(side.running, topics[side.running.name], 500)
@@ -172,7 +182,7 @@ def zstd(sides: Sides) -> dict[str, object]:
 
     def measure(side: Side) -> Figures:
         configs = {"compression_type": "zstd", "linger_ms": 20, "queue_buffering_max_messages": 1_000_000}
-        return produce(side.running, new_topic(side.running), values, 300, **configs)
+        return produce_once(side.running, values, 300, **configs)
 
     return {"zstd": rounds("produce with zstd", "MB/s", sides, measure)}
 
@@ -212,7 +222,7 @@ def compare(names: list[str], with_kafka: bool) -> dict[str, object]:
     """Measure the rows whose brokers run at the same time, each row with brokers of its own."""
     figures: dict[str, object] = {}
     for name in names:
-        configs = CONFIGS if name == "members" else ()
+        configs = CONFIGS if name == "members" else REMOVE_SOON
         with ExitStack() as stack:
             sides = []
             for start in (ottla, kafka)[: 1 + with_kafka]:

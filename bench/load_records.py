@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from broker_speed import new_topic
+from broker_speed import delete_topic, new_topic
 from brokers import Running
 from groups import Wire
 from load_sockets import Answered, Led, ask_for
@@ -45,6 +45,14 @@ def produce(broker: Running, topic: str, values: Sequence[bytes], megabytes: int
     assert producer.flush(120) == 0
     seconds = time.perf_counter() - begun
     return {"MB/s": size / 1e6 / seconds, "CPU s/GB": (broker.cpu_seconds() - cpu) / size * 1e9}
+
+
+def produce_once(broker: Running, values: Sequence[bytes], megabytes: int, **configs: Any) -> Figures:
+    """Produce as `produce` does to a topic of its own, which is deleted then."""
+    topic = new_topic(broker)
+    figures = produce(broker, topic, values, megabytes, **configs)
+    delete_topic(broker, topic)
+    return figures
 
 
 def consume(broker: Running, topic: str, megabytes: int) -> Figures:

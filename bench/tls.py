@@ -25,7 +25,7 @@ from pathlib import Path
 import trustme
 
 from broker_speed import consume_megabytes, new_topic, produce_megabytes
-from brokers import Running, free_port, kafka, kafka_is_there, ottla, record
+from brokers import REMOVE_SOON, Running, free_port, kafka, kafka_is_there, ottla, record
 
 IDLE = 5000
 HANDSHAKE_S = 4
@@ -62,7 +62,7 @@ def secured(
         "ssl.truststore.type=PEM",
         f"ssl.truststore.location={directory / 'ca.pem'}",
     ]
-    with start(*configs, port=port) as plain:
+    with start(*configs, *REMOVE_SOON, port=port) as plain:
         tls = {"security.protocol": "SSL", "ssl.ca.location": str(directory / "ca.pem")}
         yield plain, plain._replace(bootstrap_servers=f"127.0.0.1:{tls_port}", security=tls)
 
