@@ -101,7 +101,8 @@ def victims(cluster: Cluster) -> dict[str, int]:
             group = f"bench-{number}"
             with Consumer(bootstrap_servers=servers(cluster), group_id=group) as member:
                 member.subscribe(["failover"])
-                member.poll(1)
+                while not member.assignment():
+                    member.poll(0.1)
             coordinator = requests.describe_classic_groups([group])[group].coordinator[0]
             if coordinator != controller:
                 break
