@@ -11,6 +11,8 @@ from tests.histories.run import Run, Settings
 MINUTES = 0.15
 BRIEFLY = 0.05
 """Enough for bugs that show without faults."""
+ATTEMPTS = 3
+"""On a busy machine a run has few operations: the next one may show the bug."""
 
 
 @pytest.mark.timeout(3600)
@@ -42,5 +44,9 @@ def test_a_bug_of_the_brokers_is_found(
         pytest.skip(path)
     monkeypatch.setenv("OTTLA_TEST_BUG", bug)
     monkeypatch.chdir(Path(__file__).parents[2])  # the brokers import the tests
-    result = Run(tmp_path / "run", Settings(dice.getrandbits(32), BRIEFLY, "tests.histories.planted")).run()
-    assert kind in {anomaly.kind for anomaly in result.anomalies[workload]}, result.failure
+    for attempt in range(ATTEMPTS):
+        settings = Settings(dice.getrandbits(32), BRIEFLY, "tests.histories.planted")
+        result = Run(tmp_path / f"run-{attempt}", settings).run()
+        if kind in {anomaly.kind for anomaly in result.anomalies[workload]}:
+            return
+    pytest.fail(result.failure or f"no {kind} in {ATTEMPTS} runs")

@@ -146,7 +146,7 @@ def naive_for_any(acls: Sequence[Acl], question: Question, *, everyone: bool, su
 SUPER_USERS = st.sampled_from([[], ["User:root"], ["User:root", "User:alice"]])
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(cases(), st.booleans(), SUPER_USERS)
 def test_decisions(case: Case, everyone: bool, super_users: list[str]) -> None:
     acls, question = case
@@ -155,7 +155,7 @@ def test_decisions(case: Case, everyone: bool, super_users: list[str]) -> None:
     assert authorizer.decide(*question).is_allowed == expected
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(cases(), st.booleans(), SUPER_USERS)
 def test_decisions_on_any_resource(case: Case, everyone: bool, super_users: list[str]) -> None:
     acls, question = case

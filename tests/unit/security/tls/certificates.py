@@ -91,7 +91,8 @@ def issue(
 def keytool(*arguments: str) -> None:
     """Run keytool."""
     assert KEYTOOL is not None
-    subprocess.run([KEYTOOL, *arguments], check=True, capture_output=True)
+    quick = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
+    subprocess.run([KEYTOOL, *quick, *arguments], check=True, capture_output=True)
 
 
 def files(**contents: bytes | str) -> Callable[[str], bytes]:
