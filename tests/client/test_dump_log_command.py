@@ -130,11 +130,59 @@ def test_internal_topics(data: Path, topic: str, option: str, key: str, payload:
 
 
 def test_metadata_records() -> None:
-    assert metadata(bytes.fromhex("010c00116d657461646174612e76657273696f6e002100")) == (
+    assert metadata(bytes.fromhex("010c00116d657461646174612e76657273696f6e002100"), 0) == (
         '{"type":"FEATURE_LEVEL_RECORD","version":0,"data":{"name":"metadata.version","featureLevel":33}}'
     )
-    assert metadata(bytes.fromhex("01140000")) == '{"type":"NO_OP_RECORD","version":0,"data":{}}'
-    assert metadata(b"").startswith("cannot be read")
+    assert metadata(bytes.fromhex("01140000"), 0) == '{"type":"NO_OP_RECORD","version":0,"data":{}}'
+    assert metadata(b"", 7).startswith("Error at 7, skipping. ")
+
+
+def test_records_of_another_topic_than_the_decoder_is_for(data: Path) -> None:
+    """As Kafka's tool, but for the texts after "skipping."."""
+    lines = said("--files", log_of(data, "t"), "--transaction-log-decoder", "--skip-record-metadata")
+    unknown = [f"| key: Unknown record type {0x6B30 + at % 2} at offset {at + at // 2}, skipping." for at in range(4)]
+    assert [line for line in lines if line.startswith("|")] == unknown
+    (malformed, *_) = said(
+        "--files", log_of(data, "__share_group_state"), "--offsets-decoder", "--skip-record-metadata"
+    )[3:]
+    assert malformed.startswith("| key: Error at offset 0, skipping. ")
+
+
+def test_records_without_a_key_are_not_of_an_internal_topic(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(build([Record(0, 1, None, b"v")]))
+    result = run("--files", str(log), "--offsets-decoder")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "ottla: the record at offset 0 has no key: it is not of that topic\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("decoder", "value", "shown"),
+    [
+        ("IntegerDecoder", bytes.fromhex("00000007"), "7"),
+        ("IntegerDecoder", bytes.fromhex("00000007ff"), "7"),
+        ("LongDecoder", bytes.fromhex("ffffffffffffffff00"), "-1"),
+        ("IntegerDecoder", b"abc", "3 bytes are not 4"),
+    ],
+)
+def test_decoders_show_records_and_take_the_first_bytes(tmp_path: Path, decoder: str, value: bytes, shown: str) -> None:
+    log = tmp_path / f"{0:020d}.log"
+    log.write_bytes(build([Record(0, 1, b"k", value)]))
+    line = said("--files", str(log), "--value-decoder-class", f"org.apache.kafka.tools.api.{decoder}")[-1]
+    assert line.endswith(f" headerKeys: [] key: k payload: {shown}")
+
+
+def test_records_without_anything_to_show_are_empty_lines(data: Path) -> None:
+    lines = said("--files", log_of(data, "t"), "--deep-iteration", "--skip-record-metadata")
+    assert [line for line in lines if not line.startswith("baseOffset")][2:] == [""] * 6
+
+
+def test_an_empty_index_is_empty_also_for_the_sanity_check(tmp_path: Path) -> None:
+    index = tmp_path / f"{0:020d}.index"
+    index.touch()
+    assert said("--files", str(index), "--index-sanity-check") == [f"Dumping {index}", f"{index} is empty."]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

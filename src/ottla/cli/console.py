@@ -24,6 +24,7 @@ from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path
 if TYPE_CHECKING:
     from ottla.console.proxy_login import ProxyLogin
     from ottla.console.settings import ClusterAccess, Settings
+    from ottla.records.record import Record
 
 _BACKLOG: Final = 128
 _REGISTRY_TIMEOUT_MS: Final = 2_000
@@ -279,7 +280,7 @@ def _proxy(header: str | None, addresses: tuple[str, ...]) -> "ProxyLogin | None
         ) from None
 
 
-def _internal_record(topic: str, key: bytes, value: bytes | None) -> tuple[str | None, str | None] | None:
+def _internal_record(record: "Record") -> tuple[str | None, str | None] | None:
     """Decode a record of an internal topic."""
     from ottla.cli import record_json
 
@@ -287,8 +288,10 @@ def _internal_record(topic: str, key: bytes, value: bytes | None) -> tuple[str |
         "__consumer_offsets": record_json.offsets,
         "__transaction_state": record_json.transactions,
         "__share_group_state": record_json.share_state,
-    }.get(topic)
-    return decode(key, value) if decode is not None else None
+    }.get(record.topic)
+    if decode is None or record.key is None:
+        return None
+    return decode(record.key, record.value, record.offset)
 
 
 def _announce(url: str, settings: "Settings", host: str, *, is_encrypted: bool) -> None:

@@ -34,10 +34,12 @@ _DECODING: Final = {
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Read records of Apache Kafka's __cluster_metadata.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Read records of __remote_log_metadata.")
 @click.option(
-    "--key-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="Deserializer of keys."
+    "--key-decoder-class", metavar="CLASS", help="Show keys and values, keys by this class. [default: StringDecoder]"
 )
 @click.option(
-    "--value-decoder-class", metavar="CLASS", default="StringDecoder", show_default=True, help="Deserializer of values."
+    "--value-decoder-class",
+    metavar="CLASS",
+    help="Show keys and values, values by this class. [default: StringDecoder]",
 )
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their log and show mismatches.")
 @click.option("--index-sanity-check", is_flag=True, help="Check only what a broker checks at start.")
@@ -56,7 +58,7 @@ def dump_log(files: str, **options: Any) -> None:
     if len(chosen) > 1:
         raise click.UsageError("at most one of the options that end in -decoder")
     for name in ("key_decoder_class", "value_decoder_class"):
-        if options[name].rpartition(".")[2] not in DECODERS:
+        if options[name] is not None and options[name].rpartition(".")[2] not in DECODERS:
             raise click.UsageError(f"{options[name]} is not a decoder; choose from {', '.join(DECODERS)}")
     dumper = LogDumper(chosen[0] if chosen else None, options)
     documents = []

@@ -73,11 +73,11 @@ def dump_offset_index(path: Path, dump: Dump, *, verify: bool, sanity: bool) -> 
     """Dump an offset index (.index). Raises OSError."""
     data, base = path.read_bytes(), _base_offset(path)
     entries = list(_offsets(data, base))
-    if sanity:
-        _report_sanity(path, dump, data, _OFFSET.size, sound=not entries or entries[-1][0] >= base)
-        return
     if not entries:
         dump.line(f"{path} is empty.")
+        return
+    if sanity:
+        _report_sanity(path, dump, data, _OFFSET.size, sound=entries[-1][0] >= base)
         return
     at = {batch.start: batch for batch in _batches(path)}
     mismatches = []

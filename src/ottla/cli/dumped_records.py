@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from ottla.cli import record_json
+from ottla.cli.cluster_access import CommandFailed
 from ottla.cli.dumped_messages import OldMessage, is_old, old_messages
 from ottla.cli.remote_log_metadata import remote_log_metadata
 from ottla.records.batch import DELETE_HORIZON, BatchHeader, crc_ok, read_records, scan
@@ -23,8 +24,9 @@ def _string(data: bytes) -> str:
 
 def _number(layout: str) -> Any:
     def read(data: bytes) -> str:
+        """Decode the first bytes, as Kafka's decoders do."""
         size = struct.calcsize(layout)
-        return str(struct.unpack(layout, data)[0]) if len(data) == size else f"{len(data)} bytes are not {size}"
+        return str(struct.unpack_from(layout, data)[0]) if len(data) >= size else f"{len(data)} bytes are not {size}"
 
     return read
 
@@ -36,6 +38,7 @@ DECODERS: Final[dict[str, Any]] = {
     "LongDecoder": _number(">q"),
     "DoubleDecoder": _number(">d"),
 }
+_DEFAULT_DECODER: Final = "StringDecoder"
 
 
 class Dump:
@@ -74,12 +77,13 @@ class LogDumper:
 
     def __init__(self, kind: str | None, options: Mapping[str, Any]) -> None:
         self._kind = kind
-        self._data = bool(options["print_data_log"] or kind)
+        key_decoder, value_decoder = options["key_decoder_class"], options["value_decoder_class"]
+        self._data = bool(options["print_data_log"] or kind or key_decoder or value_decoder)
         self._deep = bool(options["deep_iteration"] or self._data)
         self._short = bool(options["skip_record_metadata"])
         self._limit = options["max_bytes"]
-        self._read_key = DECODERS[options["key_decoder_class"].rpartition(".")[2]]
-        self._read_value = DECODERS[options["value_decoder_class"].rpartition(".")[2]]
+        self._read_key = DECODERS[(key_decoder or _DEFAULT_DECODER).rpartition(".")[2]]
+        self._read_value = DECODERS[(value_decoder or _DEFAULT_DECODER).rpartition(".")[2]]
         self._last = -1
         self._gaps: list[tuple[int, int]] = []
 
@@ -183,8 +187,7 @@ class LogDumper:
                 if text is not None:
                     entry[title] = text
                     words.append(f"{title}: {text}")
-        if words:
-            dump.line(f"| {' '.join(words)}")
+        dump.line(f"| {' '.join(words)}" if words else "")
 
     def _batch(self, data: bytes, header: BatchHeader, dump: Dump) -> dict[str, Any]:
         sound = crc_ok(data, header)
@@ -264,27 +267,28 @@ class LogDumper:
             )
         if header.is_control:
             entry["control"] = _control(record)
-            if not self._short:
-                dump.line(f"| {words[0]} {entry['control']}")
+            dump.line("" if self._short else f"| {words[0]} {entry['control']}")
         else:
             self._payload_line(record, words, entry, dump)
         return entry
 
     def _texts(self, record: Record) -> record_json.KeyAndPayload:
         if self._kind == "cluster-metadata":
-            return None, record_json.metadata(record.value or b"")
+            return None, record_json.metadata(record.value or b"", record.offset)
         if self._kind == "remote-log-metadata":
             try:
                 return None, remote_log_metadata(record.value)
             except ValueError as error:
                 return None, f"Error at offset {record.offset}, skipping. {error}"
-        if self._kind is not None and record.key is not None:
+        if self._kind is not None:
+            if record.key is None:
+                raise CommandFailed(f"the record at offset {record.offset} has no key: it is not of that topic")
             read = {
                 "offsets": record_json.offsets,
                 "transactions": record_json.transactions,
                 "share-group-state": record_json.share_state,
             }[self._kind]
-            return read(record.key, record.value)
+            return read(record.key, record.value, record.offset)
         key = None if record.key is None else self._read_key(record.key)
         return key, None if record.value is None else self._read_value(record.value)
 

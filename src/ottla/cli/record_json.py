@@ -76,25 +76,25 @@ def _value(value: Any, kind: Any, version: int) -> Any:
 # -- internal topics --
 
 
-def offsets(key: bytes, value: bytes | None) -> KeyAndPayload:
+def offsets(key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
     """Return key and payload of a record of __consumer_offsets."""
     from ottla.coordinators.groups.records import decode_record
 
-    return _texts(decode_record, key, value)
+    return _texts(decode_record, key, value, offset)
 
 
-def transactions(key: bytes, value: bytes | None) -> KeyAndPayload:
+def transactions(key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
     """Return key and payload of a record of __transaction_state."""
     from ottla.coordinators.transactions.state import decode_record
 
-    return _texts(decode_record, key, value)
+    return _texts(decode_record, key, value, offset)
 
 
-def share_state(key: bytes, value: bytes | None) -> KeyAndPayload:
+def share_state(key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
     """Return key and payload of a record of __share_group_state."""
     from ottla.coordinators.share.records import decode_record
 
-    return _texts(decode_record, key, value)
+    return _texts(decode_record, key, value, offset)
 
 
 def whole(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> tuple[int, Any] | None:
@@ -116,14 +116,14 @@ def whole(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes |
     return kind, document
 
 
-def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> KeyAndPayload:
+def _texts(read: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
     kind = int.from_bytes(key[:2], "big", signed=True)
     try:
         record = read(key, value)
     except PeerError as error:
-        return f"cannot be read: {error}", None
+        return f"Error at offset {offset}, skipping. {error}", None
     if record is None:
-        return f"Unknown record type {kind}, skipping.", None
+        return f"Unknown record type {kind} at offset {offset}, skipping.", None
     key_text = compact({"type": str(kind), "data": message_json(record.key, 0)})
     if record.value is None:
         return key_text, _DELETED
@@ -151,7 +151,7 @@ def _decode_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
 # -- metadata --
 
 
-def metadata(value: bytes) -> str:
+def metadata(value: bytes, offset: int) -> str:
     """Return a record of __cluster_metadata; the data of an unknown type is in base64."""
     try:
         _, position = read_uvarint(value, 0)
@@ -165,7 +165,7 @@ def metadata(value: bytes) -> str:
             name = _name(cls)
             data = message_json(decode(cls, version, value, position)[0], version)
     except (PeerError, IndexError) as error:
-        return f"cannot be read: {error}"
+        return f"Error at {offset}, skipping. {error}"
     return compact({"type": name, "version": version, "data": data})
 
 

@@ -59,7 +59,7 @@ def record_view(record: Record, form: str, decoders: Decoders, limit: int | None
     key, value = shown(record.key, form, limit), shown(record.value, form, limit)
     if form == "auto" and record.key is not None and record.topic.startswith("__"):
         try:
-            decoded = decoders.internal_record(record.topic, record.key, record.value)
+            decoded = decoders.internal_record(record)
         except (ValueError, IndexError):
             decoded = None
         if decoded is not None:

@@ -8,17 +8,18 @@ from ottla.console.passwords import PasswordFile
 from ottla.console.proxy_login import ProxyLogin
 from ottla.environment import Clock, Random
 from ottla.environment.system import SystemClock, SystemRandom
+from ottla.records.record import Record
 from ottla.schemas.registry import SchemaRegistry
 
-InternalRecord = Callable[[str, bytes, bytes | None], tuple[str | None, str | None] | None]
-"""Decoder of records of internal topics: (topic, key, value) -> key and value as JSON, None for other topics."""
+InternalRecord = Callable[[Record], tuple[str | None, str | None] | None]
+"""Decoder of records of internal topics: a record -> key and value as JSON, None for other topics and without a key."""
 
 RegistryText = Callable[[str, bytes], str | None]
 """Decoder of keys and values with a schema: (topic, data) -> JSON, None for other data. It may block."""
 
 
-def _undecoded(topic: str, key: bytes, value: bytes | None) -> tuple[str | None, str | None] | None:
-    del topic, key, value
+def _undecoded(record: Record) -> tuple[str | None, str | None] | None:
+    del record
     return None
 
 
