@@ -1,6 +1,6 @@
 """Random command lines of each command, most of them right; what Ottla refuses on purpose is left out (docs/differences.md).
 
-`{file}` in a command line stands for a file with the text that is drawn with it.
+`{file}` in a command line stands for a file with the text that is drawn with it, `{data}` for the directory of `log_files`.
 """
 
 import json
@@ -437,6 +437,35 @@ def _console_consumer(words: _Words) -> str:
     return ""
 
 
+def _dump_log(words: _Words) -> str:
+    names = {topic: f"{{data}}/{topic}/{0:020d}" for topic in ("rows-0", "numbers-0", "sales-0", "empty-0")}
+    logs = [f"{name}.log" for name in names.values()]
+    # A file that does not exist is an error of Ottla's command only: one topic has a transaction index.
+    kinds = {"rows-0": ("index", "timeindex"), "sales-0": ("index", "timeindex", "txnindex")}
+    indexes = [f"{names[topic]}.{kind}" for topic, its in kinds.items() for kind in its]
+    internal = {
+        f"{{data}}/__consumer_offsets-38/{0:020d}.log": "--offsets-decoder",
+        f"{{data}}/__transaction_state-13/{0:020d}.log": "--transaction-log-decoder",
+    }
+    several = words.dice.sample([*logs, *logs, *indexes], words.dice.choice((1, 1, 2)))
+    decoded = words.one(*internal) if words.dice.random() < 0.3 else None
+    words.add("--files", ",".join(several if decoded is None else [decoded]))
+    if decoded is not None:
+        words.maybe(0.8, internal[decoded])
+    elif several == [logs[2]]:
+        words.maybe(0.1, "--transaction-log-decoder")
+    for name in ("print-data-log", "deep-iteration", "skip-record-metadata", "verify-index-only", "index-sanity-check"):
+        words.maybe(0.3, f"--{name}")
+    decoders = [f"org.apache.kafka.tools.api.{kind}Decoder" for kind in ("String", "Integer", "Long")]
+    if several == [logs[1]] and decoded is None:  # the tool ends at values that are too short for a number
+        words.maybe(0.4, "--key-decoder-class", *decoders, "nope")
+        words.maybe(0.4, "--value-decoder-class", *decoders)
+    else:
+        words.maybe(0.1, "--value-decoder-class", decoders[0])
+    words.maybe(0.2, "--max-bytes", "0", "1", "100", "300", "100000")
+    return ""
+
+
 _DRAWN: Final[dict[str, Callable[[_Words], str]]] = {
     "acls": _acls,
     "client-metrics": _client_metrics,
@@ -446,6 +475,7 @@ _DRAWN: Final[dict[str, Callable[[_Words], str]]] = {
     "console-producer": _console_producer,
     "consumer-groups": _consumer_groups,
     "delete-records": _delete_records,
+    "dump-log": _dump_log,
     "features": _features,
     "get-offsets": _get_offsets,
     "groups": _groups,

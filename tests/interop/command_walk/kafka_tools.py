@@ -21,6 +21,7 @@ TOOLS: Final = {
     "console-producer": f"{_TOOLS}ConsoleProducer",
     "consumer-groups": f"{_TOOLS}consumer.group.ConsumerGroupCommand",
     "delete-records": f"{_TOOLS}DeleteRecordsCommand",
+    "dump-log": f"{_TOOLS}DumpLogSegments",
     "features": f"{_TOOLS}FeatureCommand",
     "get-offsets": f"{_TOOLS}GetOffsetShell",
     "groups": f"{_TOOLS}GroupsCommand",

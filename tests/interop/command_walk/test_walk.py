@@ -12,9 +12,10 @@ from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
 from tests.interop.apache_kafka import skip_without
 
+from . import log_files
 from .command_lines import COMMANDS, CommandLine, draw
 from .kafka_tools import TOOLS, KafkaTools, Outcome
-from .walk import CONFIGS, compare, fill, has_failed, normal, run
+from .walk import CONFIGS, compare, data_directory, fill, has_failed, normal, run
 
 Brokers = Sequence[EmbeddedBroker]
 LIST = CommandLine("topics", ["--list"])
@@ -44,6 +45,7 @@ def brokers() -> Iterator[Brokers]:
 def test_equal_commands_do_not_differ(brokers: Brokers, tmp_path: Path) -> None:
     dice = random.Random(1)
     tools, file = OttlaInsteadOfKafka(), tmp_path / "file"
+    log_files.write(data_directory(file))
     quick = [command for command in COMMANDS if command != "console-consumer"]  # which waits a second each time
     drawn = [draw(dice, quick) for _ in range(150)]
     assert [(str(line), found) for line in drawn if (found := compare(line, tools, brokers, file))] == []

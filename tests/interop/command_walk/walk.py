@@ -16,6 +16,7 @@ from ottla import Admin, NewTopic, Producer, TopicPartition
 from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
 
+from . import log_files
 from .command_lines import COMMANDS, CommandLine, draw
 from .kafka_tools import KafkaTools, Outcome
 
@@ -98,9 +99,17 @@ def fill(broker: EmbeddedBroker) -> None:
 
 
 def _words(line: CommandLine, broker: EmbeddedBroker, file: Path) -> list[str]:
-    words = [str(file) if word == "{file}" else word for word in line.words]
+    data = str(data_directory(file))
+    words = [str(file) if word == "{file}" else word.replace("{data}", data) for word in line.words]
+    if line.command == "dump-log":
+        return words
     where = ["--bootstrap-server", broker.bootstrap_servers]
     return [*words[:1], *where, *words[1:]] if line.command == "cluster" else [*where, *words]
+
+
+def data_directory(file: Path) -> Path:
+    """Return the directory of the files of partitions, beside the file of a command line."""
+    return file.with_name("data")
 
 
 def compare(line: CommandLine, tools: KafkaTools, brokers: Sequence[EmbeddedBroker], file: Path) -> list[str]:
@@ -137,6 +146,7 @@ def run(
     dice = random.Random(seed)
     done = worked = differed = 0
     tools = KafkaTools()
+    log_files.write(data_directory(file))
     try:
         while done < count:
             with EmbeddedBroker(CONFIGS) as theirs, EmbeddedBroker(CONFIGS) as ours:
