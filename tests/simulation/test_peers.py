@@ -217,6 +217,20 @@ def test_fenced_broker_has_departed_for_five_seconds() -> None:
     assert list(case.peers.departed) == []
 
 
+def test_loss_after_a_fencing_counts_from_the_loss() -> None:
+    case, link = _Case(), _Ready()
+    case.advance(_image())
+    case.advance(_image(_OTHER))
+    _fetch_over(link, case.peers)
+    case.world.run(case.world.now_us + 45 * SECOND_US // 10)
+    link.response.fail(ConnectionLost("b2: reset"))
+    begun = case.world.now_us
+    case.world.run(begun + SECOND_US - 1)
+    assert (list(case.peers.lost), list(case.peers.departed)) == ([2], [2])
+    case.world.run(begun + SECOND_US + 1)
+    assert (list(case.peers.lost), list(case.peers.departed)) == ([], [2])
+
+
 def test_broker_that_has_stopped_has_not_departed() -> None:
     case = _Case()
     case.advance(_image(_OTHER)._replace(live={2: Liveness(incarnation="x", lease=1, created=1, is_stopping=True)}))

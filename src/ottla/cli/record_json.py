@@ -77,21 +77,21 @@ def _value(value: Any, kind: Any, version: int) -> Any:
 
 
 def offsets(key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
-    """Return key and payload of a record of __consumer_offsets."""
+    """Return key and payload of a record of __consumer_offsets at `offset`, which errors name."""
     from ottla.coordinators.groups.records import decode_record
 
     return _texts(decode_record, key, value, offset)
 
 
 def transactions(key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
-    """Return key and payload of a record of __transaction_state."""
+    """Return key and payload of a record of __transaction_state at `offset`, which errors name."""
     from ottla.coordinators.transactions.state import decode_record
 
     return _texts(decode_record, key, value, offset)
 
 
 def share_state(key: bytes, value: bytes | None, offset: int) -> KeyAndPayload:
-    """Return key and payload of a record of __share_group_state."""
+    """Return key and payload of a record of __share_group_state at `offset`, which errors name."""
     from ottla.coordinators.share.records import decode_record
 
     return _texts(decode_record, key, value, offset)
@@ -152,7 +152,7 @@ def _decode_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
 
 
 def metadata(value: bytes, offset: int) -> str:
-    """Return a record of __cluster_metadata; the data of an unknown type is in base64."""
+    """Return a record of __cluster_metadata at `offset`, which errors name; the data of an unknown type is in base64."""
     try:
         _, position = read_uvarint(value, 0)
         kind, position = read_uvarint(value, position)

@@ -1,7 +1,8 @@
 """Reads of a log beyond `Log.read`: headers, aborted transactions, message sets, lookups by timestamp, all batches. They change
 nothing.
 
-Each raises StorageError for damaged bytes and failed reads, which the directory of the log hears of.
+All but `offsets_before`, which reads no bytes, raise StorageError for damaged bytes and failed reads; failed reads are reported
+to the directory of the log, too.
 """
 
 import contextlib

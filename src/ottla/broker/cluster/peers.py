@@ -201,6 +201,7 @@ class Peers:
         node = self._image().brokers.get(node_id)
         if node is None or node_id in self._lost or self._is_closed:
             return
+        self.note_answer(node_id)  # its times begin again
         self._depart(node)
         self.losses += 1
         self._lost.add(node_id)

@@ -94,9 +94,15 @@ class PositionSearch:
         """Have brokers create the topics that do not exist, if the configs allow it: those of partitions assigned by hand."""
         if not self._core.config["allow.auto.create.topics"]:
             return
-        for topic in dict.fromkeys(state.partition.topic for state in states):
-            with contextlib.suppress(UnknownTopic, RequestTimedOut):  # the lookups raise UnknownTopic themselves
-                await self._core.metadata.topic(topic, create=True, operation="Read", timeout_ms=_CREATION_MS)
+        metadata = self._core.metadata
+        topics = dict.fromkeys(state.partition.topic for state in states)
+        await self._core.scheduler.every(
+            [self._create_topic(topic) for topic in topics if metadata.known(topic) is None]
+        )
+
+    async def _create_topic(self, topic: str) -> None:
+        with contextlib.suppress(UnknownTopic, RequestTimedOut):  # the lookups raise UnknownTopic themselves
+            await self._core.metadata.topic(topic, create=True, operation="Read", timeout_ms=_CREATION_MS)
 
     async def _is_recreated(self, state: PartitionState) -> bool:
         """Return True if this consumer has read the partition in a topic that was deleted and recreated since."""
