@@ -55,11 +55,10 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take what pytest has collected, half a gigabyte, out of the garbage collector's way, which looked through it again and
-    again: 6 % of the time of all tests. Without it the collector compares what is new with little, and looks through all of a
-    simulated cluster every second: as much again, which the rarer collections save.
+    """Take what pytest has collected, hundreds of megabytes, out of the garbage collector's way, which looked through it again
+    and again: 6 % of the time of all tests. Without it the collector compares what is new with little, and looks through all of
+    a simulated cluster every second: as much again, which the rarer collections save.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     gc.enable()

@@ -30,14 +30,14 @@ def test_clusters_of_one_broker(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [4])
 def test_one_cluster_of_three_brokers(seed: int) -> None:
-    result = run(seed, Settings(minutes=1.25))
+    result = run(seed, Settings(minutes=0.8))
     assert not result.violations, result.explain()
     assert sum(number for name, number in result.counts.items() if name.startswith("fault:")) >= 4
     assert result.counts["records acknowledged"] > 1_000
 
 
 def test_no_client_sees_an_error_of_a_clean_stop() -> None:
-    result = run(1, Settings(minutes=1.25, parallel=1, gap_s=4.0, only_stops=True))
+    result = run(1, Settings(minutes=0.8, parallel=1, gap_s=3.0, only_stops=True))
     assert not result.violations, result.explain()
     assert result.counts["clean stops checked"] >= 4
     assert result.counts["records acknowledged"] > 1_000

@@ -6,6 +6,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -56,11 +57,16 @@ class Authorized(NamedTuple):
         assert answer.error_code == NONE, answer.error_message
         return wire
 
-    def skip_unless_offered(self, api: str, version: int) -> None:
-        """Skip a test about a version that this broker does not have."""
+    def versions(self, api: str) -> tuple[int, int]:
+        """Return the first and the last version of an API; the last is lower than the first if the broker lacks the API."""
         first, last = self.offers.get(api_named(api).key, (1, 0))
         if self.is_kafka and api == "Produce":
             first = 3  # Apache Kafka 4 announces 0 for clients that take it as a sign (KAFKA-18659)
+        return first, last
+
+    def skip_unless_offered(self, api: str, version: int) -> None:
+        """Skip a test about a version that this broker does not have."""
+        first, last = self.versions(api)
         if not first <= version <= last:
             pytest.skip(f"this broker has versions {first} to {last} of {api}")
 
@@ -95,6 +101,16 @@ class Acls:
     def clear(self) -> None:
         """Delete all ACLs."""
         bindings.delete_all(self.wire)
+
+    @contextmanager
+    def for_case(self, *case: object) -> Iterator[None]:
+        """One of the cases of a test: its ACLs are deleted at its end, and a failure says which case it was."""
+        try:
+            yield
+        except AssertionError as failure:
+            failure.add_note(f"case: {', '.join(map(str, case))}")
+            raise
+        self.clear()
 
 
 def binding(

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pytest
 
+from ottla.environment import Address, Receiver, Stream, Transport
 from ottla.environment.process import process_environment
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, MetadataStore, Snapshot
 from ottla.metadata.store.etcd.store import EtcdMetadataStore
@@ -209,17 +210,72 @@ class RealTimeHarness:
         assert self.errors == []
 
 
+class CountingTransport:
+    """A transport that knows how many of its connections are open, or being opened."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.open_connections = 0
+
+    def open(self, address: Address, receiver: Receiver, **buffers: int) -> Callable[[], None]:
+        self.open_connections += 1
+        connection = _CountedConnection(self, receiver)
+        give_up = self._transport.open(address, connection, **buffers)
+
+        def give_up_and_count() -> None:
+            give_up()
+            connection.end()
+
+        return give_up_and_count
+
+
+class _CountedConnection:
+    """Receiver and stream of a connection, between the store and the transport."""
+
+    def __init__(self, transport: CountingTransport, receiver: Receiver) -> None:
+        self._transport = transport
+        self._receiver = receiver
+        self._has_ended = False
+        self.readable = receiver.readable
+        self.rejected = receiver.rejected
+
+    def end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._transport.open_connections -= 1
+
+    def connected(self, stream: Stream) -> None:
+        self._stream = stream
+        self.write = stream.write
+        self._receiver.connected(self)
+
+    def lost(self, reason: str) -> None:
+        self._receiver.lost(reason)
+
+    def close(self) -> None:
+        self._stream.close()
+        self.end()
+
+
 class EtcdHarness(RealTimeHarness):
     """A real etcd."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = parse(url)
+        self._transport = CountingTransport(self.environment.transport)
+
+    def close(self) -> None:
+        """Close the stores, and wait until the changes under way are sent: a store keeps its connections open until then."""
+        for store in self.connected:
+            store.close()
+        self.until(lambda: not self._transport.open_connections)
+        super().close()
 
     def connect(self, url: str | None = None) -> EtcdMetadataStore:
         environment = self.environment
         parsed = self.url if url is None else parse(url)
-        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, environment.transport)
+        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, self._transport)
         self.connected.append(store)
         return store
 
