@@ -113,6 +113,13 @@ def test_describe_state(play: Play) -> None:
     assert (result.exit_code, result.stderr) == (1, "ottla: group nope: GROUP_ID_NOT_FOUND: Group nope not found.\n")
 
 
+def test_a_group_without_members(play: Play) -> None:
+    leave(play)
+    for selection in ([], ["--members"], ["--state"]):
+        result = run(play, "--describe", "--group", play.group_id, *selection)
+        assert (result.exit_code, result.stderr) == (0, f"\nStreams group '{play.group_id}' has no active members.\n")
+
+
 def test_reset_offsets(play: Play) -> None:
     assert commit(play, "A", play.epochs["A"], 0, 1) == "NONE"
     words = ["--reset-offsets", "--group", play.group_id, "--to-earliest"]
@@ -186,6 +193,42 @@ def test_delete_offsets_of_all_topics(play: Play) -> None:
     )
 
 
+def test_all_input_topics_are_those_that_the_application_reads(play: Play) -> None:
+    words = next(name for name, alias in play.aliases.items() if alias == "words")
+    assert commit(play, "A", play.epochs["A"], 1) == "NONE"
+    assert commit(play, "A", play.epochs["A"], 0, topic=words) == "NONE"
+    leave(play)
+    group = ["--group", play.group_id, "--all-input-topics"]
+    plan = "\nGROUP TOPIC PARTITION NEW-OFFSET\ng lines 1 0\n"
+    assert said(play, "--reset-offsets", *group, "--to-earliest", "--dry-run") == plan
+    assert "words" not in said(play, "--delete-offsets", *group)
+    result = run(play, "--delete-offsets", "--group", "no-such-group", "--all-input-topics")
+    assert result.exit_code == 1
+    assert "GROUP_ID_NOT_FOUND" in result.stderr
+
+
+def test_only_input_topics_are_reset(play: Play) -> None:
+    leave(play)
+    words = next(name for name, alias in play.aliases.items() if alias == "words")
+    other = Play(play.wire, TopicFactory(play.wire))
+    other.topology = [subtopology("0", sources=[other.topic("numbers", 1)])]
+    other.enter("A")
+    other.quit("A")
+    (lines,), (numbers,) = play.topology[0].source_topics, other.topology[0].source_topics
+    reset = ["--reset-offsets", "--to-earliest", "--dry-run"]
+    for topic, group in ((words, play.group_id), (lines, other.group_id), ("nowhere", other.group_id)):
+        result = run(play, *reset, "--group", group, "--input-topic", topic)
+        assert result.exit_code == 1
+        assert f"topic {topic} is not an input topic of {group}" in result.stderr
+    result = run(play, *reset, "--group", play.group_id, "--group", other.group_id, "--input-topic", numbers)
+    assert f"topic {numbers} is not an input topic of {play.group_id}" in result.stderr
+    # Other groups of this broker have members: they are reported behind the plan.
+    plan = run(play, *reset, "--all-groups", "--input-topic", lines, "--input-topic", numbers).stdout
+    for group, topic, count in ((play.group_id, lines, 2), (other.group_id, numbers, 1)):
+        rows = [line.split() for line in plan.splitlines() if line.startswith(group)]
+        assert rows == [[group, topic, str(number), "0"] for number in range(count)]
+
+
 @pytest.mark.parametrize("option", [["--dry-run"], ["--all-input-topics"], ["--delete-all-internal-topics"]])
 def test_options_of_other_actions(play: Play, option: list[str]) -> None:
     result = run(play, "--describe", "--group", play.group_id, *option)
@@ -210,6 +253,13 @@ def test_delete(play: Play) -> None:
     names = [name for name, alias in play.aliases.items() if alias in ("words", "counts")]
     wait_for(lambda: not any(map(play.partitions, names)))
     assert play.partitions(lines) == 2
+    plain = Play(play.wire, TopicFactory(play.wire))
+    plain.topology = [subtopology("0", sources=[plain.topic("numbers", 1)])]
+    plain.enter("A")
+    plain.quit("A")
+    assert said(plain, "--delete", "--group", plain.group_id, "--delete-all-internal-topics") == (
+        "Deletion of requested streams groups ('g') was successful.\n"
+    )
     result = run(play, *words)
     assert result.exit_code == 1
     assert f"'{play.group_id}' is not a streams group" in result.stderr

@@ -1,6 +1,6 @@
 """Changes of committed offsets by commands: those of consumer groups and of streams groups are changed alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -20,10 +20,16 @@ class OffsetsAdmin(ConsumerGroups, Topics):
     """Subset of the admin client for committed offsets."""
 
 
-def delete_offsets(cluster: AdminConnection[OffsetsAdmin], options: Mapping[str, Any], topic_option: str) -> None:
+def delete_offsets(
+    cluster: AdminConnection[OffsetsAdmin],
+    options: Mapping[str, Any],
+    topic_option: str,
+    inputs: Collection[str] | None = None,
+) -> None:
     """Delete the committed offsets of a group in topics, in some of their partitions, or all, and print a row for each.
 
     topic_option  name of the option for topics, for errors
+    inputs        the topics that are meant by all; None: any
 
     Raises CommandFailed if some are not deleted.
     """
@@ -39,7 +45,8 @@ def delete_offsets(cluster: AdminConnection[OffsetsAdmin], options: Mapping[str,
             else:
                 rows.append((name, None, f"Error: topic {name} does not exist"))
     else:
-        partitions += cluster.ask(cluster.admin.list_consumer_group_offsets([group])).check()[group]
+        committed = cluster.ask(cluster.admin.list_consumer_group_offsets([group])).check()[group]
+        partitions += [partition for partition in committed if inputs is None or partition.topic in inputs]
     if partitions:
         results = cluster.ask(cluster.admin.delete_consumer_group_offsets(group, partitions))
         for partition in sorted(results):
@@ -77,13 +84,26 @@ def check_no_members(states: Mapping[str, str], kind: str) -> None:
         raise CommandFailed(f"{', '.join(refused)}: stop {its} members, then reset {its} offsets")
 
 
-def reset_offsets(cluster: AdminConnection[OffsetsAdmin], names: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Reset the committed offsets of groups without members, and print the plan. Raises CommandFailed."""
+def reset_offsets(
+    cluster: AdminConnection[OffsetsAdmin],
+    names: Sequence[str],
+    options: Mapping[str, Any],
+    inputs: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Reset the committed offsets of groups without members, and print the plan. Raises CommandFailed.
+
+    inputs  the topics whose offsets are reset, by group; None: any
+    """
     offsets_of = cluster.ask(cluster.admin.list_consumer_group_offsets(names)).check()
     currents: Mapping[str, Mapping[TopicPartition, int | None]] = {
-        name: {partition: commit.offset for partition, commit in offsets_of[name].items()} for name in names
+        name: {
+            partition: commit.offset
+            for partition, commit in offsets_of[name].items()
+            if inputs is None or partition.topic in inputs[name]
+        }
+        for name in names
     }
-    plan = plan_for(cluster, currents, options)
+    plan = plan_for(cluster, currents, options, inputs)
     failed: list[KafkaError] = []
     if options["execute"]:
         for name, offsets in plan.items():

@@ -6,7 +6,7 @@ TOPIC,PARTITION,OFFSET for one --group, GROUP,TOPIC,PARTITION,OFFSET otherwise, 
 
 import csv
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -119,8 +119,13 @@ def plan_for(
     cluster: AdminConnection[Topics],
     currents: Mapping[str, CurrentOffsets],
     options: Mapping[str, Any],
+    inputs: Mapping[str, Collection[str]] | None = None,
 ) -> ResetPlan:
-    """Return the new offsets of each group; `currents` are its current offsets, whose partitions --all-topics selects."""
+    """Return the new offsets of each group.
+
+    currents  its current offsets, whose partitions --all-topics selects
+    inputs    the topics that it may have offsets of; None: any
+    """
     target = target_of(options)
     if target.file is not None:
         plan = read_plan(target.file, list(currents))
@@ -128,7 +133,8 @@ def plan_for(
     named = parse_topics(options["topics"])
     plan = {}
     for group, current in currents.items():
-        partitions = sorted(current) if options["all_topics"] else partitions_of(cluster, named)
+        topics = {name: numbers for name, numbers in named.items() if inputs is None or name in inputs[group]}
+        partitions = sorted(current) if options["all_topics"] else partitions_of(cluster, topics)
         plan[group] = _offsets(cluster, group, partitions, current, target)
     return plan
 

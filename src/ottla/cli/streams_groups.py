@@ -1,6 +1,6 @@
 """`ottla streams-groups`: Kafka's kafka-streams-groups, with its flags and its columns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_opt
 from ottla.cli.committed_offsets import OffsetsAdmin, check_no_members, delete_offsets, reset_offsets, without_members
 from ottla.cli.completion import complete_topics
 from ottla.cli.group_actions import groups_option, run, selected_action, shifting_options, timeout_option, topics_option
-from ottla.cli.offset_plan import reset_options
+from ottla.cli.offset_plan import parse_topics, reset_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_rows, echo_table
 from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.streams_groups import StreamsGroupDescription, StreamsGroups, StreamsTask, StreamsTasks
@@ -255,7 +255,8 @@ def _delete(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, An
     elif deleted and not failed:
         click.echo(f"Deletion of requested streams groups ({quoted}) was successful.")
         if removed is not None and not removed.errors:
-            click.echo(f"Deletion of associated internal topics of the streams groups ({quoted}) was successful.")
+            cleared = ", ".join(f"'{name}'" for name in deleted if internal[name])
+            click.echo(f"Deletion of associated internal topics of the streams groups ({cleared}) was successful.")
     elif deleted:
         click.echo(f"These streams groups were deleted successfully: {quoted}")
     if removed is not None:
@@ -297,13 +298,35 @@ def _reset(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any
     described = cluster.ask(cluster.admin.describe_streams_groups(_groups(cluster, options))).check()
     states = {name: group.state for name, group in described.items()}
     inactive = without_members(states)
+    inputs = {name: _source_topics(described[name]) for name in inactive}
+    _check_inputs(inputs, options)
     topics = [topic for name in inactive for topic in _internal_topics(cluster, described[name], options)]
     if inactive or not states:
-        reset_offsets(cluster, inactive, options)
+        reset_offsets(cluster, inactive, options, inputs)
     if topics:
         cluster.ask(cluster.admin.delete_topics(topics)).check()
     check_no_members(states, "streams")
 
 
+def _source_topics(group: StreamsGroupDescription) -> frozenset[str]:
+    """Return the topics that an application reads, without its internal ones."""
+    return frozenset(topic for subtopology in group.subtopologies for topic in subtopology.source_topics)
+
+
+def _check_inputs(inputs: Mapping[str, Collection[str]], options: Mapping[str, Any]) -> None:
+    """Check that each named topic is an input topic: of one group with --all-groups, of every group without. Raises
+    CommandFailed.
+    """
+    enough = any if options["all_groups"] else all
+    for topic in parse_topics(options["topics"], "--input-topic"):
+        if inputs and not enough(topic in sources for sources in inputs.values()):
+            groups = [name for name, sources in inputs.items() if topic not in sources]
+            raise CommandFailed(f"topic {topic} is not an input topic of {', '.join(groups)}")
+
+
 def _delete_offsets(cluster: AdminConnection[_StreamsGroupsAdmin], options: dict[str, Any]) -> None:
-    delete_offsets(cluster, options, "--input-topic")
+    inputs = None
+    if options["all_topics"]:
+        (name,) = options["groups"]
+        inputs = _source_topics(cluster.ask(cluster.admin.describe_streams_groups([name])).check()[name])
+    delete_offsets(cluster, options, "--input-topic", inputs)

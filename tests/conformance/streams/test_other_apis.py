@@ -311,6 +311,15 @@ def test_a_member_that_takes_another_instance_id_gives_up_the_first_one(play: Pl
     assert play.enter("B", instance_id="i").error_code == 0
 
 
+@pytest.mark.parametrize(("instance_id", "epochs"), [("i", 0), (None, 1)])
+@pytest.mark.parametrize("change", [{"user_endpoint": 7002}, {"rebalance_timeout_ms": 50_000}], ids=str)
+def test_a_change_of_a_static_member_begins_an_epoch_unless_the_request_has_its_instance_id(
+    play: Play, change: dict[str, Any], instance_id: str | None, epochs: int
+) -> None:
+    joined = play.enter("A", instance_id="i", user_endpoint=7001).member_epoch
+    assert play.beat("A", instance_id=instance_id, **change).member_epoch == joined + epochs
+
+
 def test_commits(play: Play) -> None:
     play.enter("A")
     play.enter("B")

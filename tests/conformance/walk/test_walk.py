@@ -156,3 +156,10 @@ def test_volatile_values_and_ids_within_texts_do_not_count() -> None:
     other = {"throttle_time_ms": 2, "error_message": "Member 7c3a9c1e-1111-2222-3333-444455556667 is unknown."}
     assert compared(one, other) == []
     assert compared(one, {**other, "error_message": "Member is unknown."}) != []
+
+
+def test_a_member_may_be_asked_for_an_earlier_heartbeat() -> None:
+    assert compared({"heartbeat_interval_ms": 50}, {"heartbeat_interval_ms": 5000}) == []
+    assert compared({"heartbeat_interval_ms": 0}, {"heartbeat_interval_ms": 0}) == []
+    assert compared({"heartbeat_interval_ms": 0}, {"heartbeat_interval_ms": 5000}) != []
+    assert compared({"heartbeat_interval_ms": 5001}, {"heartbeat_interval_ms": 5000}) != []

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 TOPICS: Final = ("t1", "t2", "a", "b")
 GROUPS: Final = ("g1", "g2", "g3", "none")
+SHARE_GROUPS: Final = ("s3", "s4", "s5")
+"""They read from the start."""
 _EXPRESSIONS: Final = ("t1", "t.", "a|b", "c.d", "nope", "t1,t2", ".*", "[", "__consumer_offsets")
 _TIMES: Final = ("2020-01-01T00:00:00.000", "2030-01-01T00:00:00.000", "2020-01-01T00:00:00.000Z")
 _PERIODS: Final = ("PT1H", "P1D", "PT0S", "P1DT2H3M")
@@ -42,6 +44,19 @@ _ENTITIES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
 }
 """Option, names and configs of an entity type."""
 _WITH_DEFAULTS: Final = ("users", "clients", "ips", "brokers")
+_STREAMS_RESETS: Final[tuple[list[str], ...]] = (
+    ["--to-earliest"],
+    ["--to-latest"],
+    ["--to-current"],
+    ["--to-offset", "1"],
+    ["--to-offset", "99"],
+    ["--shift-by", "1"],
+    ["--shift-by", "-100"],
+    ["--to-datetime", _TIMES[0]],
+    ["--by-duration", _PERIODS[0]],
+    ["--from-file", "{file}"],
+    [],
+)
 _PLANS: Final = (
     '{"version":1,"partitions":[{"topic":"t1","partition":0,"replicas":[1]}]}',
     '{"version":1,"partitions":[{"topic":"t1","partition":0,"replicas":[1],"log_dirs":["any"]}]}',
@@ -202,6 +217,37 @@ def _share_groups(words: _Words) -> str:
         words.maybe(0.5, "--execute")
         words.maybe(0.4, "--dry-run")
     return ""
+
+
+def _streams_groups(words: _Words) -> str:
+    action = words.action("--list", "--describe", "--describe", "--delete", "--reset-offsets", "--delete-offsets")
+    if words.dice.random() < 0.85:
+        others = () if action == "--reset-offsets" else ("g1",)  # Kafka's tool resets those of consumer groups too
+        words.add("--group", words.one("app1", "app1", "app2", "none", *others))
+        words.maybe(0.1, "--group", "app2")
+    else:
+        words.maybe(0.8, "--all-groups")
+    shows, changes = action in ("--list", "--describe"), action in ("--reset-offsets", "--delete-offsets")
+    for option in ("--offsets", "--members", "--verbose"):
+        words.maybe(0.2 if shows else 0.01, option)
+    words.maybe(0.15 if shows else 0.01, "--state")
+    words.maybe(0.15 if action == "--list" else 0.02, "--state", "Empty", "notready,Stable", "nope")
+    if changes and words.dice.random() < 0.4:
+        words.add("--all-input-topics")
+    else:
+        words.maybe(
+            0.9 if changes else 0.03, "--input-topic", "t1", "t2", "t1:0,2", "t1:9", "nope", "app1-words-repartition"
+        )
+    if action == "--reset-offsets":
+        words.add(*words.dice.choice(_STREAMS_RESETS))
+        words.maybe(0.4, "--execute")
+        words.maybe(0.4, "--dry-run")
+        words.maybe(0.15, "--export")
+        words.maybe(0.1, "--delete-all-internal-topics")
+        words.maybe(0.1, "--delete-internal-topic", "app1-counts-changelog")
+    elif action == "--delete":
+        words.maybe(0.3, "--delete-all-internal-topics")
+    return words.one("t1,0,1\nt1,1,0\n", "t1,0,99\n", "t1,0,x\n", "nope,0,1\n")
 
 
 def _groups(words: _Words) -> str:
@@ -437,6 +483,26 @@ def _console_consumer(words: _Words) -> str:
     return ""
 
 
+def _console_share_consumer(words: _Words) -> str:
+    topic = words.one("t1", "t2", "lines", "lines")
+    if words.dice.random() < 0.97:
+        words.add("--topic", topic)
+    words.maybe(0.8, "--group", *SHARE_GROUPS)
+    words.maybe(
+        0.4 if topic != "t1" else 0, "--max-messages", "1", "2", "5", "x"
+    )  # which of several partitions comes first
+    words.maybe(0.1, "--release")
+    words.maybe(0.1, "--reject")
+    words.maybe(0.1, "--reject-message-on-error")
+    words.maybe(0.1, "--enable-systest-events")
+    words.maybe(0.15, "--formatter", f"{_CONSUMER}DefaultMessageFormatter", f"{_CONSUMER}NoOpMessageFormatter", "nope")
+    for _ in range(words.dice.choice((0, 1, 2, 3))):
+        words.add("--property" if words.dice.random() < 0.1 else "--formatter-property", words.one(*_FORMATTER))
+    words.maybe(0.1, "--command-property", "client.id=walk", "share.acknowledgement.mode=x")
+    words.add("--timeout-ms", "2000")
+    return ""
+
+
 def _dump_log(words: _Words) -> str:
     names = {topic: f"{{data}}/{topic}/{0:020d}" for topic in ("rows-0", "numbers-0", "sales-0", "empty-0")}
     logs = [f"{name}.log" for name in names.values()]
@@ -473,6 +539,7 @@ _DRAWN: Final[dict[str, Callable[[_Words], str]]] = {
     "configs": _configs,
     "console-consumer": _console_consumer,
     "console-producer": _console_producer,
+    "console-share-consumer": _console_share_consumer,
     "consumer-groups": _consumer_groups,
     "delete-records": _delete_records,
     "dump-log": _dump_log,
@@ -483,6 +550,7 @@ _DRAWN: Final[dict[str, Callable[[_Words], str]]] = {
     "log-dirs": _log_dirs,
     "reassign-partitions": _reassign_partitions,
     "share-groups": _share_groups,
+    "streams-groups": _streams_groups,
     "topics": _topics,
     "transactions": _transactions,
 }

@@ -19,6 +19,7 @@ TOOLS: Final = {
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": f"{_TOOLS}consumer.ConsoleConsumer",
     "console-producer": f"{_TOOLS}ConsoleProducer",
+    "console-share-consumer": f"{_TOOLS}consumer.ConsoleShareConsumer",
     "consumer-groups": f"{_TOOLS}consumer.group.ConsumerGroupCommand",
     "delete-records": f"{_TOOLS}DeleteRecordsCommand",
     "dump-log": f"{_TOOLS}DumpLogSegments",
@@ -29,6 +30,7 @@ TOOLS: Final = {
     "log-dirs": f"{_TOOLS}LogDirsCommand",
     "reassign-partitions": f"{_TOOLS}reassign.ReassignPartitionsCommand",
     "share-groups": f"{_TOOLS}consumer.group.ShareGroupCommand",
+    "streams-groups": f"{_TOOLS}streams.StreamsGroupCommand",
     "topics": f"{_TOOLS}TopicCommand",
     "transactions": f"{_TOOLS}TransactionsCommand",
 }

@@ -217,7 +217,7 @@ def _update(groups: Groups, request: StreamsGroupHeartbeatRequest, now: Millis) 
     owned = _reported(request)
     check_epoch(update.current, "streams", request.member_epoch, is_behind=is_within(owned, update.current))
     before = update.current.assigned
-    begins = update.describe(_description(update.description, request))
+    begins = update.describe(_description(update.description, request), says_instance=request.instance_id is not None)
     if request.topology is not None:
         update.declare(GroupTopology.of(request.topology))
     update.offsets = _offsets(request.task_offsets, update.offsets)

@@ -124,14 +124,17 @@ class Update:
 
     # 2
 
-    def describe(self, description: Description) -> bool:
-        """Apply the member's description; returns whether it begins a new epoch."""
+    def describe(self, description: Description, *, says_instance: bool) -> bool:
+        """Apply the member's description; returns whether it begins a new epoch.
+
+        says_instance  whether the request has the member's instance id: without it Kafka handles a static member as any other
+        """
         old = self.before.description
         self.description = description
         if description == old and not self.is_new:
             return False
         self.records.append(member_description(self.group.group_id, self.member_id, description))
-        if self.is_new or description.instance_id is None:
+        if self.is_new or not says_instance:
             return True
         # A static member may come back from another address without a rebalance.
         kept = description._replace(
