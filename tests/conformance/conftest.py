@@ -118,7 +118,9 @@ class Topic:
         assert answer.error_code == NONE, name_of(answer.error_code)
         return int(answer.base_offset)
 
-    def produce(self, batch: bytes | None, *, partition: int = 0, version: int = 9, acks: int = -1) -> Any:
+    def produce(
+        self, batch: bytes | None, *, partition: int = 0, version: int = 9, acks: int = -1, timeout_ms: int = 10_000
+    ) -> Any:
         """Produce raw bytes; returns the partition's answer."""
         data = PartitionProduceData(index=partition, records=batch)
         topic = TopicProduceData(partition_data=[data])
@@ -126,7 +128,7 @@ class Topic:
             topic.topic_id = self.id
         else:
             topic.name = self.name
-        answer = self.wire.send(ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic]), version)
+        answer = self.wire.send(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic]), version)
         return answer.responses[0].partition_responses[0]
 
 

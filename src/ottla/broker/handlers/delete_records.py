@@ -11,8 +11,8 @@ Behaviour
     cleanup.policy=compact        POLICY_VIOLATION
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION
     the answer                    the low watermark: the smallest log start offset of all live replicas, once it has reached
-                                  the offset; REQUEST_TIMED_OUT after the request's timeout. Segments below it are deleted by
-                                  the next retention check
+                                  the offset; after the request's timeout REQUEST_TIMED_OUT, with the low watermark that there
+                                  was at first. Segments below it are deleted by the next retention check
 
 Versions
     1  throttled
@@ -34,6 +34,7 @@ from ottla.protocol.errors import (
     NONE,
     OFFSET_OUT_OF_RANGE,
     POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
     TOPIC_AUTHORIZATION_FAILED,
 )
 from ottla.protocol.messages.delete_records import (
@@ -97,7 +98,8 @@ def _deleted(topic: str, index: int, offset: int, broker: Broker, waits: list[De
 
 def _reached(partition: "Partition", result: DeleteRecordsPartitionResult, error_code: int) -> None:
     result.error_code = error_code
-    result.low_watermark = partition.low_watermark if error_code == NONE else -1
+    if error_code != REQUEST_TIMED_OUT:  # it keeps the low watermark of the beginning
+        result.low_watermark = partition.low_watermark if error_code == NONE else -1
 
 
 def _failed(index: int, code: int) -> DeleteRecordsPartitionResult:

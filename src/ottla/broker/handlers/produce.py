@@ -9,7 +9,8 @@ Behaviour
     acks 1                        answered when appended here, and flushed where flush.messages demands it
     acks -1                       answered when all replicas in sync have it. With fewer than min.insync.replicas in sync
                                   NOT_ENOUGH_REPLICAS, and nothing is appended; NOT_ENOUGH_REPLICAS_AFTER_APPEND if they become
-                                  fewer; REQUEST_TIMED_OUT after the request's timeout
+                                  fewer; REQUEST_TIMED_OUT after the request's timeout. The batch is in the log then, and the
+                                  answer has its offset
     acks 2 and more               in version 0: answered when so many replicas have it, or all that are in sync if they are
                                   fewer, as Kafka 0.8 did
     other acks                    INVALID_REQUIRED_ACKS for every partition that exists, nothing is appended
@@ -451,8 +452,7 @@ class _Appends:
 def _decided(partition: "Partition", acks: int, answer: PartitionProduceResponse, error_code: int) -> None:
     if error_code == NONE and acks == -1 and partition.lost_replicas:
         error_code = NOT_ENOUGH_REPLICAS_AFTER_APPEND
-    if error_code != NONE:
-        answer.error_code, answer.base_offset = error_code, -1
+    answer.error_code = error_code  # the batch keeps its offset: it is in the log
 
 
 def _append(

@@ -42,6 +42,9 @@ def add_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> R
     Source: TransactionCoordinator.handleAddPartitionsToTransaction.
     """
     transaction = state.transactions.get(request.transactional_id)
+    if transaction is not None and transaction.state in PREPARED:
+        # First: the request may have the producer id that follows the end of this transaction.
+        return Result(answers=[(request, _refuse(request, errors.CONCURRENT_TRANSACTIONS))])
     code = _error_of(transaction, request)
     if code != errors.NONE or transaction is None:
         return Result(answers=[(request, _refuse(request, code))])
