@@ -10,6 +10,7 @@ import pytest
 
 from ottla import Admin, Consumer, KafkaError, NewTopic, OffsetAndMetadata, Producer, Record, TopicPartition, aio
 from ottla.client.errors import IllegalState, InvalidClientConfig, NoOffset, OffsetOutOfRange, UnknownTopic
+from tests.conformance.members import wait_for
 
 from .conftest import Produce, fresh
 
@@ -418,13 +419,17 @@ def test_slow_work_on_what_was_fetched_is_no_silence(
 
 
 @pytest.mark.parametrize("group", GROUPS[:2], ids=IDS[:2])
-def test_silence_loses_the_partitions(make: Make, topic: str, produce: Produce, group: dict[str, str]) -> None:
+def test_silence_loses_the_partitions(
+    make: Make, topic: str, produce: Produce, group: dict[str, str], bootstrap_servers: str
+) -> None:
     produce(topic, 5)
     lost: list[list[TopicPartition]] = []
     silent = make(group_id=(group_id := fresh("g")), max_poll_interval_ms=500, **group)
     silent.subscribe([topic], on_lost=lost.append)
     take(silent, 5)
-    time.sleep(1)  # it leaves the group before the other one joins, which would have to share with it
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        # The other one joins when this one has left: it would have to share with it.
+        wait_for(lambda: not admin.describe_consumer_groups([group_id]).check()[group_id].members)
     other = make(group_id=group_id, **group)
     other.subscribe([topic])
     settle([other], lambda owned: owned[0] == parts(topic))

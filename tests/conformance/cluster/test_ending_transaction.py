@@ -4,7 +4,7 @@ from tests.conformance.transactions import TransactionalProducer
 
 from .brokers import Brokers
 from .conftest import Cluster
-from .test_other_coordinators import TRANSACTION, coordinated_by
+from .coordinators import TRANSACTION, coordinated_by
 
 
 def test_partitions_are_added_by_no_producer_while_a_transaction_ends(brokers: Brokers) -> None:

@@ -10,7 +10,7 @@ from tests.conformance.conftest import Topic, Wire
 from tests.conformance.transactions import TransactionalProducer
 
 from .conftest import Cluster
-from .test_other_coordinators import GROUP, TRANSACTION, coordinated_by
+from .coordinators import GROUP, TRANSACTION, coordinated_by
 
 TRANSACTIONS = 20
 Step = Callable[[TransactionalProducer, Topic, str], list[str]]

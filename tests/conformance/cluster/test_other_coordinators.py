@@ -1,12 +1,10 @@
 """Requests to a broker that does not coordinate their group or their transactional id."""
 
-import itertools
 from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import NONE, name_of
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.errors import name_of
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -20,25 +18,7 @@ from tests.conformance.members import join_request
 
 from .brokers import NODES
 from .conftest import Cluster
-
-GROUP, TRANSACTION = 0, 1
-
-
-def coordinated_by(cluster: Cluster, kind: int, node_id: int) -> str:
-    """Return a key whose coordinator is this broker."""
-    for number in itertools.count():
-        key = f"other-{number}"
-        found: list[Any] = []
-
-        def is_found(key: str = key, found: list[Any] = found) -> bool:
-            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            found[:] = cluster[1].send(request, 4).coordinators
-            return bool(found[0].error_code == NONE)
-
-        cluster.wait(is_found)
-        if found[0].node_id == node_id:
-            return key
-    raise AssertionError
+from .coordinators import GROUP, TRANSACTION, coordinated_by
 
 
 @pytest.fixture(name="group_id", scope="module")

@@ -1,5 +1,6 @@
 """The metadata store in etcd, on virtual time with a simulated etcd: fail-over, a watch that hangs, pages, login, restore."""
 
+import gc
 import random
 
 import pytest
@@ -8,6 +9,7 @@ from ottla.metadata.store import Change, ChangeOutcome
 from ottla.metadata.store.etcd.gateway import excess, seconds
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.protocol.answer import Pending
+from tests.simulation.etcd import SimulatedNetwork
 
 from .stores import Broker, SimulatedEtcdHarness
 
@@ -227,6 +229,36 @@ def test_many_changes_at_once_are_all_made(stores: SimulatedEtcdHarness) -> None
     begun = stores.time.now
     assert all(broker.wait(answer).revision for answer in answers)
     assert stores.time.now - begun > 5000
+
+
+def test_a_listener_that_raises_does_not_hold_up_the_next_changes(stores: SimulatedEtcdHarness) -> None:
+    broker = Broker(stores)
+
+    def fail(outcome: ChangeOutcome) -> None:
+        raise RuntimeError(str(outcome))
+
+    first, second = (broker.store.change(Change(put={key: b""})) for key in ("/a", "/b"))
+    assert isinstance(first, Pending)
+    first.listen(fail)
+    assert broker.wait(second).revision > 0
+    assert broker.change(put={"/c": b""}) > 0
+
+
+def test_a_change_that_is_cut_off_begins_no_other(
+    stores: SimulatedEtcdHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the event loop is closed: Python closes the coroutines that wait when it drops them."""
+    broker = Broker(stores)
+    for key in ("/a", "/b"):
+        broker.store.change(Change(put={key: b""}))
+    broker.store.close()
+    opened: list[object] = []
+    monkeypatch.setattr(SimulatedNetwork, "open", lambda *arguments, **buffers: opened.append(arguments))
+    del broker
+    stores.connected.clear()
+    stores.time._due.clear()
+    gc.collect()
+    assert opened == []
 
 
 def test_an_expired_login_is_renewed(stores: SimulatedEtcdHarness) -> None:

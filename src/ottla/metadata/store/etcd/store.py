@@ -262,11 +262,13 @@ class EtcdMetadataStore:
                     self._delivered(self._watch.delivered)
                 else:
                     self._complete(answer, outcome)
+        except Exception:  # of a listener; the changes behind this one are made all the same
+            if self._changes:
+                self._scheduler.background(self._make_changes(), "etcd changes")
+            raise
         finally:
             self._is_changing = bool(self._changes)
-            if self._changes:  # a listener raised an exception
-                self._scheduler.background(self._make_changes(), "etcd changes")
-            elif self._closed:
+            if self._closed and not self._changes:
                 self._endpoints.close()
 
     def _delivered(self, revision: int) -> None:
