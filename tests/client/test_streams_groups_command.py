@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner, Result
 
-from ottla import Admin
+from ottla import Admin, TopicPartition
 from ottla.cli.main import main
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.members import wait_for
@@ -205,6 +205,16 @@ def test_all_input_topics_are_those_that_the_application_reads(play: Play) -> No
     result = run(play, "--delete-offsets", "--group", "no-such-group", "--all-input-topics")
     assert result.exit_code == 1
     assert "GROUP_ID_NOT_FOUND" in result.stderr
+
+
+def test_offsets_of_a_consumer_group_are_not_reset(play: Play, bootstrap_servers: str) -> None:
+    (lines,) = play.topology[0].source_topics
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        group_id = f"{play.group_id}-consumers"
+        admin.alter_consumer_group_offsets(group_id, {TopicPartition(lines, 0): 0}).check()
+    result = run(play, "--reset-offsets", "--group", group_id, "--input-topic", lines, "--to-earliest", "--dry-run")
+    assert result.exit_code == 1
+    assert f"Group {group_id} is not a streams group." in result.stderr
 
 
 def test_only_input_topics_are_reset(play: Play) -> None:
