@@ -26,6 +26,7 @@ Addresses = dict[int, tuple[str, int]]
 CONFIGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",  # which targets it holds up differs on purpose: docs/differences.md
     "group.share.min.record.lock.duration.ms": "1000",
     "log.initial.task.delay.ms": "86400000",
     "offsets.topic.num.partitions": "1",
