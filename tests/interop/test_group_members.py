@@ -1,5 +1,5 @@
-"""Groups of real clients: two to five members, one leaves, a static one restarts, one is killed. Exactly the remaining ones
-have all partitions, and no record is missed, nor read twice after a clean hand-over.
+"""Groups of real clients: two to five members (three in `make test`), one leaves, a static one restarts, one is killed. Exactly
+the remaining ones have all partitions, and no record is missed, nor read twice after a clean hand-over.
 
 With `--interop` (`make interop`) every client and assignor; without, one of each kind. Against Apache Kafka (`--broker`) it
 needs the CONFIGS of conftest.py.
@@ -19,6 +19,8 @@ from .programs import command_of
 
 PARTITIONS = 10
 STATIC = "i1"
+_BRIEF_MOST = 3
+"""Members at the most without `--interop`."""
 JAVA = Jars(("org.apache.kafka:kafka-clients:4.4.0", "org.slf4j:slf4j-nop:1.7.36"), ("Member",))
 pytestmark = pytest.mark.timeout(240)
 
@@ -83,14 +85,15 @@ KINDS = [
 def test_members_come_leave_restart_and_die(
     cluster: Cluster, topic: str, group: str, kind: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not (kind.is_brief or request.config.getoption("--interop")):
+    is_whole = request.config.getoption("--interop")
+    if not (kind.is_brief or is_whole):
         pytest.skip("runs with --interop")
     command = kind.command()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, -1)])[topic].result(timeout=30)
     members = ProcessGroup(command, cluster.bootstrap, group, topic, PARTITIONS, kind.settings, tmp_path)
     try:
-        _come_and_leave(members, kind)
+        _come_and_leave(members, kind, kind.most if is_whole else _BRIEF_MOST)
         if kind.instance:
             before = members.until_dealt()
             members.stop(members.members[-1])
@@ -107,13 +110,13 @@ def test_members_come_leave_restart_and_die(
         members.close()
 
 
-def _come_and_leave(members: ProcessGroup, kind: Kind) -> None:
-    """Two members, then as many as there may be, then one less; the static one is the last of the list."""
+def _come_and_leave(members: ProcessGroup, kind: Kind, most: int) -> None:
+    """Two members, then `most`, then one less; the static one is the last of the list."""
     members.start()
     members.start(kind.instance)
     members.produce(200)
     members.until_dealt()
-    for _ in range(kind.most - 2):
+    for _ in range(most - 2):
         members.start()
     members.produce(400)
     members.until_dealt()

@@ -42,7 +42,7 @@ def test_plans_and_generated_decoders_agree(positions: bool) -> None:
             flexible = version in cls.FLEXIBLE
             planned = Planner(flexible, version, positions=positions).plan(cls).read
             expected = generated(cls, flexible, version, positions=positions)
-            for _ in range(8):
+            for _ in range(4):
                 data = codec.encode(MessageDice(rng).message(cls, version), version, b"head")
                 assert outcome(planned, data, 4) == outcome(expected, data, 4) != PeerError, (cls, version, data.hex())
                 for _ in range(8):
