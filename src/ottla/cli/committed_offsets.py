@@ -29,7 +29,7 @@ def delete_offsets(
     """Delete the committed offsets of a group in topics, in some of their partitions, or all, and print a row for each.
 
     topic_option  name of the option for topics, for errors
-    inputs        the topics that are meant by all; None: any
+    inputs        without named topics, offsets in these are deleted; None: in all
 
     Raises CommandFailed if some are not deleted.
     """

@@ -1,4 +1,4 @@
-"""Groups and transactional ids that a certain broker coordinates."""
+"""Coordinators of groups, transactional ids and share partitions."""
 
 import itertools
 from typing import Any, Final
@@ -11,28 +11,29 @@ from .conftest import Cluster
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+SHARE: Final = 2
 _TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 _PREFERRED: Final = 0
 
 
 def coordinated_by(cluster: Cluster, kind: int, node_id: int) -> str:
     """Return a key whose coordinator is this broker."""
-    _coordinator(cluster, kind, "other-0")  # creates the topic
+    coordinator_of(cluster, kind, "other-0")  # creates the topic
     cluster.wait(lambda: _elects_preferred_leaders(cluster, _TOPICS[kind]))
     for number in itertools.count():
         key = f"other-{number}"
-        if _coordinator(cluster, kind, key) == node_id:
+        if coordinator_of(cluster, kind, key) == node_id:
             return key
     raise AssertionError
 
 
-def _coordinator(cluster: Cluster, kind: int, key: str) -> int:
+def coordinator_of(cluster: Cluster, kind: int, key: str) -> int:
     """Return the broker that coordinates a key, once there is one."""
     found: list[Any] = []
 
     def is_found() -> bool:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        found[:] = cluster[1].send(request, 4).coordinators
+        found[:] = cluster[1].send(request, 6).coordinators
         return bool(found[0].error_code == NONE)
 
     cluster.wait(is_found)

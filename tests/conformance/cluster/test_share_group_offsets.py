@@ -2,20 +2,19 @@
 
 import uuid
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from ottla.protocol.errors import NONE, name_of
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.conformance.conftest import Topic
 from tests.conformance.share_members import alter, altered, offsets
 
 from .brokers import NODES
 from .conftest import Cluster
+from .coordinators import GROUP, SHARE, coordinator_of
 
 PARTITIONS = range(len(NODES))
-GROUP, SHARE = 0, 2
 
 
 @pytest.fixture(name="topic", scope="module")
@@ -30,18 +29,6 @@ def _topic(cluster: Cluster) -> Iterator[Topic]:
         cluster.start(NODES[-1])
 
 
-def coordinator(cluster: Cluster, kind: int, key: str) -> int:
-    found: list[Any] = []
-
-    def is_found() -> bool:
-        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        found[:] = cluster[1].send(request, 6).coordinators
-        return bool(found[0].error_code == NONE)
-
-    cluster.wait(is_found)
-    return int(found[0].node_id)
-
-
 class Group(NamedTuple):
     """Share group and its coordinator."""
 
@@ -53,8 +40,8 @@ class Group(NamedTuple):
 def _group(cluster: Cluster, topic: Topic) -> Group:
     """A group that begins at offset 1 of partition 0, 2 of partition 1, and so on."""
     group_id = f"g-{uuid.uuid4().hex[:12]}"
-    node_id = coordinator(cluster, GROUP, group_id)
-    coordinator(cluster, SHARE, f"{group_id}:AAAAAAAAAAAAAAAAAAAAAQ:0")
+    node_id = coordinator_of(cluster, GROUP, group_id)
+    coordinator_of(cluster, SHARE, f"{group_id}:AAAAAAAAAAAAAAAAAAAAAQ:0")
     starts = {partition: partition + 1 for partition in PARTITIONS}
 
     def is_altered() -> bool:

@@ -43,7 +43,7 @@ def add_partitions(state: Transactions, request: PartitionsOf, now: Millis) -> R
     """
     transaction = state.transactions.get(request.transactional_id)
     if transaction is not None and transaction.state in PREPARED:
-        # First: the request may have the producer id that follows the end of this transaction.
+        # Before the producer is checked: the request may have the id that follows the end of this transaction (KIP-890).
         return Result(answers=[(request, _refuse(request, errors.CONCURRENT_TRANSACTIONS))])
     code = _error_of(transaction, request)
     if code != errors.NONE or transaction is None:
@@ -69,6 +69,8 @@ def verify_partitions(state: Transactions, request: PartitionsOf, now: Millis) -
     """Verify that the partitions belong to the transaction: TRANSACTION_ABORTABLE for one that does not."""
     transaction = state.transactions.get(request.transactional_id)
     code = _error_of(transaction, request)
+    if transaction is not None and code == errors.NONE and transaction.state in PREPARED:
+        code = errors.CONCURRENT_TRANSACTIONS
     if code != errors.NONE or transaction is None:
         return Result(answers=[(request, _refuse(request, code))])
     codes = {
@@ -79,8 +81,7 @@ def verify_partitions(state: Transactions, request: PartitionsOf, now: Millis) -
 
 
 def _error_of(transaction: Transaction | None, request: PartitionsOf) -> int:
+    """Return the error code for a producer that is not the one of the transaction."""
     if transaction is None or transaction.producer_id != request.producer_id:
         return errors.INVALID_PRODUCER_ID_MAPPING
-    if transaction.epoch != request.producer_epoch:
-        return errors.PRODUCER_FENCED
-    return errors.CONCURRENT_TRANSACTIONS if transaction.state in PREPARED else errors.NONE
+    return errors.NONE if transaction.epoch == request.producer_epoch else errors.PRODUCER_FENCED
