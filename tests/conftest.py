@@ -2,10 +2,15 @@
 
 import gc
 import random
+import sys
 import zlib
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from ottla.protocol import plan
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -62,6 +67,29 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     gc.enable()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what replaces a function of a compiled module: compiled code does not look its functions up."""
+    if plan.COMPILED and item.get_closest_marker("replaces_code") is not None:
+        pytest.skip("replaces a function of a compiled module: `make test` runs it once more without them")
+
+
+@pytest.fixture(autouse=True)
+def _compiled_code_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse a replacement without effect in a test that lacks the mark: it would pass, whatever it tests."""
+    if not plan.COMPILED:
+        return
+    replace: Callable[..., None] = monkeypatch.setattr
+
+    def setattr_(target: object, *args: object, **options: object) -> None:
+        owner = target if isinstance(target, ModuleType | type) else type(target)
+        name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+        source = getattr(sys.modules.get(name), "__file__", None) or ""
+        assert not source.endswith((".so", ".pyd")), f"{name} is compiled: the test needs the mark replaces_code"
+        replace(target, *args, **options)
+
+    monkeypatch.setattr = setattr_  # type: ignore[method-assign]
 
 
 @pytest.fixture

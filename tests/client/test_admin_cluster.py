@@ -36,6 +36,7 @@ def test_the_cluster(admin: Admin, bootstrap_servers: str, node: int) -> None:
     assert isinstance(admin.api_versions([4711]).errors[4711], UnknownNode)
 
 
+@pytest.mark.replaces_code
 def test_every_address_of_a_name_is_tried(bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host, _, port = bootstrap_servers.rpartition(":")
     resolve = AsyncioTransport._resolve

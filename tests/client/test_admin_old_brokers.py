@@ -18,6 +18,8 @@ from tests.conformance.members import wait_for
 
 from .conftest import fresh
 
+pytestmark = pytest.mark.replaces_code
+
 RELEASES = {
     "0.10.2": {
         "ListOffsets": 1,

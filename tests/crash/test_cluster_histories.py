@@ -36,6 +36,7 @@ def test_histories_of_a_cluster_with_faults_have_no_anomalies(
 @pytest.mark.parametrize(
     ("bug", "workload", "kind"), [("commit all", "lists", "G1a"), ("drop newest", "registers", "lost")]
 )
+@pytest.mark.replaces_code
 def test_a_bug_of_the_brokers_is_found(
     bug: str, workload: str, kind: str, tmp_path: Path, dice: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from ottla.protocol import plan
+
 from .brokers import SimulatedBroker
 from .metadata import LATENCY_MS
 from .results import Settings
@@ -50,6 +52,8 @@ class Planted:
 
     def run(self, seed: int, *, with_bug: bool) -> Simulation:
         """Run with a seed; returns the simulation with its violations."""
+        if plan.COMPILED:
+            raise SystemExit("compiled modules do not look up what a planted bug replaces: set PYTHONPATH=src")
         with Patch.context() as patch:
             self.conditions(patch)
             if with_bug:

@@ -156,6 +156,7 @@ def _fetch_over(link: _Ready, peers: Peers | None = None) -> tuple[_Fetch, list[
     return fetch, answers
 
 
+@pytest.mark.replaces_code
 def test_response_of_a_fetch_is_passed_on_once() -> None:
     link, response = _Ready(), PositionalResponse(b"", None)
     fetch, answers = _fetch_over(link)
@@ -165,6 +166,7 @@ def test_response_of_a_fetch_is_passed_on_once() -> None:
     assert answers == [response]
 
 
+@pytest.mark.replaces_code
 def test_fetch_whose_connection_is_lost_is_answered_without_a_response() -> None:
     link = _Ready()
     _, answers = _fetch_over(link)
@@ -172,6 +174,7 @@ def test_fetch_whose_connection_is_lost_is_answered_without_a_response() -> None
     assert answers == [None]
 
 
+@pytest.mark.replaces_code
 def test_broker_whose_connection_broke_is_lost_for_a_second() -> None:
     case, link = _Case(), _Ready()
     _fetch_over(link, case.peers)
@@ -185,6 +188,7 @@ def test_broker_whose_connection_broke_is_lost_for_a_second() -> None:
     assert case.peers.losses == 1
 
 
+@pytest.mark.replaces_code
 def test_attempts_to_connect_again_make_the_loss_no_longer() -> None:
     case = _Case()
     for _ in range(2):
@@ -196,6 +200,7 @@ def test_attempts_to_connect_again_make_the_loss_no_longer() -> None:
     assert list(case.peers.lost) == []
 
 
+@pytest.mark.replaces_code
 def test_broker_that_answers_again_is_not_lost() -> None:
     case, broken, link = _Case(), _Ready(), _Ready()
     _fetch_over(broken, case.peers)
@@ -217,6 +222,7 @@ def test_fenced_broker_has_departed_for_five_seconds() -> None:
     assert list(case.peers.departed) == []
 
 
+@pytest.mark.replaces_code
 def test_loss_after_a_fencing_counts_from_the_loss() -> None:
     case, link = _Case(), _Ready()
     case.advance(_image())
@@ -238,6 +244,7 @@ def test_broker_that_has_stopped_has_not_departed() -> None:
     assert list(case.peers.departed) == []
 
 
+@pytest.mark.replaces_code
 def test_connection_that_breaks_when_the_broker_stops_is_no_loss() -> None:
     case, link = _Case(), _Ready()
     _fetch_over(link, case.peers)
@@ -246,6 +253,7 @@ def test_connection_that_breaks_when_the_broker_stops_is_no_loss() -> None:
     assert list(case.peers.lost) == []
 
 
+@pytest.mark.replaces_code
 def test_broker_that_does_not_answer_in_time_is_not_lost() -> None:
     case, link = _Case(), _Ready()
     _fetch_over(link, case.peers)
@@ -253,6 +261,7 @@ def test_broker_that_does_not_answer_in_time_is_not_lost() -> None:
     assert list(case.peers.lost) == []
 
 
+@pytest.mark.replaces_code
 def test_response_to_a_cancelled_fetch_is_dropped() -> None:
     link = _Ready()
     fetch, answers = _fetch_over(link)
@@ -261,5 +270,6 @@ def test_response_to_a_cancelled_fetch_is_dropped() -> None:
     assert answers == []
 
 
+@pytest.mark.replaces_code
 def test_fetch_from_a_broker_without_the_version_is_answered_without_a_response() -> None:
     assert _fetch_over(_Ready(versions=14))[1] == [None]

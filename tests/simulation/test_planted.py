@@ -13,6 +13,7 @@ _SEEDS: Final = 40
 
 
 @pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.replaces_code
 def test_planted_bug_is_found(name: str, pytestconfig: pytest.Config) -> None:
     planted = PLANTED[name]
     seed = planted.first_found(planted.seed, _SEEDS)

@@ -19,6 +19,7 @@ from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Address, Clock, Random, Timers
+from ottla.environment.timer_queues import TimerQueues
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.eligibility import min_isr_of
@@ -59,6 +60,7 @@ class Broker:
     peers         requests to other brokers of the cluster
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
     authorization  the authorizer; None if every client may do everything
+    timeouts      timers of requests that wait
     expirations   numbers of waits that ended at their timeout
     large_checks  checks of batches that are large when decompressed, one after the other
     """
@@ -83,6 +85,7 @@ class Broker:
         self.clock = clock
         self.random = random
         self.timers = timers
+        self.timeouts: Timers = TimerQueues(timers, clock)
         self.slices = slices
         self.large_checks = Turns()
         self.expirations = Expirations()

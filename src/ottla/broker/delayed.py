@@ -57,10 +57,21 @@ class DelayedAnswer(Generic[R]):
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
     expired        called at the timeout
-    is_deferred    whether the attempt is made after the current event, so that one answer has all that a request appends
+    is_deferred    whether all attempts, also the first, are made after the current event: one answer has all that a request
+                   appends, and what the event decides for others comes first
     """
 
-    __slots__ = ("_attempt", "_deferred", "_expired", "_is_deferred", "_partitions", "_pending", "_timer", "_timers")
+    __slots__ = (
+        "_attempt",
+        "_deferred",
+        "_expired",
+        "_is_deferred",
+        "_partitions",
+        "_pending",
+        "_timer",
+        "_timers",
+        "_wait_ms",
+    )
 
     def __init__(
         self,
@@ -78,13 +89,18 @@ class DelayedAnswer(Generic[R]):
         self._partitions = list(partitions)
         self._pending: Pending[R] = Pending()
         self._timer: Cancellable | None = None
+        self._wait_ms = 0
 
     def begin(self, timers: Timers, wait_ms: int) -> Answer[R]:
-        """Start the wait, which lasts at most `wait_ms`."""
+        """Start the wait, which lasts at most `wait_ms`, after a first attempt; if it is deferred, the attempt follows."""
         self._timers = timers
         for partition in self._partitions:
             partition.watchers.add(self._changed if self._is_deferred else self._look_again)
-        self._timer = timers.call_later(wait_ms, self._time_over)
+        self._wait_ms = wait_ms
+        if self._is_deferred:
+            self._changed()
+        else:
+            self._timer = timers.call_later(wait_ms, self._time_over)
         return self._pending
 
     def give_up(self, response: R) -> None:
@@ -100,6 +116,8 @@ class DelayedAnswer(Generic[R]):
         response = self._attempt(False)
         if response is not None:
             self._finish(response)
+        elif self._timer is None and self._timers is not None:
+            self._timer = self._timers.call_later(self._wait_ms, self._time_over)
 
     def _time_over(self) -> None:
         self._expired()
@@ -154,7 +172,11 @@ class Deleted(NamedTuple):
 
     def wait(self, callback: Callable[[int], None]) -> Cancellable:
         """Call `callback` with the error code once."""
-        return self.partition.when(self.leader_epoch, lambda: self.partition.low_watermark >= self.offset, callback)
+        return self.partition.when(self.leader_epoch, partial(_is_deleted, self), callback)
+
+
+def _is_deleted(deleted: Deleted) -> bool:
+    return deleted.partition.low_watermark >= deleted.offset
 
 
 class DelayedCommit:

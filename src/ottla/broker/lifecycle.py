@@ -463,6 +463,8 @@ class BrokerServer:
         self.flusher.close()
         self._removing.close(cancel=True)
         self._background.close()
+        if self._maintenance is not None:
+            self._maintenance.abandon_compaction()
         self._storage.close()
         if self._store is not None:
             self._store.close()

@@ -99,6 +99,12 @@ class Maintenance:
         for periodic in self._periodic:
             periodic.close()
 
+    def abandon_compaction(self) -> None:
+        """End the running compaction, and remove its files. Only when none of its flushes is running."""
+        if self._compaction is not None:
+            self._compaction[1].close()  # a compiled generator that is only dropped does not run its `finally`
+            self._compaction = None
+
     def _logs(self) -> Iterator[tuple[Partition, bool]]:
         """Yield every partition, each with True if a step ends before it."""
         for number, partition in enumerate(self._replicas.all()):
@@ -188,7 +194,5 @@ class Maintenance:
         if failed is not None:
             _logger.error("cannot compact %s: %s", log.name, failed.strerror or failed)
             log.fail_flush(failed)
-            if self._compaction is not None:
-                self._compaction[1].close()
-                self._compaction = None
+            self.abandon_compaction()
         self._cleaner.run_in(0 if failed is None else self._cleaner_backoff_ms)

@@ -167,7 +167,6 @@ class ServedConnection:
     def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
         """Receive available bytes, split them into frames, serve them."""
         shared = self._shared
-        self.active_at = self._tick()
         try:
             room = self._frames.room()
             if room is None:
@@ -188,7 +187,7 @@ class ServedConnection:
             for number, frame in enumerate(frames):
                 if self._waiting or self._writing:
                     self._wait_behind(frames[number:])
-                    return
+                    break
                 if self.is_closed:
                     return
                 self._serve(frame, more=number < len(frames) - 1)
@@ -197,6 +196,7 @@ class ServedConnection:
             return
         if self._held:
             self._flush()
+        self.active_at = self._tick()
 
     def _wait_behind(self, frames: list[bytes]) -> None:
         if self._pipeline.meter is not None and len(self._queued_since) == len(self._backlog):

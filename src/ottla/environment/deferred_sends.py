@@ -41,15 +41,18 @@ class DeferredSends:
         self._kept: list[Sender] = []
 
     def keeps(self) -> bool:
-        """Count a response; return True if it is to be kept, see `keep`."""
+        """Return True if the next response is to be kept, see `keep`."""
+        return self._keeps and self._count > 0
+
+    def sent(self) -> None:
+        """Count a response that was sent at once: after it was, as the client waits for it."""
         self._count += 1
         if self._count == 1:
             self._call_soon(self._end)
-            return False
-        return self._keeps
 
     def keep(self, sender: Sender) -> None:
         """Note that a socket keeps a response; it sends it at the end of the pass, or when MOST_KEPT do so."""
+        self._count += 1
         self._kept.append(sender)
         if len(self._kept) == MOST_KEPT:
             self._send()

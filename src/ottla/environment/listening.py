@@ -115,8 +115,6 @@ class ServedSocket:
 
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""
-        if self._polling is not None:
-            self._polling.sent()
         if self._keeps:
             self.send_kept()
         left = self._left
@@ -124,10 +122,11 @@ class ServedSocket:
             left.extend(pieces)
             return False
         if len(pieces) == 1 and type(pieces[0]) is bytes:
-            if self._sends.keeps():
+            sends = self._sends
+            if sends.keeps():
                 left.append(pieces[0])
                 self._keeps = True
-                self._sends.keep(self)
+                sends.keep(self)
                 return True
             # Fast path of most responses: one buffer, which the kernel accepts completely.
             try:
@@ -137,6 +136,10 @@ class ServedSocket:
             except OSError:
                 self._lose()
                 return False
+            # What is not for the client comes after the send: a few microseconds decide whether it is still awake.
+            sends.sent()
+            if self._polling is not None:
+                self._polling.sent()
             if sent == len(pieces[0]):
                 return True
             left.append(memoryview(pieces[0])[sent:])
@@ -146,18 +149,22 @@ class ServedSocket:
             except OSError:
                 self._lose()
                 return False
-        if self._send():
-            return True
-        if not self._closed:
-            self._loop.add_writer(self._fd, self._writable)
-        return False
+        return self._send_all()
 
     def send_kept(self) -> None:
         """See `Sender.send_kept`. What does not fit into the socket is sent when it is writable, as after `write`."""
         if self._keeps:
             self._keeps = False
-            if not self._send() and not self._closed:
-                self._loop.add_writer(self._fd, self._writable)
+            self._send_all()
+
+    def _send_all(self) -> bool:
+        """Send everything that is left, now (True) or also when the socket is writable again."""
+        is_complete = self._send()
+        if self._polling is not None:
+            self._polling.sent()
+        if not is_complete and not self._closed:
+            self._loop.add_writer(self._fd, self._writable)
+        return is_complete
 
     def _send(self) -> bool:
         """Send until everything is sent (True), or the socket is full or its slice used up (False)."""

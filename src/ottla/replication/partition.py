@@ -186,7 +186,7 @@ class Partition:
         It must not be in the ISR or ELR, from which it might be elected without what it cut; nor may the leader add it for a
         position that it had before. As it does not fetch while it is damaged, no leader of a later epoch knows one.
         """
-        return placed.leader_epoch > self.damaged_in and node_id not in (*placed.isr, *placed.elr)
+        return placed.leader_epoch > self.damaged_in and node_id not in placed.isr and node_id not in placed.elr
 
     @property
     def lacks_replicas(self) -> bool:

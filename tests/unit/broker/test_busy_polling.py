@@ -241,6 +241,7 @@ class Noted(BusyPolling):
         super().sent()
 
 
+@pytest.mark.replaces_code
 def test_sockets_report_requests_and_responses() -> None:
     async def exchange() -> list[int]:
         loop = asyncio.get_running_loop()
@@ -295,6 +296,7 @@ class Asking:
         raise AssertionError(reason)
 
 
+@pytest.mark.replaces_code
 def test_connections_to_other_brokers_report_what_they_send_and_receive() -> None:
     async def exchange() -> list[int]:
         loop = asyncio.get_running_loop()

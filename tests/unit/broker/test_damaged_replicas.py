@@ -167,6 +167,7 @@ def test_one_timer_waits_for_another_leader_however_many_deltas_there_are() -> N
 
 
 @pytest.mark.parametrize(("cause", "is_damage"), [(OSError(24, "Too many open files"), False), (None, True)])
+@pytest.mark.replaces_code
 def test_a_lack_of_file_descriptors_is_not_taken_for_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: OSError | None, is_damage: bool
 ) -> None:

@@ -29,9 +29,17 @@ class Passes:
 
     def serve(self, responses: int) -> list[bool]:
         """Pass with so many responses; returns which of them were to be kept."""
-        kept = [self.sends.keeps() for _ in range(responses)]
+        kept = [self.respond() for _ in range(responses)]
         self.end()
         return kept
+
+    def respond(self) -> bool:
+        """Send a response, or keep it; returns whether it is kept."""
+        if self.sends.keeps():
+            self.sends.keep(Socket(0, []))
+            return True
+        self.sends.sent()
+        return False
 
 
 class Socket:
@@ -61,8 +69,8 @@ def test_many_responses_are_kept_but_the_first() -> None:
 def test_kept_responses_are_sent_at_the_end_of_the_pass() -> None:
     passes, sent = Passes(), list[int]()
     passes.serve(MANY)
+    assert not passes.respond()
     for name in range(MOST_KEPT - 1):
-        passes.sends.keeps()
         passes.sends.keep(Socket(name, sent))
     assert not sent
     passes.end()
@@ -74,8 +82,8 @@ def test_kept_responses_are_sent_at_the_end_of_the_pass() -> None:
 def test_no_more_than_some_are_kept() -> None:
     passes, sent = Passes(), list[int]()
     passes.serve(MANY)
+    assert not passes.respond()
     for name in range(2 * MOST_KEPT + 1):
-        passes.sends.keeps()
         passes.sends.keep(Socket(name, sent))
         assert len(sent) == (name + 1) // MOST_KEPT * MOST_KEPT
     passes.end()
@@ -125,7 +133,7 @@ def keeping(count: int) -> Iterator[tuple[Passes, list[Client]]]:
     passes = Passes()
     clients = [Client(passes) for _ in range(count)]
     passes.serve(MANY)
-    passes.sends.keeps()
+    assert not passes.respond()
     try:
         yield passes, clients
     finally:

@@ -44,6 +44,8 @@ from ottla.records.batch import build
 from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
 
+pytestmark = pytest.mark.replaces_code
+
 BATCH = build([Record(0, 1, None, b"mine")])
 OTHER = build([Record(0, 1, None, b"of another leader")])
 

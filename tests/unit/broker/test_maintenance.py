@@ -159,6 +159,7 @@ def test_what_has_waited_for_flush_ms_is_flushed(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.replaces_code
 def test_retention_goes_on_after_a_run_that_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A failed run is logged once; later runs handle all logs."""
     world, log = World(), opened(tmp_path / "t-0", retention_ms=HOUR)
@@ -204,6 +205,25 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
     world.pass_time(15_001)
     assert sum(len(records) for _, records in reading.batches(log)) < 10
     keep.close()
+    log.close()
+
+
+def test_a_stop_removes_the_files_of_the_running_compaction(tmp_path: Path) -> None:
+    class Stuck(Flushes):
+        def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+            pass
+
+    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    append(log, 10)
+    keep = keeper(world, log, flushes=Stuck())
+    keep.begin()
+    world.pass_time(30_000)
+    assert list(log.directory.glob("*.cleaned"))
+    assert not log.dirtiness(world.wall_ms())  # it is being compacted
+    keep.close()
+    keep.abandon_compaction()
+    assert not list(log.directory.glob("*.cleaned"))
+    assert log.dirtiness(world.wall_ms())
     log.close()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metrics.meter import RequestMeter
+from ottla.broker.pipeline import Pipeline
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
 from ottla.protocol.answer import Answer, Pending
@@ -42,21 +42,21 @@ class Stream:
 
 
 class Requests:
-    """A pipeline that answers by the test's wish.
+    """Requests of a pipeline, which are answered by the test's wish.
 
-    served  group ids of the requests that came
+    served      group ids of the requests that came
+    throttling  quotas of the broker: this object, or None
     """
 
     def __init__(self) -> None:
         self.served: list[str] = []
         self.responses: dict[str, Answer[Response] | PeerError] = {}
-        self.has_quotas = False
-        self.meter: RequestMeter | None = None
+        self.throttling: Requests | None = None
         self.throttle_ms = 0
         self.now = 0
-
-    def now_ns(self) -> int:
-        return self.now
+        broker: Any = self
+        self.pipeline = Pipeline(broker, lambda: self.now)
+        self.pipeline.answer = self.answer
 
     def answer(self, envelope: Envelope, context: RequestContext) -> Answer[Response] | None:
         assert context.principal == "User:ANONYMOUS"
@@ -67,8 +67,9 @@ class Requests:
             raise response
         return response
 
-    def finish(self, envelope: Envelope, context: RequestContext, response: Response | None, spent_ns: int) -> int:
-        del envelope, context, response, spent_ns
+    def answered(self, api: int, context: RequestContext, size: int, spent_ns: int) -> int:
+        """Return the throttle time after a request."""
+        del api, context, size, spent_ns
         return self.throttle_ms
 
 
@@ -87,9 +88,8 @@ class World:
         self.stream, self.requests, self.timers = Stream(), Requests(), Timers()
         self.closed: list[ServedConnection] = []
         self.session = Session(("10.0.0.7", 4711), ("10.0.0.1", 9092))
-        pipeline: Any = self.requests
         self.connection = ServedConnection(
-            pipeline,
+            self.requests.pipeline,
             self.session,
             self.stream,
             FrameReader(1 << 20),
@@ -174,7 +174,7 @@ def test_a_slow_reader_is_not_read_from(world: World) -> None:
 
 
 def test_a_throttled_connection_waits_after_its_answer(world: World) -> None:
-    world.requests.has_quotas = True
+    world.requests.throttling = world.requests
     world.requests.throttle_ms = 500
     world.send("a", "b")
     assert world.requests.served == ["a"]

@@ -73,6 +73,7 @@ def replace_checks(patched: pytest.MonkeyPatch, replace: Callable[[Iterator[None
     patched.setattr(Partition, "append", appended)
 
 
+@pytest.mark.replaces_code
 def test_a_batch_whose_check_fails_is_not_reported_as_appended(
     broker: EmbeddedBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_batch_whose_check_fails_is_not_reported_as_appended(
     assert [(row.error_code, row.base_offset) for row in rows] == [(NONE, 0)] * 2
 
 
+@pytest.mark.replaces_code
 def test_large_batches_are_checked_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty of them, of a kilobyte each, took half a gigabyte at once."""
     large = build([Record(at, 1, None, bytes(900_000)) for at in range(8)], codec=GZIP)

@@ -87,3 +87,29 @@ def test_several_waits_are_woken_by_one_append(partitions: list[Partition]) -> N
     found = [waiting(partitions)[0] for _ in range(3)]
     partitions[0].append_records([(b"k", b"v"), (b"k", b"w")], 1)
     assert found == [["2 records"]] * 3
+
+
+def test_a_deferred_wait_looks_after_the_event_once_and_then_begins_its_time(partitions: list[Partition]) -> None:
+    timers, answers, attempts = Timers(), list[str](), list[int]()
+
+    def attempt(last: bool) -> str | None:
+        count = sum(partition.log.end_offset for partition in partitions)
+        attempts.append(count)
+        return f"{count} records" if last or count >= 2 else None
+
+    pending = DelayedAnswer(attempt, partitions, is_deferred=True).begin(timers, 500)
+    assert isinstance(pending, Pending)
+    pending.listen(answers.append)
+    partitions[0].append_records([(b"k", b"v")], 1)
+    assert attempts == []
+    assert [delay for delay, _ in timers.set] == [0]
+    timers.set[0][1].callback()
+    assert attempts == [1]
+    assert [delay for delay, _ in timers.set] == [0, 500]
+    for partition in partitions:
+        partition.append_records([(b"k", b"v")], 1)
+    assert (attempts, answers) == ([1], [])
+    timers.set[2][1].callback()
+    assert (attempts, answers) == ([1, 3], ["3 records"])
+    assert timers.set[1][1].cancelled
+    assert len(timers.set) == 3

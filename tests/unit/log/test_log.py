@@ -316,12 +316,12 @@ def test_batches_without_a_timestamp_roll_by_the_clock(tmp_path: Path) -> None:
 
 
 def test_a_preallocated_segment_has_its_room_and_gives_it_back(tmp_path: Path) -> None:
-    log = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=1)
+    log = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=True)
     append(log)
     path = log.directory / f"{0:020d}.log"
     assert (path.stat().st_size, log.size) == (10_000, log.segments[0].size)
     log.close(clean=False)
-    again = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=1)
+    again = opened(tmp_path / "t-0", segment_bytes=10_000, preallocate=True)
     assert (again.end_offset, append(again)) == (1, 1)  # the zeros behind the batch are no damage worth keeping
     again.close()
     assert path.stat().st_size == again.segments[0].size

@@ -263,6 +263,7 @@ def test_the_recovery_point_on_disk_is_lowered_before_a_truncation() -> None:
     assert all(recovery_point <= 4 for recovery_point, _ in written)
 
 
+@pytest.mark.replaces_code
 def test_a_failed_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     follower = Follower()
     follower.receive(batch(0))
@@ -279,6 +280,7 @@ def test_a_failed_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _followed(follower).position.offset == 1
 
 
+@pytest.mark.replaces_code
 def test_failures_of_a_partition_are_counted_until_a_success() -> None:
     follower = Follower()
     follower.receive(batch(0, 12))
@@ -300,6 +302,7 @@ def test_failures_of_a_partition_are_counted_until_a_success() -> None:
     assert [failures for _, failures in follower.stopped] == [1, 2, 3, 1]
 
 
+@pytest.mark.replaces_code
 def test_a_lack_of_file_descriptors_is_retried_soon() -> None:
     follower = Follower()
     follower.receive(batch(0, 12))
@@ -341,6 +344,7 @@ def test_damage_is_cut_in_a_later_leader_epoch_only() -> None:
     assert follower.partition.damaged_at == -1
 
 
+@pytest.mark.replaces_code
 def test_damage_remains_if_the_leader_changes_before_its_cut() -> None:
     follower = Follower()
     for offset in range(10):
@@ -365,6 +369,7 @@ def test_damage_remains_if_the_leader_changes_before_its_cut() -> None:
     assert (partition.damaged_at, follower.log.end_offset) == (-1, 6)
 
 
+@pytest.mark.replaces_code
 def test_a_log_that_cannot_be_cut_at_its_damage_is_fetched_as_a_whole() -> None:
     follower = Follower(segment_bytes=400)
     for offset in range(20):
@@ -380,6 +385,7 @@ def test_a_log_that_cannot_be_cut_at_its_damage_is_fetched_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize(("segment", "end"), [(-1, 18), (0, 0)])
+@pytest.mark.replaces_code
 def test_damage_that_a_truncation_meets_is_cut_in_a_later_epoch(segment: int, end: int) -> None:
     follower = Follower(segment_bytes=400)
     for offset in range(20):
@@ -402,6 +408,7 @@ def test_damage_that_a_truncation_meets_is_cut_in_a_later_epoch(segment: int, en
     assert (follower.log.start_offset, follower.log.end_offset, follower.partition.damaged_at) == (0, end, -1)
 
 
+@pytest.mark.replaces_code
 def test_an_unexpected_exception_in_one_partition_does_not_hold_the_others(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

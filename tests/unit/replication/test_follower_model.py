@@ -35,6 +35,7 @@ def find(attempts: int = 120, **options: Any) -> World | None:
     return world
 
 
+@pytest.mark.replaces_code
 def test_the_model_finds_a_response_of_an_older_fetch_that_counts() -> None:
     class Careless(Fetching):
         def answered(self, request: Any, response: Any, now_ms: int) -> Any:
@@ -49,6 +50,7 @@ def test_the_model_finds_a_response_of_an_older_fetch_that_counts() -> None:
     assert find(new_fetching=lambda node, epoch: Careless(node, epoch, LIMITS)) is None
 
 
+@pytest.mark.replaces_code
 def test_the_model_finds_truncation_without_a_look_at_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader's end offset is only valid for its own epoch: the follower's batches of other epochs must go, too."""
 
@@ -60,11 +62,13 @@ def test_the_model_finds_truncation_without_a_look_at_epochs(monkeypatch: pytest
     assert find() is None
 
 
+@pytest.mark.replaces_code
 def test_the_model_finds_a_fetch_without_the_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "divergence", lambda log, last_epoch, offset: None)
     assert find() is None
 
 
+@pytest.mark.replaces_code
 def test_the_model_finds_a_fetch_before_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     def when_settled(partition: Partition, callback: Callable[[], None]) -> None:
         partition.advance()

@@ -68,7 +68,7 @@ def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[Dele
         return response
     answer: Pending[DeleteRecordsResponse] = Pending()
     delayed = DelayedCommit(lambda: answer.complete(response), broker.expirations.delete_records)
-    delayed.begin(waits, broker.timers, request.timeout_ms)
+    delayed.begin(waits, broker.timeouts, request.timeout_ms)
     return answer
 
 

@@ -149,15 +149,19 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         request.context,
         incremental=incremental,
     )
-    response = attempt.attempt(fields.max_wait_ms <= 0 or not (requested or incremental))
+    is_last = fields.max_wait_ms <= 0 or not (requested or incremental)
+    # A follower's fetch may commit batches: their producers, and the fetches of other followers that have come, are served
+    # before records for it are looked for.
+    is_deferred = reader.is_follower and not is_last
+    response = None if is_deferred else attempt.attempt(is_last)
     answer: Answer[FetchResponse]
     if response is not None:
         answer = response
     else:
         expirations = broker.expirations
         expired = expirations.follower_fetch if reader.is_follower else expirations.fetch
-        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), expired, is_deferred=reader.is_follower)
-        answer = delayed.begin(broker.timers, fields.max_wait_ms)
+        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), expired, is_deferred=is_deferred)
+        answer = delayed.begin(broker.timeouts, fields.max_wait_ms)
     return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
 
 

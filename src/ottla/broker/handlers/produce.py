@@ -340,7 +340,7 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
             responses.append(row)
     response = ProduceResponse(responses=responses)
     if appends is not None:
-        pending = appends.answer(response, first_error)
+        pending: Answer[ProduceResponse] | None = appends.answer(response, first_error)
         return pending if pending is None else after(pending, partial(_with_leaders, request, broker))
     if first_error != NONE:
         _with_leaders(request, broker, response)
@@ -410,7 +410,7 @@ class _Appends:
             return _at_once(response, self._acks, first_error)
         whole: Pending[ProduceResponse] = Pending()
         delayed = DelayedCommit(lambda: whole.complete(response), self._broker.expirations.produce)
-        delayed.begin(self._uncommitted, self._broker.timers, self._timeout_ms)
+        delayed.begin(self._uncommitted, self._broker.timeouts, self._timeout_ms)
         return whole
 
     def _check(self) -> Answer[None]:

@@ -190,7 +190,7 @@ class _ShareFetchAttempt:
         delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared], expired)
         session = self._session
         session.interrupt = partial(delayed.give_up, [])
-        answer = delayed.begin(self._broker.timers, wait_ms)
+        answer = delayed.begin(self._broker.timeouts, wait_ms)
         return after(answer, self._arrived)
 
     def _arrived(self, reads: _Read) -> _Read:
