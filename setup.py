@@ -5,10 +5,13 @@ interpreted, with the same results.
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 if TYPE_CHECKING:
     from setuptools import Extension
@@ -29,14 +32,28 @@ COMPILED = [
     "src/ottla/broker/session.py",
     "src/ottla/broker/sessions.py",
     "src/ottla/broker/slices.py",
+    "src/ottla/client/consumer/chunks.py",
+    "src/ottla/client/consumer/core.py",
+    "src/ottla/client/consumer/fetcher.py",
+    "src/ottla/client/consumer/positions.py",
+    "src/ottla/client/consumer/ranges.py",
+    "src/ottla/client/consumer/reading.py",
+    "src/ottla/client/core.py",
+    "src/ottla/client/metrics.py",
     "src/ottla/client/producer/accumulator.py",
+    "src/ottla/client/producer/closed.py",
+    "src/ottla/client/producer/core.py",
+    "src/ottla/client/producer/sender.py",
+    "src/ottla/client/producer/sequences.py",
     "src/ottla/coordinators/groups/committed_offset.py",
     "src/ottla/coordinators/groups/offset_rows.py",
+    "src/ottla/environment/alarm.py",
     "src/ottla/environment/asyncio_transport.py",
     "src/ottla/environment/busy_polling.py",
     "src/ottla/environment/deferred_sends.py",
     "src/ottla/environment/disk.py",
     "src/ottla/environment/listening.py",
+    "src/ottla/environment/system.py",
     "src/ottla/environment/timer_queues.py",
     "src/ottla/log/checkpoints.py",
     "src/ottla/log/log.py",
@@ -44,9 +61,11 @@ COMPILED = [
     "src/ottla/log/replicated.py",
     "src/ottla/log/segment.py",
     "src/ottla/net/connection.py",
+    "src/ottla/net/network.py",
     "src/ottla/net/scheduler.py",
     "src/ottla/observability/distribution.py",
     "src/ottla/protocol/answer.py",
+    "src/ottla/protocol/api.py",
     "src/ottla/protocol/codec.py",
     "src/ottla/protocol/connection.py",
     "src/ottla/protocol/frames.py",
@@ -78,14 +97,40 @@ def extensions() -> "list[Extension]":
         return []
     paths = [path for path in COMPILED if Path(path).exists()]
     try:
-        # One C file for each module: a single one takes the compiler half as long again.
+        # A C file for each module: the compiler takes half as long again for a single one, and two cannot compile it.
         modules: list[Extension] = mypycify(paths, opt_level="3", debug_level="0", multi_file=True, group_name="ottla")
     except SystemExit:  # how mypyc ends after it has printed what it cannot compile
         return []
-    for module in modules:
-        # A failed C compilation is a warning then, and the .py files work alone.
-        module.optional = True
     return modules
 
 
-setup(ext_modules=extensions())
+class Build(build_ext):
+    """Compiles the C files of an extension at the same time, and does without compiled modules where that fails."""
+
+    def run(self) -> None:
+        """Build all extensions or none: a shim without the extension would take the place of the .py file that works alone."""
+        try:
+            super().run()
+        except (BaseError, CCompilerError, OSError) as cause:
+            self.warn(f"Ottla is installed without compiled modules, which cannot be built here: {cause}")
+            for output in self.get_outputs():
+                Path(output).unlink(missing_ok=True)
+            self.extensions = []
+
+    def build_extension(self, ext: "Extension") -> None:
+        """Build one extension."""
+        compile_in_order = self.compiler.compile
+
+        def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                compiled = pool.map(lambda source: compile_in_order([source], *args, **options), sources)
+                return [path for paths in compiled for path in paths]
+
+        self.compiler.compile = compile_at_once
+        try:
+            super().build_extension(ext)
+        finally:
+            self.compiler.compile = compile_in_order
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": Build})

@@ -7,6 +7,7 @@ Timeouts are seconds, as in confluent-kafka.
 import asyncio
 import contextlib
 import inspect
+import operator
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, update_wrapper
@@ -368,7 +369,7 @@ class Consumer(Asynchronous):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without group membership."""
-        self._consumer.assign([TopicPartition(*partition) for partition in partitions])
+        self._consumer.assign([TopicPartition.of(partition) for partition in partitions])
 
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions."""
@@ -400,7 +401,7 @@ class Consumer(Asynchronous):
 
     async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
         """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds."""
-        most: int = self.config["max.poll.records"] if num_messages is None else num_messages
+        most: int = self.config["max.poll.records"] if num_messages is None else operator.index(num_messages)
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -454,7 +455,7 @@ class Consumer(Asynchronous):
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
-        self._consumer.seek(TopicPartition(*partition), offset)
+        self._consumer.seek(TopicPartition.of(partition), offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their first offsets."""
@@ -466,11 +467,11 @@ class Consumer(Asynchronous):
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
-        self._consumer.pause([TopicPartition(*partition) for partition in partitions])
+        self._consumer.pause([TopicPartition.of(partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions."""
-        self._consumer.resume([TopicPartition(*partition) for partition in partitions])
+        self._consumer.resume([TopicPartition.of(partition) for partition in partitions])
 
     def paused(self) -> list[TopicPartition]:
         """Return the paused partitions."""

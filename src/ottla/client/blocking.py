@@ -7,7 +7,7 @@ One file, because the four classes are one public API, with the same method name
 """
 
 import concurrent.futures
-import contextlib
+import operator
 import threading
 import time
 from collections import deque
@@ -419,7 +419,7 @@ class Consumer(Blocking):
             raise
         thread = self._thread
         more_room = self._consumer.more_room
-        self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)  # type: ignore[method-assign]
+        self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)
 
     # Subscriptions and assignments.
 
@@ -452,7 +452,7 @@ class Consumer(Blocking):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without group membership."""
-        assigned = [TopicPartition(*partition) for partition in partitions]
+        assigned = [TopicPartition.of(partition) for partition in partitions]
         self._call(lambda: self._consumer.assign(assigned))
 
     def assignment(self) -> list[TopicPartition]:
@@ -497,7 +497,7 @@ class Consumer(Blocking):
 
     def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
         """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds."""
-        most: int = self.config["max.poll.records"] if num_messages is None else num_messages
+        most: int = self.config["max.poll.records"] if num_messages is None else operator.index(num_messages)
         if self._deserializers is not None:
             return self._consume_objects(self._deserializers, most, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -566,7 +566,7 @@ class Consumer(Blocking):
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
-        self._call(lambda: self._consumer.seek(TopicPartition(*partition), offset))
+        self._call(lambda: self._consumer.seek(TopicPartition.of(partition), offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their first offsets."""
@@ -580,12 +580,12 @@ class Consumer(Blocking):
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
-        chosen = [TopicPartition(*partition) for partition in partitions]
+        chosen = [TopicPartition.of(partition) for partition in partitions]
         self._call(lambda: self._consumer.pause(chosen))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions."""
-        chosen = [TopicPartition(*partition) for partition in partitions]
+        chosen = [TopicPartition.of(partition) for partition in partitions]
         self._call(lambda: self._consumer.resume(chosen))
 
     def paused(self) -> list[TopicPartition]:
@@ -661,8 +661,10 @@ class Consumer(Blocking):
 
 
 def _post(thread: LoopThread, function: Callable[[Chunk], None], chunk: Chunk) -> None:
-    with contextlib.suppress(RuntimeError):  # the event loop is closed, and with it the consumer
+    try:  # noqa: SIM105  (a context manager takes as long as the rest)
         thread.post(function, chunk)
+    except RuntimeError:  # the event loop is closed, and with it the consumer
+        pass
 
 
 def _waits(

@@ -1,6 +1,7 @@
 """Group membership and committed offsets, as values."""
 
-from typing import NamedTuple
+import operator
+from typing import NamedTuple, SupportsIndex
 
 
 class GroupMetadata(NamedTuple):
@@ -21,3 +22,12 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+    @classmethod
+    def of(cls, offset: "OffsetAndMetadata | SupportsIndex") -> "OffsetAndMetadata":
+        """Return an offset, with or without metadata, as OffsetAndMetadata. The number may be one of NumPy, see
+        `TopicPartition.of`. Raises TypeError for what is not a whole number.
+        """
+        if isinstance(offset, OffsetAndMetadata):
+            return offset._replace(offset=operator.index(offset.offset))
+        return cls(operator.index(offset))

@@ -5,13 +5,12 @@ of the process share (`call`, `run`). Sockets and threads come from `ottla.envir
 """
 
 import asyncio
-import concurrent.futures
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.client.errors import IllegalState
-from ottla.environment.thread import LoopThread, OwnThread
+from ottla.environment.thread import LoopThread, Outcome, OwnThread
 from ottla.net.scheduler import Promise, Scheduler
 
 T = TypeVar("T")
@@ -41,7 +40,7 @@ def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[A
         coroutine.close()
         raise
 
-    def begin(outcome: "concurrent.futures.Future[T]") -> Callable[[], None]:
+    def begin(outcome: Outcome[T]) -> Callable[[], None]:
         task = scheduler.spawn(coroutine)
         task.listen(partial(_settle, outcome))
         return task.cancel
@@ -53,7 +52,7 @@ async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]
     """Run a coroutine of the core on the running asyncio loop. Cancel it when the caller is cancelled."""
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task = scheduler.spawn(coroutine)
-    task.listen(partial(_settle, outcome))
+    task.listen(partial(_settle_future, outcome))
     try:
         return await outcome
     except asyncio.CancelledError:
@@ -61,9 +60,12 @@ async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]
         raise
 
 
-def _settle(outcome: "asyncio.Future[T] | concurrent.futures.Future[T]", promise: Promise[T]) -> None:
-    if outcome.cancelled():
-        return
+def _settle_future(outcome: "asyncio.Future[T]", promise: Promise[T]) -> None:
+    if not outcome.cancelled():
+        _settle(outcome, promise)
+
+
+def _settle(outcome: "asyncio.Future[T] | Outcome[T]", promise: Promise[T]) -> None:
     if promise.error is not None:
         outcome.set_exception(promise.error)
     else:

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from math import isnan
 from typing import Final, NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 _WINDOW_MS: Final = 30_000
 _WINDOWS: Final = 2
 
@@ -25,6 +27,7 @@ class MetricName(NamedTuple):
         return f"{self.group}:{self.name}:{{{', '.join(f'{name}={value}' for name, value in self.tags)}}}"
 
 
+@mypyc_attr(native_class=False)
 class MetricValues(dict[MetricName, float]):
     """Values of metrics at one time."""
 

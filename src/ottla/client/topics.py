@@ -1,6 +1,7 @@
 """Topics, partitions and offsets as values of the client API."""
 
-from typing import Final, NamedTuple
+import operator
+from typing import Final, NamedTuple, SupportsIndex
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -11,6 +12,12 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+    @classmethod
+    def of(cls, pair: "tuple[str, SupportsIndex]") -> "TopicPartition":
+        """Return a pair of a topic and a number as a partition. The number may be one of NumPy, which compiled code refuses."""
+        topic, number = pair
+        return cls(topic, operator.index(number))
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ottla.environment import Clock, Random, Timers, Transport, Workers
 from ottla.environment.asyncio_transport import AsyncioTimers, AsyncioTransport
 from ottla.environment.system import SystemClock, SystemRandom
+from ottla.environment.timer_queues import TimerQueues
 from ottla.environment.workers import ThreadWorkers
 
 
@@ -23,5 +24,9 @@ class ClientProcessEnvironment(NamedTuple):
 def client_process_environment(loop: asyncio.AbstractEventLoop) -> ClientProcessEnvironment:
     """Create the environment of the clients of this process on `loop`."""
     return ClientProcessEnvironment(
-        SystemClock(), SystemRandom(), AsyncioTimers(loop), AsyncioTransport(loop), ThreadWorkers(loop)
+        SystemClock(),
+        SystemRandom(),
+        TimerQueues(AsyncioTimers(loop), SystemClock()),
+        AsyncioTransport(loop),
+        ThreadWorkers(loop),
     )

@@ -220,6 +220,7 @@ def test_a_recreated_topic_whose_position_is_the_same_is_read(cluster: WholeClus
     assert reader.consumer.metrics().value("fetch-total") - before < 100
 
 
+@pytest.mark.replaces_code
 def test_a_fetch_session_with_a_partition_that_was_not_requested_begins_again(
     cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,6 +428,7 @@ def test_a_rebalance_goes_on_when_the_application_polls_without_a_timeout(cluste
     assert second.consumer.assignment
 
 
+@pytest.mark.replaces_code
 def test_records_before_a_corrupt_batch_are_read(cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that was longer than what came before the batch was lost."""
     records = Chunk.records

@@ -372,6 +372,7 @@ def finds(path: Path, wanted: str, make: Callable[[Path, int], Any], act: Callab
     return False
 
 
+@pytest.mark.replaces_code
 def test_the_checker_finds_batches_that_are_renumbered_though_they_may_be_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,6 +394,7 @@ def test_the_checker_finds_batches_that_are_renumbered_though_they_may_be_in_the
     assert finds(tmp_path, "duplicates", History, act)
 
 
+@pytest.mark.replaces_code
 def test_the_checker_finds_a_commit_without_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def drain(sender: Sender, deadline: int) -> int:
         del deadline
@@ -407,6 +409,7 @@ def test_the_checker_finds_a_commit_without_a_flush(tmp_path: Path, monkeypatch:
     assert finds(tmp_path, "was committed; visible is", TransactionHistory, act)
 
 
+@pytest.mark.replaces_code
 def test_the_checker_finds_records_of_aborted_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drain = Sender.drain
 

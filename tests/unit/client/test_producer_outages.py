@@ -351,6 +351,7 @@ def test_a_lost_answer_behind_a_partition_s_first_batch_duplicates_nothing(clust
 
 
 @pytest.mark.parametrize("others", [(0, 1), (1, 0)])
+@pytest.mark.replaces_code
 def test_no_batch_is_sent_without_a_producer_id_when_the_epochs_are_used_up(
     cluster: WholeCluster, monkeypatch: pytest.MonkeyPatch, others: tuple[int, int]
 ) -> None:

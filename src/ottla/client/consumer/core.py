@@ -14,9 +14,10 @@ The position of a partition is the offset of the record that `take` returns next
 returned before as processed.
 """
 
+import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, SupportsIndex
 
 from ottla.client.consumer.classic_member import ClassicMembership
 from ottla.client.consumer.commits import Commits, lost_membership
@@ -112,7 +113,7 @@ class ConsumerCore(ChunkReader):
         if self._membership is not None:
             raise IllegalState("subscribe was called before: unsubscribe first")
         self._assigned_by_hand = True
-        self._take_over(list(partitions))
+        self._take_over([TopicPartition.of(partition) for partition in partitions])
 
     async def unsubscribe(self) -> None:
         """Drop the subscription and assignment, and leave the group."""
@@ -327,9 +328,9 @@ class ConsumerCore(ChunkReader):
             self._search.reset_by_policy(self._moved(state.partition), None)
         self._fetcher.drop_stale()
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+    def seek(self, partition: TopicPartition, offset: SupportsIndex | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
-        where = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        where = OffsetAndMetadata.of(offset)
         self._moved(partition).seek(where.offset, where.leader_epoch)
         self._fetcher.drop_stale()
         self._fetcher.pump()
@@ -348,9 +349,10 @@ class ConsumerCore(ChunkReader):
         return state
 
     def _state(self, partition: TopicPartition) -> PartitionState:
-        state = self._positions.states.get(TopicPartition(*partition))
+        plain = TopicPartition.of(partition)
+        state = self._positions.states.get(plain)
         if state is None:
-            raise IllegalState(f"{TopicPartition(*partition)} is not assigned to this consumer")
+            raise IllegalState(f"{plain} is not assigned to this consumer")
         return state
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -408,7 +410,7 @@ class ConsumerCore(ChunkReader):
         }
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None, timeout_ms: int | None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | SupportsIndex] | None, timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit offsets, by default the positions; return the committed offsets. Raises FencedError and other KafkaErrors."""
         if not self._group_id:
@@ -425,7 +427,7 @@ class ConsumerCore(ChunkReader):
         """Return the committed offsets of the group; partitions without a commit are left out."""
         if not self._group_id:
             raise IllegalState(f"committed: {_NO_GROUP}")
-        requested = [TopicPartition(*partition) for partition in partitions]
+        requested = [TopicPartition.of(partition) for partition in partitions]
         return await self._commits.fetch(requested, lambda: GroupMetadata(self._group_id), timeout_ms)
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes]:
@@ -473,9 +475,10 @@ class ConsumerCore(ChunkReader):
 
     # -- close --
 
-    async def offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+    async def offsets_at(self, moments: Mapping[TopicPartition, SupportsIndex]) -> dict[TopicPartition, FoundOffset]:
         """Return offsets by timestamp."""
-        return await list_offsets(self.core, {TopicPartition(*part): moment for part, moment in moments.items()})
+        plain = {TopicPartition.of(part): operator.index(moment) for part, moment in moments.items()}
+        return await list_offsets(self.core, plain)
 
     async def close(self, timeout_ms: int) -> None:
         """Commit the positions (enable.auto.commit), leave the group, close the connections."""
@@ -542,10 +545,7 @@ class ConsumerCore(ChunkReader):
 
 
 def whole_offsets(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | SupportsIndex],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Convert plain offsets to OffsetAndMetadata."""
-    return {
-        TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        for partition, offset in offsets.items()
-    }
+    return {TopicPartition.of(partition): OffsetAndMetadata.of(offset) for partition, offset in offsets.items()}

@@ -14,6 +14,8 @@ clears; the application increments `polls`; the core appends to the right of `Fe
 the core's thread, because `Fetcher.taken` sends requests.
 """
 
+from collections.abc import Callable
+
 from ottla.client.consumer.chunks import Batches, Chunk
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions
@@ -27,11 +29,13 @@ class ChunkReader:
 
     attention  True if the application must call `wait` before it gets more records: for a listener, an error, a rebalance
     polls      number of calls by which the application requested records
+    more_room  returns a finished chunk to the fetcher; the blocking consumer replaces it to reach the core's thread
     """
 
     def __init__(self, positions: ConsumerPositions, fetcher: Fetcher) -> None:
         self.attention = False
         self.polls = 0
+        self.more_room: Callable[[Chunk], None] = fetcher.taken
         self._positions = positions
         self._fetcher = fetcher
         self._chunk: Chunk | None = None
@@ -139,10 +143,6 @@ class ChunkReader:
             if not chunk.stale:
                 chunk.state.position = chunk.next_offset
             self.more_room(chunk)
-
-    def more_room(self, chunk: Chunk) -> None:
-        """Return a finished chunk to the fetcher; the blocking consumer replaces this method to reach the core's thread."""
-        self._fetcher.taken(chunk)
 
     def _drop_chunk(self) -> None:
         self._chunk = None

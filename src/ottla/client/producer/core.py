@@ -216,7 +216,7 @@ class ProducerCore:
     ) -> None:
         """Add the offsets of a consumer group to the transaction."""
         whole = {
-            TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            TopicPartition.of(partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for partition, offset in offsets.items()
         }
         await self.transactional().send_offsets(whole, group, timeout_ms)

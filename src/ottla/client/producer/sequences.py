@@ -77,7 +77,7 @@ class SequencedBatch:
         self.data = data
         self.count = count
         self.deadline = deadline
-        self.number: float = -1
+        self.number: float = -1.0
         self.sequence = -1
         self.identity = NO_IDENTITY
         self.uncertain = False
@@ -101,7 +101,7 @@ class PartitionQueue:
         self._has_state = not idempotent
         """True if the broker has state of the producer, as it has acknowledged a batch with a sequence."""
         self._limit = limit
-        self._numbers = 0
+        self._numbers = 0.0
         self._next_sequence = 0
         self._draining = False
         self._acknowledged: tuple[float, int] = (-1, 0)
@@ -116,7 +116,7 @@ class PartitionQueue:
 
     def add(self, batch: SequencedBatch) -> None:
         batch.number = self._numbers
-        self._numbers += 1
+        self._numbers += 1.0
         self.waiting.append(batch)
 
     def next(self, identity: Identity) -> SequencedBatch | None:
