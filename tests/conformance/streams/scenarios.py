@@ -233,6 +233,21 @@ def shutdown_of_the_application(wire: Wire, make_topic: TopicFactory) -> Play:
 
 
 @scenario
+def shutdown_requested_by_two_members(wire: Wire, make_topic: TopicFactory) -> Play:
+    play = of_lines(wire, make_topic)
+    play.enter("A")
+    play.enter("B")
+    play.beat("A", shutdown_application=True)
+    play.beat("B", shutdown_application=True)
+    play.quit("B", shutdown_application=True)
+    play.beat("A")
+    play.enter("B", shutdown_application=True)
+    play.quit("A")
+    play.beat("B", shutdown_application=True)
+    return play
+
+
+@scenario
 def endpoints(wire: Wire, make_topic: TopicFactory) -> Play:
     play = of_lines(wire, make_topic)
     play.enter("A", user_endpoint=7001, endpoints=-1)

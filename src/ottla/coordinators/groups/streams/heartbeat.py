@@ -369,7 +369,9 @@ class _Memory:
         self._is_known = group.group_id in update.groups.streams_groups
         self._end_offsets = _offsets(request.task_end_offsets, update.before.end_offsets)
         self.description_requests, self.next_description_ms = group.description_requests, group.next_description_ms
-        self.shutdown_by = request.member_id if request.shutdown_application else group.shutdown_by
+        self.shutdown_by = group.shutdown_by  # the first member that requests it is named until the group is empty
+        if request.shutdown_application and self.shutdown_by is None:
+            self.shutdown_by = request.member_id
         endpoint = update.description.endpoint
         changed = endpoint != update.before.description.endpoint or (endpoint is not None and moved)
         self.table_epoch = group.endpoint_epoch + changed
@@ -453,6 +455,6 @@ def _away(current: Current) -> Current:
 
 def _shut_down(group_id: str, member_id: str, groups: Groups, now: Millis) -> Result:  # noqa: ARG001
     group = groups.streams_groups.get(group_id)
-    if group is not None and not group.is_empty:
+    if group is not None and not group.is_empty and group.shutdown_by is None:
         group.shutdown_by = member_id
     return NOTHING
