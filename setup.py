@@ -23,6 +23,7 @@ COMPILED = [
     "src/ottla/broker/cluster/following.py",
     "src/ottla/broker/cluster/peers.py",
     "src/ottla/broker/delayed.py",
+    "src/ottla/broker/dispatch.py",
     "src/ottla/broker/handlers/fetch.py",
     "src/ottla/broker/handlers/produce.py",
     "src/ottla/broker/metrics/meter.py",
@@ -52,10 +53,12 @@ COMPILED = [
     "src/ottla/environment/busy_polling.py",
     "src/ottla/environment/deferred_sends.py",
     "src/ottla/environment/disk.py",
+    "src/ottla/environment/files.py",
     "src/ottla/environment/listening.py",
     "src/ottla/environment/system.py",
     "src/ottla/environment/timer_queues.py",
     "src/ottla/log/checkpoints.py",
+    "src/ottla/log/index.py",
     "src/ottla/log/log.py",
     "src/ottla/log/producers.py",
     "src/ottla/log/replicated.py",
@@ -68,6 +71,7 @@ COMPILED = [
     "src/ottla/protocol/api.py",
     "src/ottla/protocol/codec.py",
     "src/ottla/protocol/connection.py",
+    "src/ottla/protocol/context.py",
     "src/ottla/protocol/frames.py",
     "src/ottla/protocol/plan.py",
     "src/ottla/protocol/wire.py",
@@ -84,6 +88,7 @@ COMPILED = [
     "src/ottla/replication/followed.py",
     "src/ottla/replication/leadership.py",
     "src/ottla/replication/partition.py",
+    "src/ottla/replication/replicas.py",
 ]
 
 

@@ -166,7 +166,7 @@ class Replicas:
         """
         assigned = self._assigned(key)
         online = (directory.id for directory in self.directories if directory.offline is None)
-        if not copies or assigned in (UNASSIGNED, *online):
+        if not copies or assigned == UNASSIGNED or assigned in online:
             return False
         old = ", ".join(str(directory.path) for directory in copies)
         if self._all_online:
@@ -388,7 +388,8 @@ class Replicas:
 
         A member of ISR or ELR may be elected leader with the log that it has: its damage takes the partition offline instead.
         """
-        return bool(placed.isr or placed.elr) and self._node_id not in (*placed.isr, *placed.elr, placed.leader)
+        elected = self._node_id in placed.isr or self._node_id in placed.elr or self._node_id == placed.leader
+        return not elected and bool(placed.isr or placed.elr)
 
     def open_postponed(self) -> None:
         """Retry to open the partitions that failed for a lack of resources."""

@@ -488,6 +488,7 @@ def test_a_batch_that_waits_for_its_flush_is_acknowledged_when_its_partition_has
     assert (partition.log.recovery_point, partition.log.high_watermark) == (6, 6)
 
 
+@pytest.mark.replaces_code
 def test_an_emptied_partition_keeps_its_offsets_when_it_is_moved_and_the_broker_killed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

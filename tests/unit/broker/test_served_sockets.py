@@ -92,6 +92,7 @@ def read_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
+@pytest.mark.replaces_code
 def test_many_short_regions_are_not_read_at_once(file: LogFile, read_lengths: list[int]) -> None:
     content = file.read(0, 1_000_000)
     pieces = [Region(file, position, 10_000) for position in range(0, 1_000_000, 10_000)]
@@ -100,6 +101,7 @@ def test_many_short_regions_are_not_read_at_once(file: LogFile, read_lengths: li
     file.close()
 
 
+@pytest.mark.replaces_code
 def test_long_regions_do_not_count_among_those_that_are_read(file: LogFile, read_lengths: list[int]) -> None:
     content = file.read(0, 1_000_000)
     pieces = [Region(file, 0, 900_000), Region(file, 900_000, 100), b"end"]

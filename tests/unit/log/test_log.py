@@ -82,6 +82,7 @@ def test_flush_messages_moves_the_recovery_point(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.replaces_code
 def test_a_disk_that_fails_while_a_coordinator_reads_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

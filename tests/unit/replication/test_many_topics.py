@@ -66,6 +66,7 @@ def most_between_steps(steps: Steps, done: list[Any]) -> int:
     return max(most, len(done) - before)
 
 
+@pytest.mark.replaces_code
 def test_they_are_opened_in_steps(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     monkeypatch.setattr(replicas, "_opened", lambda topic, index, config: opened.append(topic.name))
