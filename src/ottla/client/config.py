@@ -346,6 +346,11 @@ class ClientConfig:
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the values by name, which are not to be changed: for code that needs several of them for each record."""
+        return self._values
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClientConfig) and self._key == other._key
 

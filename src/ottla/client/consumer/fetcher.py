@@ -125,7 +125,8 @@ class Fetcher:
         self.active = True
         self.sensors = ConsumerSensors()
         self._core = core
-        self._config = core.config
+        self._config = core.config.values
+        self._read_committed = core.config.read_committed
         self._positions = positions
         self._lost = lost
         self._truncated = truncated
@@ -437,7 +438,7 @@ class Fetcher:
             max_wait_ms=config["fetch.max.wait.ms"],
             min_bytes=config["fetch.min.bytes"],
             max_bytes=config["fetch.max.bytes"],
-            isolation_level=int(config.read_committed),
+            isolation_level=int(self._read_committed),
             session_id=known.session,
             session_epoch=known.epoch,
             topics=list(topics.values()),
@@ -511,7 +512,7 @@ class Fetcher:
                 self._core.clock.now_ms() + self._config["metadata.max.age.ms"],
             )
         try:
-            chunk = chunk_of(state, frame, row, position, self._config)
+            chunk = chunk_of(state, frame, row, position, self._core.config)
         except CorruptBatch as damage:
             self.failure = damage
             state.fetch_position = UNKNOWN  # no further fetch until a seek

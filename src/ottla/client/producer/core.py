@@ -215,10 +215,7 @@ class ProducerCore:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata, timeout_ms: int | None
     ) -> None:
         """Add the offsets of a consumer group to the transaction."""
-        whole = {
-            TopicPartition.of(partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
-        }
+        whole = {TopicPartition.of(partition): OffsetAndMetadata.of(offset) for partition, offset in offsets.items()}
         await self.transactional().send_offsets(whole, group, timeout_ms)
 
     @property
