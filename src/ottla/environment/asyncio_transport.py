@@ -95,7 +95,7 @@ class _Socket:
         if not self._open:
             return
         if self._polling is not None:
-            self._polling.sent()
+            self._polling.sent(sum(map(len, pieces)))
         idle = not self._left
         for piece in pieces:
             if len(piece):

@@ -12,7 +12,7 @@ the one that was sent before it, and for no longer than twice the gaps of the la
 
 The time between received and sent does not count: a client waits for the response however long it takes. A client that sends a
 request every millisecond never causes polling; the last of a burst of requests costs GAP_NS at most. Nor does one that sends
-more than SMALL_BYTES at a time: it is busy with that, and may need the processor.
+or gets more than SMALL_BYTES at a time: it is busy with that, and may need the processor.
 
 Between two looks without a message the thread yields its processor to one that waits for it: with several brokers on few
 processors the followers run while their leader polls. After a message it does not: what the message has caused may be scheduled
@@ -92,8 +92,12 @@ class BusyPolling:
         if self._follows:
             self._gap_ns = max(gap_ns, self._gap_ns - (self._gap_ns >> 3))
 
-    def sent(self) -> None:
-        """Poll from now on, if the last message received was small and came shortly after the one sent before it."""
+    def sent(self, size: int) -> None:
+        """Poll from now on after `size` bytes were sent, if they are few, and the last message received was small and came
+        shortly after the one sent before it.
+        """
+        if size > SMALL_BYTES:
+            return
         self._last_ns = self._now_ns()
         if self._follows and not self._is_polling and self._last_ns >= self._resume_ns:
             self._is_polling = True

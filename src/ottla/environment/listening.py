@@ -139,7 +139,7 @@ class ServedSocket:
             # What is not for the client comes after the send: a few microseconds decide whether it is still awake.
             sends.sent()
             if self._polling is not None:
-                self._polling.sent()
+                self._polling.sent(sent)
             if sent == len(pieces[0]):
                 return True
             left.append(memoryview(pieces[0])[sent:])
@@ -159,9 +159,10 @@ class ServedSocket:
 
     def _send_all(self) -> bool:
         """Send everything that is left, now (True) or also when the socket is writable again."""
+        size = sum(map(len, self._left)) if self._polling is not None else 0
         is_complete = self._send()
         if self._polling is not None:
-            self._polling.sent()
+            self._polling.sent(size)
         if not is_complete and not self._closed:
             self._loop.add_writer(self._fd, self._writable)
         return is_complete

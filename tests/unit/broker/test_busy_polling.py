@@ -42,12 +42,12 @@ class Loop:
     def sleeps(self) -> bool:
         return not self.scheduled
 
-    def respond(self, after_ns: int, *, taking_ns: int = 0, size: int = 100) -> None:
-        """Receive a request of `size` bytes `after_ns`, and respond `taking_ns` later."""
+    def respond(self, after_ns: int, *, taking_ns: int = 0, size: int = 100, response: int = 100) -> None:
+        """Receive a request of `size` bytes `after_ns`, and respond with `response` bytes `taking_ns` later."""
         self.now_ns += after_ns
         self.polling.received(size)
         self.now_ns += taking_ns
-        self.polling.sent()
+        self.polling.sent(response)
 
     def turn(self, after_ns: int) -> None:
         self.now_ns += after_ns
@@ -105,6 +105,18 @@ def test_the_loop_polls_after_small_requests_only() -> None:
         loop.respond(1000, size=size)
         slept.append(loop.sleeps)
     assert slept == [True, False]
+
+
+def test_the_loop_does_not_poll_for_a_client_that_reads_much() -> None:
+    loop = Loop()
+    loop.respond(0)
+    for _ in range(3):
+        loop.now_ns += GAP_NS  # the time of a response that is sent in pieces
+        loop.respond(1000, response=SMALL_BYTES + 1)
+        assert loop.sleeps
+    loop.respond(0, response=SMALL_BYTES)
+    loop.respond(0, response=SMALL_BYTES)
+    assert not loop.sleeps
 
 
 def test_the_time_that_requests_take_does_not_count() -> None:
@@ -195,7 +207,7 @@ def test_the_processor_is_yielded_by_the_system(monkeypatch: pytest.MonkeyPatch)
         polling = BusyPolling(asyncio.get_running_loop())
         for _ in range(2):
             polling.received(1)
-            polling.sent()
+            polling.sent(1)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -224,7 +236,7 @@ class Echo:
 
 
 class Noted(BusyPolling):
-    """Busy polling that notes its calls: the sizes of what was received, and 0 for what was sent."""
+    """Busy polling that notes its calls: the sizes of what was received, and below zero of what was sent."""
 
     __slots__ = ("calls",)
 
@@ -236,9 +248,9 @@ class Noted(BusyPolling):
         self.calls.append(size)
         super().received(size)
 
-    def sent(self) -> None:
-        self.calls.append(0)
-        super().sent()
+    def sent(self, size: int) -> None:
+        self.calls.append(-size)
+        super().sent(size)
 
 
 @pytest.mark.replaces_code
@@ -259,7 +271,7 @@ def test_sockets_report_requests_and_responses() -> None:
         listening.close()
         return polling.calls
 
-    assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [7, 0, 300, 0, 0]
+    assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [7, -1, 300, -1, 0]
 
 
 class Asking:
@@ -307,4 +319,4 @@ def test_connections_to_other_brokers_report_what_they_send_and_receive() -> Non
         listening.close()
         return polling.calls
 
-    assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [0, 1, 0, 1]
+    assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [-1, 1, -1, 1]
