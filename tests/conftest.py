@@ -85,6 +85,10 @@ def _compiled_code_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     def setattr_(target: object, *args: object, **options: object) -> None:
         owner = target if isinstance(target, ModuleType | type) else type(target)
         name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+        if isinstance(target, str):
+            name = target
+            while name and name not in sys.modules:
+                name = name.rpartition(".")[0]
         source = getattr(sys.modules.get(name), "__file__", None) or ""
         assert not source.endswith((".so", ".pyd")), f"{name} is compiled: the test needs the mark replaces_code"
         replace(target, *args, **options)

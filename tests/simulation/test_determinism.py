@@ -1,4 +1,4 @@
-"""Equal seeds give equal runs, in one process and in another one with other hashes."""
+"""Equal seeds give equal runs, in one process and in another one with other hashes and without compiled modules."""
 
 import os
 import subprocess
@@ -16,15 +16,15 @@ _SMALL_CLUSTERS = Settings(minutes=_MINUTES, clusters=3, clients=6)
 
 
 def _other_process(seed: int, settings: Settings, hash_seed: int) -> subprocess.Popen[str]:
-    """Start the same run in a process with another PYTHONHASHSEED; it prints its trace hash."""
+    """Start the same run in a process with another PYTHONHASHSEED, on the interpreted sources; it prints its trace hash."""
     root = Path(__file__).parents[2]
     code = (
+        "from ottla.protocol import plan\nassert not plan.COMPILED\n"
         "from tests.simulation.results import Settings\nfrom tests.simulation.run import run\n"
         f"print(run({seed}, Settings(minutes={settings.minutes}, clusters={settings.clusters}, "
         f"clients={settings.clients}, store={settings.store!r})).trace_hash)"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(root)]))
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     return subprocess.Popen([sys.executable, "-c", code], cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
 
 

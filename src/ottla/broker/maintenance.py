@@ -101,9 +101,13 @@ class Maintenance:
 
     def abandon_compaction(self) -> None:
         """End the running compaction, and remove its files. Only when none of its flushes is running."""
-        if self._compaction is not None:
-            self._compaction[1].close()  # a compiled generator that is only dropped does not run its `finally`
-            self._compaction = None
+        if self._compaction is None:
+            return
+        (log, steps), self._compaction = self._compaction, None
+        try:
+            steps.close()  # a compiled generator that is only dropped does not run its `finally`
+        except OSError as cause:  # the next start removes the files
+            _logger.warning("cannot remove what the compaction of %s has written: %s", log.name, cause)
 
     def _logs(self) -> Iterator[tuple[Partition, bool]]:
         """Yield every partition, each with True if a step ends before it."""

@@ -347,7 +347,7 @@ class ClientConfig:
         return self._values[name]
 
     @property
-    def values(self) -> dict[str, Any]:
+    def by_name(self) -> dict[str, Any]:
         """Return the values by name, which are not to be changed: for code that needs several of them for each record."""
         return self._values
 

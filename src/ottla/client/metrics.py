@@ -27,7 +27,7 @@ class MetricName(NamedTuple):
         return f"{self.group}:{self.name}:{{{', '.join(f'{name}={value}' for name, value in self.tags)}}}"
 
 
-@mypyc_attr(native_class=False)
+@mypyc_attr(native_class=False)  # native classes derive from no dict
 class MetricValues(dict[MetricName, float]):
     """Values of metrics at one time."""
 

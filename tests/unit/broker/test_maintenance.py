@@ -73,6 +73,13 @@ class Flushes:
         done(None)
 
 
+class Stuck(Flushes):
+    """Flushes that do not end."""
+
+    def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+        pass
+
+
 def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
     replicas: Any = SimpleNamespace(
         all=lambda: [SimpleNamespace(log=log) for log in logs],
@@ -209,10 +216,6 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
 
 
 def test_a_stop_removes_the_files_of_the_running_compaction(tmp_path: Path) -> None:
-    class Stuck(Flushes):
-        def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
-            pass
-
     world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
     append(log, 10)
     keep = keeper(world, log, flushes=Stuck())
@@ -224,6 +227,24 @@ def test_a_stop_removes_the_files_of_the_running_compaction(tmp_path: Path) -> N
     keep.abandon_compaction()
     assert not list(log.directory.glob("*.cleaned"))
     assert log.dirtiness(world.wall_ms())
+    log.close()
+
+
+def test_a_stop_goes_on_if_the_files_of_a_compaction_cannot_be_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+    append(log, 10)
+    keep = keeper(world, log, flushes=Stuck())
+    keep.begin()
+    world.pass_time(30_000)
+    (cleaned,) = log.directory.glob("*.log.cleaned")
+    cleaned.unlink()
+    cleaned.mkdir()
+    keep.close()
+    keep.abandon_compaction()
+    assert "cannot remove what the compaction of t-0 has written" in caplog.text
+    keep.abandon_compaction()
     log.close()
 
 

@@ -125,7 +125,7 @@ class Fetcher:
         self.active = True
         self.sensors = ConsumerSensors()
         self._core = core
-        self._config = core.config.values
+        self._config = core.config.by_name
         self._read_committed = core.config.read_committed
         self._positions = positions
         self._lost = lost

@@ -86,7 +86,7 @@ class Sender:
         self.idempotent: bool = config["enable.idempotence"]
         self.sensors = ProducerSensors()
         self._core = core
-        self._config = config.values
+        self._config = config.by_name
         self._clock = core.clock
         self._accumulator = accumulator
         codec = CODEC_NAMES.index(config["compression.type"])
