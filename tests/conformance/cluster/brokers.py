@@ -1,12 +1,14 @@
 """Three brokers of Ottla, or three nodes of Apache Kafka, that can be stopped and started."""
 
 import subprocess
+import threading
 from pathlib import Path
 from typing import Final, Protocol
 
 from ottla.testing import KafkaCluster
 
 NODES: Final = (1, 2, 3)
+WITHIN_S: Final = 60
 SCRIPT: Final = Path(__file__).parents[3] / "bench" / "reference" / "kafka-cluster"
 
 
@@ -25,6 +27,12 @@ class Brokers(Protocol):
 
     def start(self, node_id: int) -> None: ...
 
+    def freeze(self, node_id: int) -> None:
+        """Stop a broker's code without closing its connections, as SIGSTOP does: its session goes on for a while."""
+
+    def thaw(self, node_id: int) -> None:
+        """End what `freeze` began."""
+
 
 class OttlaBrokers:
     """Brokers in this process."""
@@ -33,6 +41,7 @@ class OttlaBrokers:
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
+        self._thawed: dict[int, threading.Event] = {}
         self.addresses = {node_id: broker.address for node_id, broker in cluster.brokers.items()}
 
     def stop(self, node_id: int) -> None:
@@ -43,6 +52,19 @@ class OttlaBrokers:
 
     def start(self, node_id: int) -> None:
         self._cluster.restart(node_id)
+
+    def freeze(self, node_id: int) -> None:
+        frozen, self._thawed[node_id] = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            frozen.set()
+            self._thawed[node_id].wait(WITHIN_S)
+
+        self._cluster[node_id]._loop.call_soon_threadsafe(wait)
+        assert frozen.wait(WITHIN_S)
+
+    def thaw(self, node_id: int) -> None:
+        self._thawed.pop(node_id).set()
 
 
 class KafkaNodes:
@@ -67,3 +89,9 @@ class KafkaNodes:
 
     def start(self, node_id: int) -> None:
         self._run("up", node_id)
+
+    def freeze(self, node_id: int) -> None:
+        self._run("freeze", node_id)
+
+    def thaw(self, node_id: int) -> None:
+        self._run("thaw", node_id)

@@ -7,8 +7,9 @@ Apache Kafka meets it.
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.testing import KafkaCluster
 from tests.conformance.conftest import Closed, Topic, Wire
 
-from .brokers import NODES, Brokers, KafkaNodes, OttlaBrokers
-
-WITHIN_S: Final = 60
+from .brokers import NODES, WITHIN_S, Brokers, KafkaNodes, OttlaBrokers
 
 
 class Cluster:
@@ -74,6 +73,15 @@ class Cluster:
         """Start a broker again, and wait until all brokers list it."""
         self._brokers.start(node_id)
         self.wait(lambda: all(self.listed(other) == list(NODES) for other in NODES))
+
+    @contextmanager
+    def frozen(self, node_id: int) -> Iterator[None]:
+        """Let a broker run no code: it stays in the ISR for a while, and fetches nothing."""
+        self._brokers.freeze(node_id)
+        try:
+            yield
+        finally:
+            self._brokers.thaw(node_id)
 
     def listed(self, node_id: int) -> list[int]:
         """Return the brokers in the Metadata of a broker; none while it cannot be reached."""

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cluster.following import FollowerConfig
 from ottla.broker.config import broker_config, read_file, variable_of
 from ottla.metadata.configs import InvalidConfig
 from ottla.properties import read_properties
+from ottla.replication.fetching import FetchLimits
 
 
 def test_options_go_before_the_environment_and_the_environment_before_the_file() -> None:
@@ -121,3 +123,18 @@ def test_an_ipv6_listener_keeps_its_brackets() -> None:
 
 def test_the_variable_of_a_config() -> None:
     assert variable_of("log.retention.ms") == "OTTLA_LOG_RETENTION_MS"
+
+
+def test_the_configs_of_followers() -> None:
+    options = [
+        "num.replica.fetchers=2",
+        "replica.socket.timeout.ms=3000",
+        "replica.fetch.min.bytes=4",
+        "replica.fetch.wait.max.ms=600",
+        "replica.fetch.max.bytes=6000",
+        "replica.fetch.response.max.bytes=7000",
+        "replica.fetch.backoff.ms=8",
+    ]
+    config = FollowerConfig.of(broker_config(options=options))
+    limits = FetchLimits(min_bytes=4, max_wait_ms=600, partition_bytes=6000, response_bytes=7000, backoff_ms=8)
+    assert config == FollowerConfig(fetchers=2, timeout_ms=3000, limits=limits)

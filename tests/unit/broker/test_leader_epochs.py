@@ -5,6 +5,7 @@ A follower that lags is imitated: the high watermark stays where it is until a t
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     NONE,
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -148,6 +150,15 @@ def test_a_batch_that_is_not_committed_in_time_is_answered_once(machine: Replica
     assert outcome(answers) == (REQUEST_TIMED_OUT, 0)
     machine.commit("t")
     assert len(answers) == 1
+
+
+def test_a_batch_that_too_few_replicas_have_at_last_says_so(machine: Replicated) -> None:
+    """The high watermark stands while replicas are missing: they are lost after the commit, and before the answer."""
+    answers = machine.produce("t")
+    leadership: Any = SimpleNamespace(committed=lambda local_end: local_end, lacks_followers=True)
+    machine.partition("t").leadership = leadership
+    machine.commit("t")
+    assert outcome(answers) == (NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 
 
 def test_a_batch_in_a_topic_that_is_deleted_fails(machine: Replicated) -> None:
