@@ -1,4 +1,6 @@
-"""The configs send.buffer.bytes and receive.buffer.bytes, as the system has them for an open connection."""
+"""Sizes of the buffers of sockets, as the system has them for an open connection: of clients send.buffer.bytes and
+receive.buffer.bytes, of brokers socket.send.buffer.bytes.
+"""
 
 import socket
 from typing import Any
@@ -6,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla import Admin
+from ottla.testing import EmbeddedBroker
 
 SIZE = 50_000
 
@@ -38,3 +41,11 @@ def test_the_default_leaves_the_buffers_to_the_system(bootstrap_servers: str) ->
         admin.describe_cluster()
         send = plain.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         assert buffers(admin)[0] == send
+
+
+@pytest.mark.parametrize(("configs", "size"), [({"socket.send.buffer.bytes": f"{SIZE}"}, SIZE), ({}, 102_400)])
+def test_the_size_of_a_brokers_send_buffers_is_set(configs: dict[str, str], size: int) -> None:
+    with EmbeddedBroker(configs) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.describe_cluster()
+        connection: Any = next(iter(broker.server.sockets.connections))
+        assert connection._stream._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (size, 2 * size)

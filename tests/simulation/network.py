@@ -314,6 +314,8 @@ class HostNetwork:
         port: int,
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
+        *,
+        send_buffer: int = -1,
     ) -> Listening:
         return self._network.listen(self._life, (self._life.host.name, port), connected)
 

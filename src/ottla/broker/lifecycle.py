@@ -293,10 +293,14 @@ class BrokerServer:
             self._new_throttles(metadata),
         )
         self.pipeline = Pipeline(self.broker, environment.now_ns)
-        request_bytes, idle_ms = (
-            config.integer(name) for name in ("socket.request.max.bytes", "connections.max.idle.ms")
+        self.sockets = SocketServer(
+            self.pipeline,
+            environment,
+            config.integer("socket.request.max.bytes"),
+            self._limits,
+            config.integer("connections.max.idle.ms"),
+            send_buffer=config.integer("socket.send.buffer.bytes"),
         )
-        self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms)
         self.broker.config_checks.append(_check_limits)
         if config.text("authorizer.class.name"):
             self._set_up_authorization()

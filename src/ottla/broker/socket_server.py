@@ -69,6 +69,7 @@ class SocketServer:
     """The listening sockets of a broker and the connections they accepted.
 
     idle_ms           connections.max.idle.ms; below zero no connection is closed for idling
+    send_buffer       socket.send.buffer.bytes, -1: the system's default
     connection_quota  connection rates by address; None without such quotas
     connections       in the order in which they were accepted
     opened, closed, authenticated, refused  numbers of connections, and of logins and handshakes, by listener
@@ -83,9 +84,11 @@ class SocketServer:
         max_request_bytes: int,
         limits: ConnectionLimits,
         idle_ms: int,
+        *,
+        send_buffer: int = -1,
     ) -> None:
         self._pipeline = pipeline
-        self._listen = environment.listen
+        self._listen = partial(environment.listen, send_buffer=send_buffer)
         self._clock = environment.clock
         self._timers = environment.timers
         self._max_request_bytes = max_request_bytes

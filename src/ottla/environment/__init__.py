@@ -192,11 +192,14 @@ class Listen(Protocol):
         port: int,
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
+        *,
+        send_buffer: int = -1,
     ) -> ListeningSocket:
         """Listen on `host` ("" for all addresses) and `port` (0: any free port). Raises OSError.
 
         connected  called with each connection
         failed     called when a connection cannot be accepted
+        send_buffer  size of the send buffers of the connections in bytes; -1: the system's default
         """
 
 

@@ -27,8 +27,10 @@ _SLICE: Final = 262_144
 """Bytes of regions that a socket sends before another one has its turn, while several are sending.
 
 The client takes what has been sent off one socket while the broker writes to the next: it finds the bytes in its cache, and the
-two do not compete for the same socket. A client that is alone gets all that fits into its socket at once.
+two do not compete for the same socket. A client that is alone gets all that fits into its socket at once. A slice ends at the
+end of a page: the kernel takes whole pages, and would send the few bytes of the last one by themselves.
 """
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _UNLIMITED: Final = 1 << 62
 _ACCEPTS_A_TURN: Final = 64
 _BACKLOG: Final = 1024
@@ -176,15 +178,13 @@ class ServedSocket:
             while left:
                 piece = left[0]
                 if type(piece) is Region:
-                    allowed = allowed or self._allowed()
+                    allowed = allowed or self._allowed(piece.position)
                     sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, min(piece.length, allowed))
                     if sent == 0:
                         raise ConnectionError(f"{piece.file} is shorter than it was")
                     allowed -= sent
                     if sent < piece.length:
                         left[0] = Region(piece.file, piece.position + sent, piece.length - sent)
-                        if allowed:
-                            continue
                         return False
                     if not allowed and len(left) > 1:
                         left.popleft()
@@ -202,13 +202,16 @@ class ServedSocket:
             return False
         return True
 
-    def _allowed(self) -> int:
-        """Return the bytes of regions that the socket may send in this turn, and note that it was its turn."""
+    def _allowed(self, position: int) -> int:
+        """Return the bytes of regions that the socket may send in this turn, and note that it was its turn.
+
+        position  where the first of them begins in its file
+        """
         turns = self._turns
         if turns.last_fd == self._fd:
             return _UNLIMITED
         turns.last_fd = self._fd
-        return _SLICE
+        return _SLICE - position % _PAGE
 
     def _writable(self) -> None:
         if self._send():
@@ -348,11 +351,15 @@ class SocketListen:
         port: int,
         connected: Callable[[IncomingConnection], None],
         failed: Callable[[OSError], None],
+        *,
+        send_buffer: int = -1,
     ) -> _Listening:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0))
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if send_buffer != -1:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # accepted sockets inherit it
             sock.bind((host, port))
             sock.listen(_BACKLOG)
             sock.setblocking(False)

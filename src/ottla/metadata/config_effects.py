@@ -88,7 +88,6 @@ _NAMES: Final = frozenset(
         "share.fetch.purgatory.purge.interval.requests",
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
-        "socket.send.buffer.bytes",
         "ssl.engine.factory.class",
         "ssl.keymanager.algorithm",
         "ssl.provider",

@@ -15,7 +15,7 @@ import pytest
 from ottla.environment.deferred_sends import DeferredSends
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import LogFile, Region
-from ottla.environment.listening import ServedSocket, Shared, Turns
+from ottla.environment.listening import ServedSocket, Shared, SocketListen, Turns
 
 
 class Receiver:
@@ -118,8 +118,10 @@ def test_a_region_that_is_shorter_than_stated_loses_the_connection(file: LogFile
     file.close()
 
 
-async def first_sent(last_fd: int | None) -> int:
-    """Write a long region to a socket with room for it; return how much of it is sent at once. `last_fd` has sent last."""
+async def first_sent(last_fd: int | None, position: int = 0) -> int:
+    """Write a long region to a socket with room for it; return how much of it is sent at once. `last_fd` has sent last, and the
+    region begins at `position`.
+    """
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
@@ -131,7 +133,7 @@ async def first_sent(last_fd: int | None) -> int:
     with tempfile.TemporaryDirectory() as directory:
         file = DiskStore().open(Path(directory) / "f")
         file.append([bytes(1_000_000)])
-        served.write([Region(file, 0, 400_000), Region(file, 400_000, 100_000)])
+        served.write([Region(file, position, 400_000), Region(file, 400_000, 100_000)])
         far.setblocking(False)
         arrived = 0
         with suppress(BlockingIOError):
@@ -145,6 +147,29 @@ async def first_sent(last_fd: int | None) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how much a socket takes is up to the system")
 def test_sockets_take_turns_with_long_regions() -> None:
-    """A client that is alone gets everything at once; otherwise 256 KB, and the others are served before the rest."""
+    """A client that is alone gets everything at once; otherwise 256 KB, to the end of a page, and the others are served before
+    the rest.
+    """
     assert asyncio.run(first_sent(last_fd=-1)) == 262_144
+    assert asyncio.run(first_sent(last_fd=-1, position=1000)) == 261_144
     assert asyncio.run(first_sent(last_fd=None)) > 262_144
+
+
+async def send_buffer_of_a_connection(size: int) -> int:
+    """Return SO_SNDBUF of a connection that a listener with send buffers of `size` has accepted."""
+    loop = asyncio.get_running_loop()
+    accepted: asyncio.Future[Any] = loop.create_future()
+    listening = SocketListen(loop)("127.0.0.1", 0, accepted.set_result, accepted.set_exception, send_buffer=size)
+    with socket.create_connection(listening.address):
+        incoming = await asyncio.wait_for(accepted, 10)
+        found: int = incoming._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        incoming.close()
+        listening.close()
+    return found
+
+
+def test_the_size_of_send_buffers_is_set() -> None:
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
+        assert asyncio.run(send_buffer_of_a_connection(50_000)) == plain.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert asyncio.run(send_buffer_of_a_connection(-1)) != asyncio.run(send_buffer_of_a_connection(50_000))
