@@ -33,6 +33,7 @@ _SIDES: Final = {
     "kafka-python": "kafka-python",
     "aiokafka": "aiokafka",
     "kio": "kio",
+    "sendfile": "sendfile",
 }
 """Columns of the tables by the names that scripts give to what they measure; a name may go on, such as "ottla 100"."""
 _SIDE: Final = re.compile(rf"({'|'.join(map(re.escape, _SIDES))})(?:$|,? (.*))")

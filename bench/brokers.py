@@ -54,8 +54,15 @@ class Running(NamedTuple):
 
     def cpu_seconds(self) -> float:
         """User and system time of the process so far."""
+        return sum(self._cpu_ticks()) / os.sysconf("SC_CLK_TCK")
+
+    def kernel_seconds(self) -> float:
+        """System time of the process so far."""
+        return self._cpu_ticks()[1] / os.sysconf("SC_CLK_TCK")
+
+    def _cpu_ticks(self) -> tuple[int, int]:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return int(fields[11]), int(fields[12])
 
 
 def free_port() -> int:

@@ -1,5 +1,5 @@
-"""Loads that users meet beside Apache Kafka 4.4.0: many connections, topics, members, partitions and consumers; large and
-compressed records.
+"""Loads that users meet beside Apache Kafka 4.4.0: many connections, topics, members and partitions; large and compressed
+records. Many consumers are in consumers.py.
 
     python bench/load.py [--only connections] [--skip-kafka]
 
@@ -14,8 +14,6 @@ compressed records.
     large        records of 1 MB, acks=all
     zstd         records of 1 KB of text, compressed by the producer with zstd and validated by the broker, acks=all; MB of
                  uncompressed values
-    consumers    100 connections that fetch 1 MB at a time from one topic of 1 KB records in the page cache, and drop it
-    disk         one such connection, and nothing of the topic is in the page cache
 
 Both brokers run at the same time on the same machine and are measured in turn, as in broker_speed.py: the median of five rounds
 counts, after a warm-up. `partitions` starts a broker of its own for each side. CPU is user and system time of the broker's
@@ -36,17 +34,7 @@ from brokers import REMOVE_SOON, Running, kafka, kafka_is_there, ottla, record
 from groups import CONFIGS, ready
 from load_groups import MEMBERS, ClassicMember, ConsumerMember, cold_start
 from load_partitions import TOPICS, create_topics, list_topics, many
-from load_records import (
-    CONSUMERS,
-    Figures,
-    consume,
-    fill,
-    produce,
-    produce_once,
-    read_at_once,
-    read_from_disk,
-    rows_of_text,
-)
+from load_records import Figures, consume, produce, produce_once, rows_of_text
 from load_sockets import produce_at_once
 
 CONNECTIONS: Final = 1_000
@@ -54,7 +42,6 @@ FEWEST, MOST = 10_000, 50_000
 MAPS_OF_A_PARTITION: Final = 2
 OTHER_MAPS, OTHER_FILES = 10_000, 2_000
 """Memory maps and open files that a process of Apache Kafka has at most besides those of the partitions."""
-CACHED_MB, STORED_MB = 200, 500
 
 
 class Side:
@@ -187,34 +174,12 @@ def zstd(sides: Sides) -> dict[str, object]:
     return {"zstd": rounds("produce with zstd", "MB/s", sides, measure)}
 
 
-def consumers(sides: Sides) -> dict[str, object]:
-    topics = {side.running.name: fill(side.running, CACHED_MB) for side in sides}
-
-    def measure(side: Side) -> Figures:
-        return read_at_once([(side.running, topics[side.running.name])], CACHED_MB, 3)
-
-    for side in sides:
-        read_at_once([(side.running, topics[side.running.name])], CACHED_MB, 10)  # Java compiles for that long
-    return {"consumers": rounds(f"{CONSUMERS} consumers of a topic in the page cache", "MB/s", sides, measure)}
-
-
-def disk(sides: Sides) -> dict[str, object]:
-    topics = {side.running.name: fill(side.running, STORED_MB) for side in sides}
-
-    def measure(side: Side) -> Figures:
-        return read_from_disk(side.running, side.directory, topics[side.running.name], STORED_MB)
-
-    return {"disk": rounds("a consumer of a topic that is on disk only", "MB/s", sides, measure)}
-
-
 ROWS: Final[dict[str, Callable[[Sides], dict[str, object]]]] = {
     "connections": connections,
     "topics": topics,
     "members": members,
     "large": large,
     "zstd": zstd,
-    "consumers": consumers,
-    "disk": disk,
 }
 
 

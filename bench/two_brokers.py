@@ -31,7 +31,8 @@ from confluent_kafka.admin import AdminClient
 
 from broker_speed import new_topic
 from brokers import READING, Running, free_port, kafka, kafka_is_there, record, serve_command
-from load import CACHED_MB, CONNECTIONS
+from consumers import CACHED_MB
+from load import CONNECTIONS
 from load_records import fill, read_at_once
 from load_sockets import Led, produce_at_once
 
