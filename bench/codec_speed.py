@@ -1,13 +1,14 @@
 """Decoding and encoding of messages beside kio, kafka-python and aiokafka, and of records: rates on one core.
 
 The bytes are the same for all, and each of them encodes what it decoded, which must give the bytes again. Versions are the
-newest that all four know; ConsumerGroupHeartbeat is known to Ottla and kio only. kio lives in an environment of its own,
-made by scripts/oracles; without it, it is left out.
+newest that all four know; ConsumerGroupHeartbeat, and the newest Fetch and Produce, are known to Ottla and kio only. kio lives
+in an environment of its own, made by scripts/oracles; without it, or if that has another Python, it is left out.
 """
 
 import argparse
 import importlib
 import json
+import os
 import pickle
 import statistics
 import subprocess
@@ -16,18 +17,33 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROUNDS = 5
-KIO = Path.home() / ".cache" / "ottla-oracles" / "kio-0.6.5" / "bin" / "python"
+ORACLES = Path(os.environ.get("OTTLA_ORACLES_CACHE") or Path.home() / ".cache" / "ottla-oracles")
+KIO = ORACLES / "kio-0.6.5" / "bin" / "python"
+
+
+class Message(NamedTuple):
+    """Class of a message, its version, and its module in kio, and in kafka-python and aiokafka ("" if these lack it)."""
+
+    name: str
+    version: int
+    kio: str
+    others: str = ""
+
+
 MESSAGES = {
-    # name: version, kio's module, class of kafka-python and aiokafka
-    "MetadataResponse": (5, "metadata.v5.response", "metadata"),
-    "FetchResponse": (11, "fetch.v11.response", "fetch"),
-    "ProduceRequest": (8, "produce.v8.request", "produce"),
-    "JoinGroupResponse": (5, "join_group.v5.response", "group"),
-    "OffsetFetchResponse": (3, "offset_fetch.v3.response", "commit"),
-    "ConsumerGroupHeartbeatResponse": (0, "consumer_group_heartbeat.v0.response", ""),
+    "MetadataResponse": Message("MetadataResponse", 5, "metadata.v5.response", "metadata"),
+    "FetchResponse": Message("FetchResponse", 11, "fetch.v11.response", "fetch"),
+    "FetchResponse 18": Message("FetchResponse", 18, "fetch.v18.response"),
+    "ProduceRequest": Message("ProduceRequest", 8, "produce.v8.request", "produce"),
+    "ProduceRequest 13": Message("ProduceRequest", 13, "produce.v13.request"),
+    "JoinGroupResponse": Message("JoinGroupResponse", 5, "join_group.v5.response", "group"),
+    "OffsetFetchResponse": Message("OffsetFetchResponse", 3, "offset_fetch.v3.response", "commit"),
+    "ConsumerGroupHeartbeatResponse": Message(
+        "ConsumerGroupHeartbeatResponse", 0, "consumer_group_heartbeat.v0.response"
+    ),
 }
 Coder = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]
 
@@ -76,8 +92,14 @@ def payloads() -> dict[str, bytes]:
         "FetchResponse": fetch.FetchResponse(
             responses=[fetch.FetchableTopicResponse(topic="topic", partitions=fetched)]
         ),
+        "FetchResponse 18": fetch.FetchResponse(
+            responses=[fetch.FetchableTopicResponse(topic_id=bytes(16), partitions=fetched)]
+        ),
         "ProduceRequest": produce.ProduceRequest(
             acks=1, timeout_ms=1000, topic_data=[produce.TopicProduceData(name="topic", partition_data=produced)]
+        ),
+        "ProduceRequest 13": produce.ProduceRequest(
+            acks=1, timeout_ms=1000, topic_data=[produce.TopicProduceData(topic_id=bytes(16), partition_data=produced)]
         ),
         "JoinGroupResponse": join_group.JoinGroupResponse(
             generation_id=1, protocol_name="range", leader="member-1", member_id="member-1", members=members
@@ -90,21 +112,21 @@ def payloads() -> dict[str, bytes]:
             assignment=consumer_group_heartbeat.Assignment(topic_partitions=assigned),
         ),
     }
-    return {name: codec.encode(message, MESSAGES[name][0]) for name, message in made.items()}
+    return {name: codec.encode(message, MESSAGES[name].version) for name, message in made.items()}
 
 
 def ottla(name: str) -> Coder:
     from ottla.protocol import codec
     from ottla.protocol.messages import consumer_group_heartbeat, fetch, join_group, metadata, offset_fetch, produce
 
-    version = MESSAGES[name][0]
+    class_name, version, _, _ = MESSAGES[name]
     modules = (metadata, fetch, produce, join_group, offset_fetch, consumer_group_heartbeat)
-    found: Any = next(getattr(module, name) for module in modules if hasattr(module, name))
+    found: Any = next(getattr(module, class_name) for module in modules if hasattr(module, class_name))
     return (lambda data: codec.decode(found, version, data)[0]), (lambda message: codec.encode(message, version))
 
 
 def kafka_python(name: str) -> Coder:
-    version, _, module = MESSAGES[name]
+    _, version, _, module = MESSAGES[name]
     where = {
         "group": "kafka.protocol.consumer",
         "fetch": "kafka.protocol.consumer",
@@ -116,14 +138,14 @@ def kafka_python(name: str) -> Coder:
 
 
 def aiokafka(name: str) -> Coder:
-    version, _, module = MESSAGES[name]
+    _, version, _, module = MESSAGES[name]
     found: Any = getattr(importlib.import_module(f"aiokafka.protocol.{module}"), f"{name}_v{version}")
     return found.decode, (lambda message: bytes(message.encode()))
 
 
 def kio(name: str) -> Coder:
     serial = importlib.import_module("kio.serial")
-    entity: Any = getattr(importlib.import_module(f"kio.schema.{MESSAGES[name][1]}"), name)
+    entity: Any = getattr(importlib.import_module(f"kio.schema.{MESSAGES[name].kio}"), MESSAGES[name].name)
     reader, writer = serial.entity_reader(entity), serial.entity_writer(entity)
 
     def encode(message: Any) -> bytes:
@@ -162,7 +184,7 @@ def rates_of(side: str, data: dict[str, bytes]) -> dict[str, float]:
     """Messages/s of one library."""
     found = {}
     for name, payload in data.items():
-        if not MESSAGES[name][2] and side not in ("Ottla", "kio"):
+        if not MESSAGES[name].others and side not in ("Ottla", "kio"):
             continue
         decode, encode = SIDES[side](name)
         message = decode(payload)
@@ -176,6 +198,13 @@ def rates_of_kio(data: dict[str, bytes]) -> dict[str, float] | None:
     """The same in kio's environment."""
     if not KIO.exists():
         print(f"kio is left out: {KIO} is not there, scripts/oracles makes it")
+        return None
+    its = subprocess.run([KIO, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=True)
+    if its.stdout.strip() != sys.version:
+        print(
+            f"kio is left out: {KIO} is Python {its.stdout.split()[0]}, built otherwise than this one: set "
+            "OTTLA_ORACLES_CACHE to an empty directory, and run scripts/oracles"
+        )
         return None
     with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
         file.write(pickle.dumps(data))

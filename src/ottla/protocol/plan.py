@@ -48,6 +48,11 @@ STRUCT_ARRAY: Final = 18
 # half of the time for 10,000 partitions, and a tenth of it for the 16 KB of 1,000 committed offsets.
 _PAUSE: Final = 1 << 12
 
+# The tagged sections of all structs of an array are mostly empty. It is tried whether they are: their values are then neither
+# listed nor set one by one, which takes an eighth less time. If one is not, the array is decoded again, with these values, and
+# so are the next arrays of the plan, without a trial: messages that use tags take no longer for it.
+_ARRAYS_WITHOUT_TRIAL: Final = 64
+
 
 @final
 class Step:
@@ -105,12 +110,18 @@ class Tags:
 @final
 class Plan:
     """Plan of a struct. `one` turns a list of values into an object, `many` a list of the values of several structs, and their
-    number, into a list of objects."""
+    number, into a list of objects, and `untagged` values without those of their tagged sections, all of which are empty.
+
+    next_trial  number of arrays before the next one that is tried without the values of tagged sections
+    """
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self.one: Callable[[list[Any]], Any] = list
         self.many: Callable[[list[Any], int], list[Any]] = _values
+        self.untagged: Callable[[list[Any], int], list[Any]] = _values
+        self.has_tags = bool(steps) and steps[-1].code == TAGS
+        self.next_trial: i64 = 0
 
     def read(self, data: bytes, position: i64) -> tuple[Any, int]:
         """Decode the struct at `position`; return it and the position after it. Raises PeerError and IndexError."""
@@ -130,8 +141,11 @@ def _values(values: list[Any], _: int) -> list[Any]:
     return values
 
 
-def _run(plan: Plan, data: bytes, p: i64, count: i64, out: list[Any]) -> i64:
-    """Decode `count` structs from `p`, append their values to `out`, and return the position after them."""
+def _run(plan: Plan, data: bytes, p: i64, count: i64, out: list[Any], untagged: bool = False) -> i64:
+    """Decode `count` structs from `p`, append their values to `out`, and return the position after them.
+
+    untagged  leave out what follows from an empty tagged section; return -1 if one is not empty
+    """
     steps = plan.steps
     for _ in range(count):
         for step in steps:
@@ -155,7 +169,12 @@ def _run(plan: Plan, data: bytes, p: i64, count: i64, out: list[Any]) -> i64:
                 out.append(data[p] != 0)
                 p += 1
             elif code == TAGS:
-                p = _tagged(step, data, p, out)
+                if not untagged:
+                    p = _tagged(step, data, p, out)
+                elif data[p]:
+                    return -1
+                else:
+                    p += 1
             else:
                 p = _rare(step, code, data, p, out)
     return p
@@ -255,6 +274,16 @@ def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any
     else:
         plan = step.plan
         assert plan is not None
+        if plan.has_tags and count > 1:
+            if plan.next_trial > 0:
+                plan.next_trial -= 1
+            else:
+                end = _run(plan, data, p, count, values, True)
+                if end >= 0:
+                    out.append(plan.untagged(values, count))
+                    return end
+                plan.next_trial = _ARRAYS_WITHOUT_TRIAL
+                values = []
         p = _run(plan, data, p, count, values)
         if code == VALUE_ARRAY:
             out.append(values)

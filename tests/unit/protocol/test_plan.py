@@ -10,6 +10,7 @@ from tests.oracles.dice import MessageDice, declared_messages
 
 from ottla.protocol import codec
 from ottla.protocol.decoder_source import generated
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, LeaderIdAndEpoch, PartitionData
 from ottla.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.planning import Planner
 from ottla.protocol.wire import PeerError
@@ -48,6 +49,22 @@ def test_plans_and_generated_decoders_agree(positions: bool) -> None:
                 for _ in range(8):
                     bad = damaged(rng, data)
                     assert outcome(planned, bad, 4) == outcome(expected, bad, 4), (cls, version, bad.hex())
+
+
+def test_arrays_of_which_some_structs_have_tags() -> None:
+    """Many arrays of one plan: with tags in no struct, in all, or in one of them."""
+    rng = random.Random(4)
+    planned = Planner(True, 17, positions=False).plan(FetchResponse).read
+    for _ in range(1000):
+        partitions = [PartitionData(partition_index=at, records=b"r") for at in range(rng.randrange(5))]
+        for partition in rng.choice([[], [], partitions, partitions[:1], partitions[-1:]]):
+            if rng.random() < 0.5:
+                partition.current_leader = LeaderIdAndEpoch(leader_id=rng.randrange(9), leader_epoch=3)
+            else:
+                partition.unknown_tags = {9: b"new"}
+        topics = [FetchableTopicResponse(topic_id=bytes(16), partitions=partitions) for _ in range(rng.randrange(3))]
+        message = FetchResponse(session_id=7, responses=topics)
+        assert planned(codec.encode(message, 17), 0)[0] == message
 
 
 def test_every_cut_of_a_message_is_refused() -> None:
