@@ -87,7 +87,9 @@ def fill(broker: EmbeddedBroker) -> None:
     """Create topics with records, committed offsets, and a transaction."""
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics([NewTopic("t1", 3, 1), NewTopic("t2", 1, 1), NewTopic("lines", 1, 1)]).check()
-        with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx1") as producer:
+        # Both brokers get the same batches, and so logs of one size, however long this process is held up.
+        servers = broker.bootstrap_servers
+        with Producer(bootstrap_servers=servers, transactional_id="tx1", linger_ms=60_000) as producer:
             producer.init_transactions()
             producer.begin_transaction()
             for number in range(12):
