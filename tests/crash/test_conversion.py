@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def brokers_in() -> Iterator[Start]:
     yield starter
     for brokers in begun:
         brokers.close()
+        sys.stdout.write("\n".join(brokers.log))  # shown if the test fails
 
 
 def test_a_single_broker_becomes_the_first_of_three_and_is_alone_again(tmp_path: Path, brokers_in: Start) -> None:
