@@ -293,14 +293,9 @@ class BrokerServer:
             self._new_throttles(metadata),
         )
         self.pipeline = Pipeline(self.broker, environment.now_ns)
-        self.sockets = SocketServer(
-            self.pipeline,
-            environment,
-            config.integer("socket.request.max.bytes"),
-            self._limits,
-            config.integer("connections.max.idle.ms"),
-            send_buffer=config.integer("socket.send.buffer.bytes"),
-        )
+        names = "socket.request.max.bytes", "connections.max.idle.ms", "socket.send.buffer.bytes"
+        request_bytes, idle_ms, send_buffer = map(config.integer, names)
+        self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms, send_buffer)
         self.broker.config_checks.append(_check_limits)
         if config.text("authorizer.class.name"):
             self._set_up_authorization()

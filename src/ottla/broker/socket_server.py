@@ -84,8 +84,7 @@ class SocketServer:
         max_request_bytes: int,
         limits: ConnectionLimits,
         idle_ms: int,
-        *,
-        send_buffer: int = -1,
+        send_buffer: int,
     ) -> None:
         self._pipeline = pipeline
         self._listen = partial(environment.listen, send_buffer=send_buffer)

@@ -197,8 +197,8 @@ class Listen(Protocol):
     ) -> ListeningSocket:
         """Listen on `host` ("" for all addresses) and `port` (0: any free port). Raises OSError.
 
-        connected  called with each connection
-        failed     called when a connection cannot be accepted
+        connected    called with each connection
+        failed       called when a connection cannot be accepted
         send_buffer  size of the send buffers of the connections in bytes; -1: the system's default
         """
 

@@ -50,7 +50,7 @@ _PAUSE: Final = 1 << 12
 
 # The tagged sections of all structs of an array are mostly empty. It is tried whether they are: their values are then neither
 # listed nor set one by one, which takes an eighth less time. If one is not, the array is decoded again, with these values, and
-# so are the next arrays of the plan, without a trial: messages that use tags take no longer for it.
+# so are the next arrays of the plan, without a trial: messages that use tags take hardly longer for it.
 _ARRAYS_WITHOUT_TRIAL: Final = 64
 
 

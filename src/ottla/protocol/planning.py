@@ -89,12 +89,11 @@ class Planner(FunctionSource):
             return plan.one(values)
 
         def many(values: list[Any], count: int) -> list[Any]:
-            plan.many = self.many(cls, self.targets(order), order)
+            plan.many = self.many(cls, order, has_tags=self.flexible)
             return plan.many(values, count)
 
         def without_tags(values: list[Any], count: int) -> list[Any]:
-            fields = order[:untagged]
-            plan.untagged = self.many(cls, [f"o.{name}" for name in fields], fields)
+            plan.untagged = self.many(cls, order[:untagged], has_tags=False)
             return plan.untagged(values, count)
 
         plan.one, plan.many, plan.untagged = one, many, without_tags
@@ -103,41 +102,41 @@ class Planner(FunctionSource):
         """Generate the function that turns a list of values, in the order of these fields, into an object."""
         generating = FunctionSource(self.flexible, self.version)
         generating.line(1, f"o = {generating.bind(cls.__new__)}({generating.bind(cls)})")
-        targets = self.targets(order)
+        targets = self.targets(order, has_tags=self.flexible)
         if targets:
             generating.line(1, f"{', '.join(targets)}, = values")
-        self.absent(generating, 1, cls, order)
+        self.absent(generating, 1, cls, order, has_tags=self.flexible)
         generating.line(1, "return o")
         function: Callable[[list[Any]], Any] = generating.compiled(f"one_{cls.__name__}", "values")
         return function
 
-    def many(self, cls: type[Struct], targets: list[str], order: list[str]) -> Callable[[list[Any], int], list[Any]]:
-        """Generate the function that turns the values of several structs into a list of objects.
+    def many(self, cls: type[Struct], order: list[str], *, has_tags: bool) -> Callable[[list[Any], int], list[Any]]:
+        """Generate the function that turns the values of several structs, in the order of these fields, into a list of objects.
 
-        targets  where the values of an object go
-        order    fields that are among them
+        has_tags  whether the unknown tags of each struct follow
         """
         generating = FunctionSource(self.flexible, self.version)
         generating.scope |= {"starmap": starmap, "repeat": repeat}
         generating.line(1, "v = iter(values)")
+        targets = self.targets(order, has_tags=has_tags)
         new = generating.bind(cls.__new__)
         generating.line(1, f"made = list(starmap({new}, repeat(({generating.bind(cls)},), count)))")
         generating.line(1, f"for {', '.join(['o', *targets])}, in zip(made{', v' * len(targets)}):")
         generating.line(2, "pass")
-        self.absent(generating, 2, cls, order)
-        if self.flexible and "o.unknown_tags" not in targets:
-            generating.line(2, "o.unknown_tags = None")
+        self.absent(generating, 2, cls, order, has_tags=has_tags)
         generating.line(1, "return made")
         function: Callable[[list[Any], int], list[Any]] = generating.compiled(f"many_{cls.__name__}", "values, count")
         return function
 
-    def targets(self, order: list[str]) -> list[str]:
-        return [f"o.{name}" for name in order] + (["o.unknown_tags"] if self.flexible else [])
+    def targets(self, order: list[str], *, has_tags: bool) -> list[str]:
+        return [f"o.{name}" for name in order] + (["o.unknown_tags"] if has_tags else [])
 
-    def absent(self, generating: FunctionSource, depth: int, cls: type[Struct], order: list[str]) -> None:
-        """Generate code that sets the fields that the version lacks."""
+    def absent(
+        self, generating: FunctionSource, depth: int, cls: type[Struct], order: list[str], *, has_tags: bool
+    ) -> None:
+        """Generate code that sets the fields without a value."""
         for declared in cls.FIELDS:
             if declared.name not in order:
                 generating.line(depth, f"o.{declared.name} = {generating.default(declared)}")
-        if not self.flexible:
+        if not has_tags:
             generating.line(depth, "o.unknown_tags = None")
