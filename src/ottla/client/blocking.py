@@ -662,7 +662,7 @@ class Consumer(Blocking):
 
 def _post(thread: LoopThread, function: Callable[[Chunk], None], chunk: Chunk) -> None:
     try:  # noqa: SIM105  (a context manager takes as long as the rest)
-        thread.post(function, chunk)
+        thread.post(partial(function, chunk))
     except RuntimeError:  # the event loop is closed, and with it the consumer
         pass
 

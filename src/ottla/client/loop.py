@@ -40,12 +40,16 @@ def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[A
         coroutine.close()
         raise
 
-    def begin(outcome: Outcome[T]) -> Callable[[], None]:
-        task = scheduler.spawn(coroutine)
-        task.listen(partial(_settle, outcome))
-        return task.cancel
+    return thread.wait_for(lambda outcome: _begin(scheduler, coroutine, outcome))
 
-    return thread.wait_for(begin)
+
+def _begin(
+    scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], outcome: Outcome[T]
+) -> Callable[[], None]:
+    """Start a coroutine; return a function that cancels it."""
+    task = scheduler.spawn(coroutine)
+    task.listen(partial(_settle, outcome))
+    return task.cancel
 
 
 async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]) -> T:

@@ -82,6 +82,7 @@ class Metadata:
         self.operation = "Describe"
         self.racks: dict[int, str | None] = {}
         self._random = random
+        self._max_age_ms: int = config["metadata.max.age.ms"]
         self._topics: dict[str, TopicInfo] = {}
         self._names: dict[bytes, str] = {}
         self._newest_epochs: dict[bytes, dict[int, int]] = {}
@@ -265,7 +266,7 @@ class Metadata:
     def known(self, topic: str) -> TopicInfo | None:
         """Return a topic from the cache; None if it is missing or stale."""
         info = self._topics.get(topic)
-        if info is not None and self.scheduler.clock.now_ms() - info.fetched_ms < self.config["metadata.max.age.ms"]:
+        if info is not None and self.scheduler.clock.now_ms() - info.fetched_ms < self._max_age_ms:
             return info
         return None
 

@@ -1,11 +1,11 @@
 """Busy polling: keeps an event loop awake for a moment after it has sent a message, because the next one is about to come.
 
-The messages are responses and the next requests of clients, or fetch requests of a follower and the responses of its leader;
-the two kinds are polled for by one `BusyPolling` each. A client with one request in flight sends the next one some 50 us after
-a response, a client in Python some 200; the records for a follower come as often. By then the thread of the loop would sleep,
-and waking it takes as long again (a virtual machine's processor has to leave its idle state), and as much CPU time as the
-polling. So the loop looks for events without sleeping after a message, but only where the message before came within GAP_NS of
-the one that was sent before it, and for no longer than twice the gaps of the last messages:
+The messages are responses and the next requests of clients, fetch requests of a follower and the responses of its leader, or
+requests of a client and their responses; each kind is polled for by a `BusyPolling` of its own. A client with one request in
+flight sends the next one some 50 us after a response, a client in Python some 200; the records for a follower come as often. By
+then the thread of the loop would sleep, and waking it takes as long again (a virtual machine's processor has to leave its idle
+state), and as much CPU time as the polling. So the loop looks for events without sleeping after a message, but only where the
+message before came within GAP_NS of the one that was sent before it, and for at most twice the gaps of the last messages:
 
     sent       received  sent                             twice the gap
      |--- < GAP_NS ---|....|== polling ==| received, sent |== polling ==| the loop sleeps
@@ -29,6 +29,8 @@ from collections.abc import Callable
 from typing import Final
 
 GAP_NS: Final = 400_000
+CLIENT_GAP_NS: Final = 100_000
+"""The gap for a client: a broker on the same machine responds within it, one behind a network seldom."""
 POLL_NS: Final = 60_000
 """Shortest time of polling."""
 SMALL_BYTES: Final = 16_384
@@ -48,6 +50,7 @@ class BusyPolling:
 
     now_ns           time of a monotonic clock, in ns
     yield_processor  lets another thread run that waits for this one's processor
+    longest_gap_ns   gap between a message sent and the next one received from which on the loop sleeps
     """
 
     __slots__ = (
@@ -56,6 +59,7 @@ class BusyPolling:
         "_is_new",
         "_is_polling",
         "_last_ns",
+        "_longest_gap_ns",
         "_loop",
         "_now_ns",
         "_pause_ns",
@@ -68,11 +72,13 @@ class BusyPolling:
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int] = time.perf_counter_ns,
         yield_processor: Callable[[], object] = _yield_processor,
+        longest_gap_ns: int = GAP_NS,
     ) -> None:
         self._loop = loop
+        self._longest_gap_ns = longest_gap_ns
         self._now_ns = now_ns
         self._yield_processor = yield_processor
-        self._last_ns = -GAP_NS
+        self._last_ns = -longest_gap_ns
         self._gap_ns = 0
         """Longest gap of the last messages below GAP_NS; an old one counts an eighth less with each message."""
         self._follows = False
@@ -88,7 +94,7 @@ class BusyPolling:
         """Note that `size` bytes came. Called on the thread of the loop, like all methods."""
         self._is_new = True
         gap_ns = self._now_ns() - self._last_ns
-        self._follows = gap_ns < GAP_NS and size <= SMALL_BYTES
+        self._follows = gap_ns < self._longest_gap_ns and size <= SMALL_BYTES
         if self._follows:
             self._gap_ns = max(gap_ns, self._gap_ns - (self._gap_ns >> 3))
 
@@ -106,7 +112,7 @@ class BusyPolling:
     def _poll(self) -> None:
         # A loop with a scheduled call does not sleep: it looks for events, and comes back.
         begun_ns = self._now_ns()
-        self._is_polling = begun_ns - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), GAP_NS)
+        self._is_polling = begun_ns - self._last_ns < min(max(self._gap_ns * 2, POLL_NS), self._longest_gap_ns)
         if not self._is_polling:
             return
         if self._is_new:
@@ -124,7 +130,7 @@ class BusyPolling:
             self._loop.call_soon(self._poll)
 
 
-def busy_polling(loop: asyncio.AbstractEventLoop) -> BusyPolling | None:
-    """Return the busy polling of a loop; None on a single processor, which the client needs to send its next request."""
+def busy_polling(loop: asyncio.AbstractEventLoop, longest_gap_ns: int = GAP_NS) -> BusyPolling | None:
+    """Return the busy polling of a loop; None on a single processor, which the peer needs to send its next message."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return BusyPolling(loop) if processors > 1 else None
+    return BusyPolling(loop, longest_gap_ns=longest_gap_ns) if processors > 1 else None

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.environment import Clock, Random, Timers, Transport, Workers
 from ottla.environment.asyncio_transport import AsyncioTimers, AsyncioTransport
+from ottla.environment.busy_polling import CLIENT_GAP_NS, busy_polling
 from ottla.environment.system import SystemClock, SystemRandom
 from ottla.environment.timer_queues import TimerQueues
 from ottla.environment.workers import ThreadWorkers
@@ -27,6 +28,6 @@ def client_process_environment(loop: asyncio.AbstractEventLoop) -> ClientProcess
         SystemClock(),
         SystemRandom(),
         TimerQueues(AsyncioTimers(loop), SystemClock()),
-        AsyncioTransport(loop),
+        AsyncioTransport(loop, busy_polling(loop, CLIENT_GAP_NS)),
         ThreadWorkers(loop),
     )

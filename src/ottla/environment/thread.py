@@ -8,13 +8,16 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
+
+from mypy_extensions import mypyc_attr
 
 from ottla.environment.client_process import client_process_environment
 
 T = TypeVar("T")
 
 
+@mypyc_attr(native_class=False)  # native classes derive from no exception
 class OwnThread(RuntimeError):
     """A call on the loop's thread would wait for that thread, and block for ever."""
 
@@ -31,7 +34,7 @@ class Outcome(Generic[T]):
         self._lock = threading.Lock()
         self._lock.acquire()
         self._error: BaseException | None = None
-        self._result: T | None = None
+        self._result: Any = None
 
     def set_result(self, result: T) -> None:
         """Set the result. Called once, or `set_exception` is."""
@@ -57,7 +60,8 @@ class Outcome(Generic[T]):
                 raise self._error
             finally:
                 self._error = None  # its traceback refers to this object
-        return cast(T, self._result)
+        result: T = self._result
+        return result
 
 
 class LoopThread:
@@ -66,17 +70,18 @@ class LoopThread:
     `acquire` and `release` count its users: the first starts the thread, the last ends it.
     """
 
-    _shared: "LoopThread | None" = None
-    _guard = threading.Lock()
-    _parents: "LoopThread | None" = None
+    _shared: "ClassVar[LoopThread | None]" = None
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+    _parents: "ClassVar[LoopThread | None]" = None
     """Loop thread of the parent, in a forked process: kept, as its finalizer would close descriptors that the parent uses."""
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
         self.environment = client_process_environment(self.loop)
         self._users = 0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._runner = threading.Thread(target=self._run, name=name, daemon=True)
+        self._runner.start()
+        self._ident = self._runner.ident
 
     @classmethod
     def acquire(cls, name: str) -> "LoopThread":
@@ -96,8 +101,8 @@ class LoopThread:
             if LoopThread._shared is self:
                 LoopThread._shared = None
         self.loop.call_soon_threadsafe(self.loop.stop)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if threading.current_thread() is not self._runner:
+            self._runner.join()
 
     @classmethod
     def forget(cls) -> None:
@@ -132,7 +137,7 @@ class LoopThread:
             except BaseException as error:  # noqa: BLE001  (it is the caller's)
                 outcome.set_exception(error)
 
-        self.loop.call_soon_threadsafe(run)
+        self.post(run)
         return outcome.result(timeout)
 
     def wait_for(self, begin: Callable[[Outcome[T]], Callable[[], None]]) -> T:
@@ -145,21 +150,23 @@ class LoopThread:
         """
         outcome: Outcome[T] = Outcome()
         cancels: list[Callable[[], None]] = []
-        self.loop.call_soon_threadsafe(lambda: cancels.append(begin(outcome)))
+        self.post(lambda: cancels.append(begin(outcome)))
         try:
             return outcome.result()
         except BaseException:
             if not outcome.done():
-                self.loop.call_soon_threadsafe(lambda: cancels[0]() if cancels else None)
+                self.post(lambda: cancels[0]() if cancels else None)
             raise
 
-    def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Run a function on the loop's thread without waiting for it. Raises RuntimeError if the loop is closed."""
-        self.loop.call_soon_threadsafe(function, *arguments)
+    def post(self, function: Callable[[], object]) -> None:
+        """Run a function on the loop's thread without waiting for it, in the order of the calls. Raises RuntimeError if the
+        loop is closed.
+        """
+        self.loop.call_soon_threadsafe(function)
 
     def check_thread(self) -> None:
         """Raise OwnThread on the loop's own thread."""
-        if threading.get_ident() == self._thread.ident:
+        if threading.get_ident() == self._ident:
             raise OwnThread("a call from the thread of the event loop would wait for itself")
 
 

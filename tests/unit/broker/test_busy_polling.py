@@ -10,6 +10,7 @@ import pytest
 from ottla.environment import IncomingConnection, Stream
 from ottla.environment.asyncio_transport import AsyncioTransport
 from ottla.environment.busy_polling import (
+    CLIENT_GAP_NS,
     GAP_NS,
     LONG_PAUSE_NS,
     POLL_NS,
@@ -18,18 +19,21 @@ from ottla.environment.busy_polling import (
     YIELD_NS,
     BusyPolling,
 )
+from ottla.environment.client_process import client_process_environment
 from ottla.environment.listening import SocketListen
 
 
 class Loop:
     """Event loop whose turns a test runs: it would sleep while nothing is scheduled."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest_gap_ns: int = GAP_NS) -> None:
         self.now_ns = 1_000_000_000
         self.scheduled: list[Callable[[], None]] = []
         self.yields = 0
         self.yield_ns = 0
-        self.polling = BusyPolling(cast("asyncio.AbstractEventLoop", self), lambda: self.now_ns, self._yielded)
+        self.polling = BusyPolling(
+            cast("asyncio.AbstractEventLoop", self), lambda: self.now_ns, self._yielded, longest_gap_ns
+        )
 
     def _yielded(self) -> None:
         self.yields += 1
@@ -215,6 +219,18 @@ def test_the_processor_is_yielded_by_the_system(monkeypatch: pytest.MonkeyPatch)
     assert yields
 
 
+def test_a_client_polls_for_a_broker_that_responds_as_one_on_its_machine_only() -> None:
+    loop = Loop(CLIENT_GAP_NS)
+    for _ in range(5):
+        loop.respond(CLIENT_GAP_NS)
+        assert loop.sleeps
+    loop.respond(CLIENT_GAP_NS - 1)
+    loop.turn(CLIENT_GAP_NS - 1)
+    assert not loop.sleeps
+    loop.turn(1)
+    assert loop.sleeps
+
+
 class Echo:
     """Connection that responds to what it receives with one byte."""
 
@@ -275,11 +291,11 @@ def test_sockets_report_requests_and_responses() -> None:
 
 
 class Asking:
-    """Receiver of a connection to another broker, which sends two requests one after the other."""
+    """Receiver of a connection to a broker, which sends requests one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: int = 2) -> None:
         self.memory = bytearray(1 << 16)
-        self.left = 2
+        self.left = requests
         self.ended = asyncio.Event()
         self.stream: Stream | None = None
 
@@ -320,3 +336,21 @@ def test_connections_to_other_brokers_report_what_they_send_and_receive() -> Non
         return polling.calls
 
     assert asyncio.run(asyncio.wait_for(exchange(), 20)) == [-1, 1, -1, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="this system has no sched_yield")
+def test_clients_poll_for_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    yields: list[None] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: yields.append(None))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+    async def exchange() -> None:
+        loop = asyncio.get_running_loop()
+        asking = Asking(100)
+        listening = SocketListen(loop)("127.0.0.1", 0, lambda incoming: incoming.serve(Echo(incoming)), lambda _: None)
+        client_process_environment(loop).transport.open(listening.address, asking)
+        await asking.ended.wait()
+        listening.close()
+
+    asyncio.run(asyncio.wait_for(exchange(), 20))
+    assert yields

@@ -135,8 +135,8 @@ def chunk_of(state: PartitionState, frame: bytes, row: Any, position: int, confi
             raise CorruptBatch(f"{state.partition}: {scanned.corrupt}; seek past it to go on", CORRUPT_MESSAGE)
         return None
     next_offset = max(position, scanned.batches[-1].next_offset)
-    aborted = (row.aborted_transactions or []) if config.read_committed else []
-    whole = fetched._replace(end=scanned.end)
+    aborted = row.aborted_transactions if row.aborted_transactions and config.read_committed else []
+    whole = fetched if scanned.end == fetched.end else Batches(fetched.data, fetched.start, scanned.end)
     return Chunk(state, whole, position, next_offset, aborted, check_crcs=config["check.crcs"])
 
 

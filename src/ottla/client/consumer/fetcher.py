@@ -486,18 +486,8 @@ class Fetcher:
 
     def _take_row(self, state: PartitionState, frame: bytes, row: Any) -> None:
         position = state.fetch_position
-        about = f"fetch of {state.partition} from offset {position}"
-        if row.error_code == table.OFFSET_OUT_OF_RANGE:
-            if state.preferred is not None:
-                state.preferred = None
-                return
-            error = OffsetOutOfRange(f"{about}: the log has no such offset", row.error_code)
-            error.log_start = row.log_start_offset
-            self._lost(state, error)
-            return
         if row.error_code != table.NONE:
-            permission = Permission("Read", "topic", (state.partition.topic,))
-            self._refused(state, error_for(row.error_code, about, None, permission))
+            self._take_error(state, row)
             return
         diverging = row.diverging_epoch
         if diverging.end_offset >= 0:
@@ -528,6 +518,18 @@ class Fetcher:
             self.sensors.bytes.record(chunk.size, now_ms)
             self.sensors.records.record(records, now_ms)
             self.chunks.append(chunk)
+
+    def _take_error(self, state: PartitionState, row: Any) -> None:
+        about = f"fetch of {state.partition} from offset {state.fetch_position}"
+        if row.error_code != table.OFFSET_OUT_OF_RANGE:
+            permission = Permission("Read", "topic", (state.partition.topic,))
+            self._refused(state, error_for(row.error_code, about, None, permission))
+        elif state.preferred is not None:
+            state.preferred = None
+        else:
+            error = OffsetOutOfRange(f"{about}: the log has no such offset", row.error_code)
+            error.log_start = row.log_start_offset
+            self._lost(state, error)
 
     def taken(self, chunk: Chunk) -> None:
         """Release the buffer space of a chunk that the application has finished, and fetch more."""
