@@ -68,7 +68,22 @@ class ReplicatedCluster:
 
     def wait_until_whole(self) -> float:
         """Wait for `is_whole`, and return the seconds that it took."""
-        return wait_until(self.is_whole, WITHIN_S)
+        try:
+            return wait_until(self.is_whole, WITHIN_S)
+        except AssertionError:
+            raise AssertionError(f"after {WITHIN_S:.0f} s these are not whole: {self._incomplete()}") from None
+
+    def _incomplete(self) -> dict[str, tuple[int, list[int]]] | str:
+        """Return leader and ISR of the partitions that lack some; or that no broker answers."""
+        found = self.metadata()
+        if found is None:
+            return "no broker answers"
+        return {
+            f"{topic.topic}-{row.id}": (row.leader, row.isrs)
+            for topic in found.topics.values()
+            for row in topic.partitions.values()
+            if row.leader not in NODES or len(row.isrs) < len(NODES)
+        }
 
     # -- faults --
 

@@ -134,9 +134,10 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         if not session.partitions:
             broker.sessions.end(session_id)
             return FetchResponse()
+    are_recorded = True
     if reader.is_follower:
         request.context.peer.is_follower = True
-        _record_positions(requested, reader, broker)
+        are_recorded = _record_positions(requested, reader, broker)
     elif broker.throttling is not None:
         max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
     attempt = _FetchAttempt(
@@ -151,8 +152,9 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
     )
     is_last = fields.max_wait_ms <= 0 or not (requested or incremental)
     # A follower's fetch may commit batches: their producers, and the fetches of other followers that have come, are served
-    # before records for it are looked for.
-    is_deferred = reader.is_follower and not is_last
+    # before records for it are looked for. Not if a position was refused: this broker may lead the partition by then, and the
+    # follower, which would get no error, would not name it again. Its position would stay unknown, and it outside the ISR.
+    is_deferred = reader.is_follower and not is_last and are_recorded
     response = None if is_deferred else attempt.attempt(is_last)
     answer: Answer[FetchResponse]
     if response is not None:
@@ -248,20 +250,27 @@ class _Reader(NamedTuple):
         return not may_use_topic(self.context, AclOperation.READ, name)
 
 
-def _record_positions(requested: Iterable[RequestedPartition], reader: _Reader, broker: Broker) -> None:
-    """Take the fetch offsets of a follower as its acknowledgement, where its log does not diverge from this one."""
+def _record_positions(requested: Iterable[RequestedPartition], reader: _Reader, broker: Broker) -> bool:
+    """Take the fetch offsets of a follower as its acknowledgement, where its log does not diverge from this one. Return False
+    if one was not taken: the partition is not led here, or the offset not in its log.
+    """
     now_ms = broker.clock.now_ms()
+    are_recorded = True
     for row in requested:
         partition = reader.find(row, broker)
-        if isinstance(partition, int):
-            continue
-        log = partition.log
-        try:
-            if not log.start_offset <= row.fetch_offset <= log.end_offset or _divergence(log, row) is not None:
-                continue
-        except OffsetNotInLog:
-            continue
-        partition.fetched(reader.replica_id, row.fetch_offset, row.start_offset, reader.broker_epoch, now_ms)
+        if isinstance(partition, int) or not _has_position(partition.log, row):
+            are_recorded = False
+        else:
+            partition.fetched(reader.replica_id, row.fetch_offset, row.start_offset, reader.broker_epoch, now_ms)
+    return are_recorded
+
+
+def _has_position(log: "Log", row: RequestedPartition) -> bool:
+    """Return True if a follower's log does not differ from this one up to its fetch offset."""
+    try:
+        return log.start_offset <= row.fetch_offset <= log.end_offset and _divergence(log, row) is None
+    except OffsetNotInLog:
+        return False
 
 
 def _divergence(log: "Log", requested: RequestedPartition) -> tuple[int, int] | None:
