@@ -11,6 +11,7 @@ from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
+from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.handlers import fetch
 from ottla.broker.share_partitions import partitions
 from ottla.log.log import Log
@@ -29,6 +30,8 @@ from ottla.replication.replicas import Replicas
 from .brokers import SimulatedBroker
 from .planting import Patch, Planted, every, later, restart, serving, settings
 from .run import Simulation
+
+_BUSY_MS: Final = 5
 
 # -- faults --
 
@@ -292,6 +295,27 @@ def _stop_before_others_know(patch: Patch) -> None:
     patch.setattr(ControlledShutdown, "_state", lambda self: original(self) if self._holdings else None)
 
 
+def _pass_over_refused_positions(patch: Patch) -> None:
+    """A follower gets no error for a position that its leader refused, if the leader knows the partition a moment later."""
+    record = fetch._record_positions
+
+    def pass_over(*arguments: Any) -> bool:
+        record(*arguments)
+        return True
+
+    patch.setattr(fetch, "_record_positions", pass_over)
+
+
+def _answer_followers_late(patch: Patch) -> None:
+    """Event loops are busy: what they do after the current event comes some milliseconds later."""
+
+    def changed(self: DelayedAnswer[Any]) -> None:
+        if self._deferred is None and self._timers is not None:
+            self._deferred = self._timers.call_later(_BUSY_MS, self._look_again)
+
+    patch.setattr(DelayedAnswer, "_changed", changed)
+
+
 def _give_acknowledgements_up(patch: Patch) -> None:
     """A write of share state is not repeated when the share coordinator moves."""
     patch.setattr(partitions, "_WRITE_ATTEMPTS", 1)
@@ -342,6 +366,14 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
         settings("producer", replicas=3),
         _acknowledge_early,
         every(_isolate_and_kill, (5000, 7000)),
+    ),
+    "position refused without an error": Planted(
+        "ISR complete",
+        12,
+        settings("producer", replicas=3),
+        _pass_over_refused_positions,
+        every(restart(50, 300), (1000, 2500), (20, 400)),
+        _answer_followers_late,
     ),
     "waiter of an earlier epoch": Planted(
         "nothing lost",

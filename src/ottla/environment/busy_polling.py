@@ -5,7 +5,8 @@ requests of a client and their responses; each kind is polled for by a `BusyPoll
 flight sends the next one some 50 us after a response, a client in Python some 200; the records for a follower come as often. By
 then the thread of the loop would sleep, and waking it takes as long again (a virtual machine's processor has to leave its idle
 state), and as much CPU time as the polling. So the loop looks for events without sleeping after a message, but only where the
-message before came within GAP_NS of the one that was sent before it, and for at most twice the gaps of the last messages:
+message before came within GAP_NS (clients: CLIENT_GAP_NS) of the one that was sent before it, and for at most twice the gaps of
+the last messages:
 
     sent       received  sent                             twice the gap
      |--- < GAP_NS ---|....|== polling ==| received, sent |== polling ==| the loop sleeps
@@ -80,7 +81,7 @@ class BusyPolling:
         self._yield_processor = yield_processor
         self._last_ns = -longest_gap_ns
         self._gap_ns = 0
-        """Longest gap of the last messages below GAP_NS; an old one counts an eighth less with each message."""
+        """Longest of the last gaps below `longest_gap_ns`; an old one counts an eighth less with each message."""
         self._follows = False
         """True if the last message received was small and came shortly after one was sent."""
         self._is_new = False

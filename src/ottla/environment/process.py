@@ -24,8 +24,8 @@ def process_environment(
 ) -> Environment:
     """Create the environment of this process on `loop`; arguments replace parts of it.
 
-    polls_busily  whether the loop waits for messages without sleeping where that pays, see `busy_polling`; not for a process
-                  whose other threads run Python code, which would wait for the interpreter
+    polls_busily  whether the loop waits for messages without sleeping where that pays, see `busy_polling`; not for a broker in
+                  the process of its clients, whose threads run Python code and would wait for the interpreter
     """
     return Environment(
         clock or SystemClock(),
