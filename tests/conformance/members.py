@@ -148,10 +148,11 @@ def described(wire: Wire, group_id: str) -> Any:
 
 
 def wait_for(condition: Any) -> None:
-    """Ask again until it is so."""
+    """Ask again until it is so, a hundred times a second: what is waited for may take seconds."""
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
 
 
 def committed(wire: Wire, group_id: str, topic: str) -> tuple[int, str]:

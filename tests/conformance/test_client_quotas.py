@@ -76,6 +76,7 @@ def wait_for(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not what():
         assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.api(request=AlterClientQuotasRequest)

@@ -197,6 +197,7 @@ def test_redelivered_and_archived_records_of_a_share_group(browser: Browser, bro
     admin.create_topics([NewTopic("dlq.graded", 1, config={"errors.deadletterqueue.group.enable": "true"})]).check()
     while ">dlq.graded</a>: 0<" not in (text := browser.get("/group", id="graded")):
         assert time.monotonic() < deadline
+        time.sleep(0.05)
     ahead, redelivered, deliveries, archived = cells_of(text)[-4:]
     assert (ahead, redelivered, deliveries, archived) == ("4", "2", "1", "1")
 

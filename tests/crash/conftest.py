@@ -103,6 +103,14 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
+def hang_up() -> Iterator[None]:
+    """SIGHUP as in a terminal for the processes that a test starts, also where the tests run under nohup, which ignores it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start a broker on this test's directory; at the end it is gone."""
     begun: list[Process] = []

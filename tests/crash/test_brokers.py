@@ -73,6 +73,7 @@ def test_options_reach_the_brokers_outside_their_command_lines(start: Start) -> 
         assert b"never-shown" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+@pytest.mark.usefixtures("hang_up")
 def test_records_on_all_brokers_survive_a_stop(start: Start) -> None:
     brokers = start("-o", "group.initial.rebalance.delay.ms=0")
     assert sorted(brokers.ports) == [1, 2, 3]

@@ -21,6 +21,7 @@ def ephemeral(directory: Path, *before: str) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.usefixtures("hang_up")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_signal_ends_the_broker_and_removes_its_ephemeral_directory(tmp_path: Path, number: signal.Signals) -> None:
     process = ephemeral(tmp_path)
@@ -33,6 +34,7 @@ def test_a_signal_ends_the_broker_and_removes_its_ephemeral_directory(tmp_path: 
     assert " INFO stopped in " in error.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("hang_up")
 def test_a_closed_terminal_is_a_clean_stop(tmp_path: Path) -> None:
     broker = Process(tmp_path / "data")
     os.kill(broker.pid, signal.SIGHUP)

@@ -208,7 +208,7 @@ def test_the_processor_is_yielded_by_the_system(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "sched_yield", lambda: yields.append(None))
 
     async def poll() -> None:
-        polling = BusyPolling(asyncio.get_running_loop())
+        polling = BusyPolling(asyncio.get_running_loop(), lambda: 0)
         for _ in range(2):
             polling.received(1)
             polling.sent(1)
