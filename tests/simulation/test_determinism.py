@@ -11,7 +11,7 @@ from .results import Settings
 from .run import run
 
 _MINUTES = 1.25
-_ONE_CLUSTER = Settings(minutes=0.3, store="etcd")
+_ONE_CLUSTER = Settings(minutes=0.4, store="etcd")
 _SMALL_CLUSTERS = Settings(minutes=_MINUTES, clusters=3, clients=6)
 
 
