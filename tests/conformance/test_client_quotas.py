@@ -1,7 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas: what is taken, what is refused with which words, and which entities a filter
 matches."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from ottla.protocol.messages.alter_client_quotas import (
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 from .conftest import Wire, versions
+from .members import wait_for
 
 Entity = tuple[tuple[str, str | None], ...]
 Alter = Callable[..., tuple[int, str | None]]
@@ -69,14 +69,6 @@ def alter(broker: Wire) -> Iterator[Alter]:
 @pytest.fixture
 def user() -> str:
     return f"u-{uuid.uuid4().hex[:12]}"
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    """Apache Kafka answers before all its parts know."""
-    deadline = time.monotonic() + 10
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.api(request=AlterClientQuotasRequest)

@@ -29,6 +29,7 @@ from ottla.records.batch import build
 from ottla.records.record import Record
 
 from .conftest import Topic, Wire
+from .members import wait_for
 from .shares import ShareMember, group_name, initialize
 
 Entity = tuple[tuple[str, str | None], ...]
@@ -66,9 +67,7 @@ def set_quota(broker: Wire) -> Iterator[SetQuota]:
         alter(entity, key, value, remove=False)
         # Apache Kafka answers before all its parts know.
         wanted = {(kind, name) for kind, name in entity}
-        deadline = time.monotonic() + 10
-        while wanted not in _entities(broker):
-            assert time.monotonic() < deadline
+        wait_for(lambda: wanted in _entities(broker))
 
     yield give
     for entity, key in given:
