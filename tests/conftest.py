@@ -75,6 +75,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("replaces a function of a compiled module: `make test` runs it once more without them")
 
 
+_left: list[BaseException | None] = [None]
+
+
+def pytest_runtest_teardown() -> None:
+    """Check that no error is still being handled: compiled coroutines can leave one behind (test_compiled_modules.py). It then
+    stays for all tests of this process, and one failure is enough.
+    """
+    error = sys.exc_info()[1]
+    before, _left[0] = _left[0], error
+    assert error is None or before is not None, f"{error!r} is still being handled after the test"
+
+
 @pytest.fixture(autouse=True)
 def _compiled_code_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse a replacement without effect in a test that lacks the mark: it would pass, whatever it tests."""

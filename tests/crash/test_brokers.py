@@ -180,11 +180,13 @@ def test_signs_of_life_end_when_all_processes_are_killed(start: Start) -> None:
 
 
 def test_changes_are_seen_by_the_other_brokers_before_they_poll(start: Start) -> None:
-    """Without the notifications through the parent the mean delay is 50 ms."""
+    """Without the notifications through the parent the delay is anything up to 100 ms: a fifth of the changes are seen within
+    20 ms, and 16 of 40 in less than one run of 300.
+    """
     brokers = start(count=2)
     one, two = (Wire(("127.0.0.1", port), is_kafka=False) for port in brokers.ports.values())
     delays = []
-    for number in range(15):
+    for number in range(40):
         topic = CreatableTopic(name=f"t-{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
         assert one.send(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == 0
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"t-{number}")], allow_auto_topic_creation=False)
@@ -192,7 +194,7 @@ def test_changes_are_seen_by_the_other_brokers_before_they_poll(start: Start) ->
         time.sleep(0.037)  # other phases of the polling
     one.close()
     two.close()
-    assert sum(delay < 0.02 for delay in delays) >= 10, delays
+    assert sum(delay < 0.02 for delay in delays) >= 16, delays
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -141,7 +141,7 @@ class Metadata:
                 left = deadline - clock.now_ms()
                 if left <= 0:
                     raise self._out_of_time(about, limit, last) from None
-                await self.scheduler.sleep(min(self.backoff_ms(failures), left))
+            await self.scheduler.sleep(min(self.backoff_ms(failures), left))
 
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
         """Return the error of a call that timed out; it names every unreachable address."""

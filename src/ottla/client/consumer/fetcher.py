@@ -311,19 +311,26 @@ class Fetcher:
 
         async def look_up() -> None:
             try:
-                await self._core.metadata.topic(
-                    topic,
-                    create=self._config["allow.auto.create.topics"],
-                    operation="Read",
-                    timeout_ms=self._config["request.timeout.ms"],
-                )
-            except KafkaError:
-                await self._core.scheduler.sleep(self._core.metadata.backoff_ms(3))
+                if not await self._has_metadata(topic):
+                    await self._core.scheduler.sleep(self._core.metadata.backoff_ms(3))
             finally:
                 self._looking_up.discard(topic)
             self.pump()
 
         self._core.scheduler.background(look_up(), f"topic {topic}")
+
+    async def _has_metadata(self, topic: str) -> bool:
+        """Request the metadata of a topic; return False if that failed."""
+        try:
+            await self._core.metadata.topic(
+                topic,
+                create=self._config["allow.auto.create.topics"],
+                operation="Read",
+                timeout_ms=self._config["request.timeout.ms"],
+            )
+        except KafkaError:
+            return False
+        return True
 
     # -- fetches --
 

@@ -62,33 +62,39 @@ class PositionSearch:
                 self._task = None
 
     async def _find(self) -> None:
+        failed = False
         try:
-            await self._create_topics([*self._positions.lacking(), *self._positions.resetting()])
-            lacking = self._positions.lacking()
-            if lacking and self._group_id:
-                await self._find_committed(lacking)
-            # Excludes partitions assigned meanwhile: their committed offsets were not requested yet.
-            for state in lacking:
-                recreated = await self._is_recreated(state)
-                if not self._lacks(state):
-                    continue
-                if recreated and self._core.config["auto.offset.reset"] != "none":
-                    state.look_up(EARLIEST)  # all its records are unread
-                else:
-                    self.reset_by_policy(state, None)
-            await self._look_up(self._positions.resetting())
-        except KafkaError as error:
-            # A member with an old epoch, or one that was removed, notices that by its heartbeats and tries again: a failed
-            # lookup is no reason to reset the position.
-            if error.retriable or lost_membership(error):
+            try:
+                await self._find_all()
+            except KafkaError as error:
+                # A member with an old epoch, or one that was removed, notices that by its heartbeats and tries again: a failed
+                # lookup is no reason to reset the position.
+                if not error.retriable and not lost_membership(error):
+                    self._failed(error)
+                    return
+                failed = True
+            if failed:
                 await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
-            else:
-                self._failed(error)
-                return
         finally:
             self._task = None
         self._on_end()
         self.begin()  # further positions may be missing now
+
+    async def _find_all(self) -> None:
+        await self._create_topics([*self._positions.lacking(), *self._positions.resetting()])
+        lacking = self._positions.lacking()
+        if lacking and self._group_id:
+            await self._find_committed(lacking)
+        # Excludes partitions assigned meanwhile: their committed offsets were not requested yet.
+        for state in lacking:
+            recreated = await self._is_recreated(state)
+            if not self._lacks(state):
+                continue
+            if recreated and self._core.config["auto.offset.reset"] != "none":
+                state.look_up(EARLIEST)  # all its records are unread
+            else:
+                self.reset_by_policy(state, None)
+        await self._look_up(self._positions.resetting())
 
     async def _create_topics(self, states: Iterable[PartitionState]) -> None:
         """Have brokers create the topics that do not exist, if the configs allow it: those of partitions assigned by hand."""

@@ -663,7 +663,9 @@ class Sender:
             await self._core.network.ready(node, _PURPOSE)
         except KafkaError:
             self._core.metadata.forget()
-            await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
+        else:
+            return
+        await self._core.scheduler.sleep(self._core.metadata.backoff_ms(1))
 
     def _woken(self) -> None:
         if not self.closed:
