@@ -4,7 +4,7 @@ import gc
 import random
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import ModuleType
 
 import pytest
@@ -78,10 +78,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 _left: list[BaseException | None] = [None]
 
 
-def pytest_runtest_teardown() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
     """Check that no error is still being handled: compiled coroutines can leave one behind (test_compiled_modules.py). It then
     stays for all tests of this process, and one failure is enough.
     """
+    yield
     error = sys.exc_info()[1]
     before, _left[0] = _left[0], error
     assert error is None or before is not None, f"{error!r} is still being handled after the test"

@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 from _pytest.runner import runtestprotocol
 
-_VARIABLE: Final = "OTTLA_STANDSTILLS"
+_VARIABLE: Final = "TEST_STANDSTILLS"
 _EVERY_S: Final = 0.25
 _AT_LEAST_S: Final = 3.0
 _SETTLING_S: Final = 1.0

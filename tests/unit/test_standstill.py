@@ -67,7 +67,7 @@ def test_only_tests_that_failed_in_a_standstill_run_again(tmp_path: Path, meanwh
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.standstill", "-p", "no:cacheprovider", str(tmp_path)],
         cwd=ROOT,
-        env={**os.environ, "OTTLA_STANDSTILLS": str(file), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={**os.environ, "TEST_STANDSTILLS": str(file), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,

@@ -105,7 +105,11 @@ class Maintenance:
             return
         (log, steps), self._compaction = self._compaction, None
         try:
-            steps.close()  # a compiled generator that is only dropped does not run its `finally`
+            # A compiled generator that is only dropped does not run its `finally`, and one whose `close` fails leaves the error
+            # in sys.exc_info().
+            steps.throw(GeneratorExit())
+        except GeneratorExit:
+            pass
         except OSError as cause:  # the next start removes the files
             _logger.warning("cannot remove what the compaction of %s has written: %s", log.name, cause)
 
