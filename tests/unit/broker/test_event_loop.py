@@ -179,7 +179,7 @@ def test_the_watchdog_names_what_held_the_loop(caplog: pytest.LogCaptureFixture)
         return watchdog.longest_ms
 
     def is_named() -> bool:
-        """True if a report names the function. The brokers of other tests, in threads of this process, log to the same logger."""
+        """Return True if a report names the function: brokers of other tests, in threads of this process, log here too."""
         return any(
             "the event loop was held" in line and "hold_the_loop (test_event_loop.py:" in line
             for line in caplog.messages
