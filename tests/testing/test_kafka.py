@@ -223,7 +223,8 @@ def test_nothing_is_left_behind() -> None:
         broker.advance(86_400_000)
         with broker.refuse():
             assert directory.exists()
-        assert any(what.startswith(str(directory)) for what in left(before, directory))
+        if Path("/proc/self/fd").exists():
+            assert any(what.startswith(str(directory)) for what in left(before, directory))
         wire.close()
     assert not directory.exists()
     assert left(before, directory) == []
