@@ -56,10 +56,14 @@ class ListenerSecurity:
             mechanism.close()
 
     def principal_of(self, session: Session, *, certificate: bytes | None = None, user: str | None = None) -> str:
-        """Return the principal of a connection that TLS or SASL has authenticated. Raises ValueError."""
-        return self._build_principal(
+        """Return the principal of a connection that TLS or SASL has authenticated. Raises ValueError, also for a name that
+        cannot be encoded: no ACL, quota or log line could name it.
+        """
+        principal = self._build_principal(
             AuthenticationContext(session.listener, session.protocol, session.peer_address, certificate, user)
         )
+        principal.encode()
+        return principal
 
     def require_login(
         self,

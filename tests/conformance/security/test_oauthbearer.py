@@ -80,3 +80,11 @@ def test_another_authorization_id(connect: Connect) -> None:
         "name (olga)"
     )
     assert (answer.error_code, answer.error_message) == (SASL_AUTHENTICATION_FAILED, text)
+
+
+def test_a_name_that_cannot_be_encoded_is_refused(connect: Connect, ottla_only: None) -> None:
+    """Apache Kafka accepts it, and shows it as "?x" in logs and ACLs."""
+    wire = connect()
+    assert wire.handshake("OAUTHBEARER").error_code == NONE
+    with pytest.raises(Closed):
+        wire.authenticate(message(token(sub="\ud800x")))

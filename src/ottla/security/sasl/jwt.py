@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.security.extra import MissingPackage
+from ottla.security.sasl.mechanism import trim
 from ottla.security.sasl.oauthbearer import InvalidToken, ValidatedToken
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class JwtValidator:
     def __call__(self, token: str, now_ms: int) -> ValidatedToken:
         """Return the principal, expiry and scope of a token. Raises InvalidToken, UnknownKey for an unknown `kid`."""
         parts = token.split(".")
-        if len(parts) != 3 or not all(part.strip() for part in parts):
+        if len(parts) != 3 or not all(trim(part) for part in parts):
             raise InvalidToken(_MALFORMED)
         header = _object(parts[0])
         claims = self._verified(token, header)
@@ -115,9 +116,9 @@ class JwtValidator:
         if self._settings.issuer is not None and claims.get("iss") != self._settings.issuer:
             raise InvalidToken("Issuer (iss) claim value doesn't match expected value")
         subject = claims.get(self._settings.subject_claim)
-        if not isinstance(subject, str) or not subject.strip():
+        if not isinstance(subject, str) or not trim(subject):
             raise InvalidToken(f"{self._settings.subject_claim} value must be a non-empty text")
-        return ValidatedToken(subject.strip(), _number(claims, "exp") * 1000, self._scope(claims))
+        return ValidatedToken(trim(subject), _number(claims, "exp") * 1000, self._scope(claims))
 
     def _verified(self, token: str, header: Mapping[str, Any]) -> dict[str, Any]:
         """Return the claims of a token if one of the keys has signed it."""
@@ -136,7 +137,7 @@ class JwtValidator:
     def _scope(self, claims: Mapping[str, Any]) -> frozenset[str]:
         claim = claims.get(self._settings.scope_claim)
         items = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
-        texts = [item.strip() if isinstance(item, str) else "" for item in items]
+        texts = [trim(item) if isinstance(item, str) else "" for item in items]
         if not all(texts) or len(set(texts)) < len(texts):
             raise InvalidToken(f"{self._settings.scope_claim} value must not contain empty texts or duplicates")
         return frozenset(texts)

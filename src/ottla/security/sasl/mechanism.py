@@ -30,6 +30,17 @@ class SaslError(Exception):
     """
 
 
+_JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
+
+
+def trim(text: str) -> str:
+    """Return a text without the blanks that Java's String.trim() removes at both ends: U+0000 to U+0020.
+
+    Names must not lose more. Python's strip() also removes blanks such as U+2003, and would make one user of two.
+    """
+    return text.strip(_JAVA_BLANKS)
+
+
 class AuthenticationFailed(SaslError):
     """The other side is not authenticated; on a server, the message is the text of error 58."""
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ottla.security.sasl.mechanism import trim
 from ottla.security.sasl.oauthbearer import InvalidToken, ValidatedToken
 
 _VALIDATOR: Final = "unsecuredValidator"
@@ -46,13 +47,13 @@ class UnsecuredSettings(NamedTuple):
         for item in scope:
             if _SCOPE_ITEM.fullmatch(item) is None:
                 raise TokenOptionError(f"Invalid scope value: {item}")
-        skew = options.get(f"{_VALIDATOR}AllowableClockSkewMs", "").strip() or "0"
+        skew = trim(options.get(f"{_VALIDATOR}AllowableClockSkewMs", "")) or "0"
         skew_ms = _integer(skew)
         if skew_ms < 0:
             raise TokenOptionError(f"Allowable clock skew millis must not be negative: {skew}")
         return cls(
-            options.get(f"{_VALIDATOR}PrincipalClaimName", "").strip() or "sub",
-            options.get(f"{_VALIDATOR}ScopeClaimName", "").strip() or "scope",
+            trim(options.get(f"{_VALIDATOR}PrincipalClaimName", "")) or "sub",
+            trim(options.get(f"{_VALIDATOR}ScopeClaimName", "")) or "scope",
             scope,
             skew_ms,
         )
@@ -80,7 +81,7 @@ class UnsecuredValidator:
         if expiry is None:
             raise InvalidToken("No expiration time in JWT")
         principal = claims.get(settings.principal_claim)
-        if not isinstance(principal, str) or not principal.strip():
+        if not isinstance(principal, str) or not trim(principal):
             raise InvalidToken(f"No principal name in JWT claim: {settings.principal_claim}")
         issued = _time(claims, "iat")
         if issued is not None and 1000 * issued > now_ms + settings.skew_ms:
@@ -158,7 +159,7 @@ def _scope(claim: Claim | None) -> frozenset[str]:
     if isinstance(claim, int | float):
         raise InvalidToken("The scope claim was neither a text nor a list")
     items = [claim] if isinstance(claim, str) else claim or []
-    return frozenset(item.strip() for item in items if item.strip())
+    return frozenset(trim(item) for item in items if trim(item))
 
 
 def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
@@ -174,11 +175,11 @@ def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
         if name in _CALCULATED:
             raise TokenOptionError(f"Cannot explicitly set the '{name}' claim")
         claims[name] = value if kind == "String" else _number(value) if kind == "Number" else _list(value)
-    principal_claim = options.get(f"{_LOGIN}PrincipalClaimName", "").strip() or "sub"
+    principal_claim = trim(options.get(f"{_LOGIN}PrincipalClaimName", "")) or "sub"
     principal = claims.get(principal_claim, "")
-    if not isinstance(principal, str) or not principal.strip():
+    if not isinstance(principal, str) or not trim(principal):
         raise TokenOptionError(f"No principal name in JWT claim: {principal_claim}")
-    scope_claim = options.get(f"{_LOGIN}ScopeClaimName", "").strip() or "scope"
+    scope_claim = trim(options.get(f"{_LOGIN}ScopeClaimName", "")) or "scope"
     if isinstance(claims.get(scope_claim), int | float):
         raise TokenOptionError(f"The '{scope_claim}' claim was neither a text nor a list")
     return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."

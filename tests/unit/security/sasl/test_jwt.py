@@ -161,6 +161,13 @@ def test_valid_claims(claims: dict[str, Any]) -> None:
     assert accepted(changed(**claims)).principal == "alice"
 
 
+@pytest.mark.parametrize("blank", [chr(code) for code in range(0x110000) if chr(code).isspace()], ids=ascii)
+def test_subjects_lose_only_the_blanks_that_java_trims(blank: str) -> None:
+    """An "alice" after U+2003 is another user than "alice"."""
+    name = accepted(changed(sub=f"{blank}alice{blank}")).principal
+    assert name == ("alice" if blank <= " " else f"{blank}alice{blank}")
+
+
 @pytest.mark.parametrize(
     "claims",
     [
