@@ -7,6 +7,7 @@ password=${env:PASSWORD}                                    a variable of the en
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import PurePath
 from typing import Final
 
@@ -16,6 +17,14 @@ _REFERENCE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 class BadReference(ValueError):
     """A value that names a secret which cannot be read, or a provider that does not exist: the reason in one line."""
+
+
+_SECRETS: Final = ("password", "passphrase", "jaas.config", "client.secret", "secret.key", "keystore.key")
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the config `name` is a secret, or contains some, also with the prefix of a listener."""
+    return name.endswith(_SECRETS)
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -60,21 +69,34 @@ def _unescaped(text: str) -> str:
 def resolve_references(
     properties: Mapping[str, str], read: Callable[[str], str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Replace the references to secrets in all values, by the providers that config.providers names. A reference to an unknown
-    provider or key stays as it is, as in Kafka. Raises BadReference.
+    """Replace the references to secrets in all values, by the providers that config.providers names.
+
+    A reference that its provider cannot resolve raises BadReference, and so does one to an unknown provider in a secret: in
+    Kafka it stays as it is, so that `${env:PASSWORD}` becomes the password, which is easily guessed. Elsewhere a reference to
+    an unknown provider stays.
 
     read  returns the text of the file at a path; raises OSError
     """
     providers = _providers(properties, read, environment)
-    if not providers:
-        return dict(properties)
 
-    def resolved(matched: re.Match[str]) -> str:
+    def resolve(name: str, matched: re.Match[str]) -> str:
         provider = providers.get(matched[1])
-        value = None if provider is None else provider(matched[2] or "", matched[3])
-        return matched[0] if value is None else value
+        if provider is None:
+            if not is_secret(name):
+                return matched[0]
+            raise BadReference(f"{name} refers to {matched[0]}, and config.providers names no provider {matched[1]}")
+        try:
+            value = provider(matched[2] or "", matched[3])
+        except BadReference as cause:
+            raise BadReference(f"{name}: {cause}") from None
+        if value is None:
+            raise BadReference(
+                f"{name} refers to {matched[0]}, and config provider {matched[1]} has no value for {matched[3]}: "
+                "set it, or allow it in the provider's parameters"
+            )
+        return value
 
-    return {name: _REFERENCE.sub(resolved, value) for name, value in properties.items()}
+    return {name: _REFERENCE.sub(partial(resolve, name), value) for name, value in properties.items()}
 
 
 _Provider = Callable[[str, str], str | None]

@@ -2,7 +2,9 @@
 
 import pytest
 
-from ottla.properties import BadReference, resolve_references
+from ottla.metadata.config_table import PASSWORD
+from ottla.metadata.configs import Scope, configs
+from ottla.properties import BadReference, is_secret, resolve_references
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 FILES = {"/secrets.properties": "password = s3cret\nother=x", "/run/secrets/token": "t0ken", "/etc/x": "a=b"}
@@ -35,15 +37,37 @@ def resolved(value: str, **parameters: str) -> str:
         ("${file:/secrets.properties:password}", "s3cret"),
         ("a ${file:/secrets.properties:password} b ${env:PASSWORD}", "a s3cret b from-env"),
         ("${directory:/run/secrets:token}", "t0ken"),
-        ("${env:MISSING}", "${env:MISSING}"),
-        ("${file:/secrets.properties:missing}", "${file:/secrets.properties:missing}"),
         ("${vault:/x:y}", "${vault:/x:y}"),
-        ("${directory:/run/secrets:../../etc/x}", "${directory:/run/secrets:../../etc/x}"),
         ("no reference", "no reference"),
     ],
 )
 def test_references(value: str, expected: str) -> None:
     assert resolved(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "provider", "key"),
+    [
+        ("${env:MISSING}", "env", "MISSING"),
+        ("${file:/secrets.properties:missing}", "file", "missing"),
+        ("${directory:/run/secrets:../../etc/x}", "directory", "../../etc/x"),
+    ],
+)
+def test_a_reference_without_a_value_is_an_error(value: str, provider: str, key: str) -> None:
+    with pytest.raises(BadReference) as error:
+        resolved(value)
+    assert str(error.value).startswith(
+        f"value refers to {value}, and config provider {provider} has no value for {key}"
+    )
+
+
+def test_secrets_that_refer_to_an_unknown_provider_are_errors() -> None:
+    secrets = [row.name for row in configs(Scope.BROKER).values() if row.type == PASSWORD]
+    public = {"ssl.keystore.certificate.chain", "ssl.truststore.certificates"}
+    assert {name for name in secrets if not is_secret(name)} == public
+    for name in (*(set(secrets) - public), "listener.name.a.plain.sasl.jaas.config", "sasl.password"):
+        with pytest.raises(BadReference, match=f"^{name} refers to .*, and config.providers names no provider env$"):
+            resolve_references({name: "x ${env:PASSWORD} y"}, read, {"PASSWORD": "x"})
 
 
 def test_without_providers_nothing_is_replaced() -> None:
@@ -53,9 +77,11 @@ def test_without_providers_nothing_is_replaced() -> None:
 def test_allowed_paths_and_variables() -> None:
     value = "${file:/secrets.properties:password}"
     assert resolved(value, file__allowed_paths="/run,/secrets.properties") == "s3cret"
-    assert resolved(value, file__allowed_paths="/run") == value
     assert resolved("${env:PASSWORD}", env__allowlist_pattern="PASS.*") == "from-env"
-    assert resolved("${env:PASSWORD}", env__allowlist_pattern="OTHER") == "${env:PASSWORD}"
+    with pytest.raises(BadReference):
+        resolved(value, file__allowed_paths="/run")
+    with pytest.raises(BadReference):
+        resolved("${env:PASSWORD}", env__allowlist_pattern="OTHER")
 
 
 def test_a_missing_file_is_an_error() -> None:
