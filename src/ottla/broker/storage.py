@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 from ottla.broker.config import BrokerConfig
-from ottla.environment import Random, Worker
+from ottla.environment import Random, Worker, private_files
 from ottla.environment.files import Store
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
@@ -86,6 +86,14 @@ class Storage:
                     raise
                 _logger.error("%s is offline: %s. Its partitions answer KAFKA_STORAGE_ERROR", path, cause)
                 self.missing.append(path)
+        exposed = private_files.open_to_others(
+            [*(directory.path for directory in self.directories), Path(self._config.metadata_log_dir) / "metadata.db"]
+        )
+        if exposed and self._files.durable:
+            _logger.warning(
+                "other users of this machine may have access to stored passwords and records: %s; run chmod -R go-rwx on them",
+                ", ".join(exposed),
+            )
         if not self.directories:
             raise UnusableDirectory(f"none of the log directories can be used: {', '.join(map(str, self.missing))}")
         return identities

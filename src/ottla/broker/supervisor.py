@@ -23,6 +23,7 @@ from typing import BinaryIO, Final
 from ottla.broker.conversion import CannotConvert, convert
 from ottla.broker.lifecycle import CannotStart
 from ottla.broker.process import CHANGED, LISTENING, completed, stop_signals
+from ottla.environment import private_files
 from ottla.environment.channel import Channel
 from ottla.environment.disk import lock_directory
 from ottla.environment.process import process_environment
@@ -88,7 +89,7 @@ async def supervise(directory: Path, log_dirs: Sequence[Path], brokers: Sequence
 def _lock(directory: Path) -> int:
     """Lock the data directory, and return the file descriptor that holds the lock. Raises CannotStart."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        private_files.make_directory(directory)
         return lock_directory(directory)
     except BlockingIOError as cause:
         raise CannotStart(f"{cause}: stop it, or give another --data-dir") from None

@@ -26,6 +26,7 @@ from ottla.cli.features import (
 from ottla.cli.scram_credentials import BadCredential, parse_credential
 from ottla.cli.storage_migration import migrate_from, migrate_to
 from ottla.cli.table import echo_json
+from ottla.environment import private_files
 from ottla.environment.system import SystemRandom
 from ottla.log.backup import CannotCopy, copy_log_directory
 from ottla.metadata.adoption import DATABASE, Adoption, AlreadyAdopted, CannotAdopt, adopt
@@ -360,7 +361,7 @@ def _copied(home: Path, copies: Mapping[Path, Path]) -> tuple[int, int]:
 
     for _ in range(_BACKUP_ATTEMPTS):
         size = 0
-        copies[home].mkdir(parents=True, exist_ok=True)
+        private_files.make_directory(copies[home])
         revision = copy_database(home / DATABASE, copies[home] / DATABASE)
         partitions = sum(copy_log_directory(source, copies[source], progress) for source in copies)
         again = copies[home] / f"{DATABASE}.again"

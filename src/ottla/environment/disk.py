@@ -12,6 +12,8 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from ottla.environment import private_files
+
 _DATA_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 """fdatasync, which flushes the bytes and size of a file but not its times; fsync where the system lacks it."""
 _SMALL: Final = 1 << 14
@@ -37,7 +39,7 @@ class DiskFile:
     def fileno(self) -> int:
         self.in_use = True
         if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
             self._store.opened(self)
         return self._fd
 
@@ -207,7 +209,7 @@ class DiskStore:
     def _put(self, path: Path, data: bytes, *, durable: bool) -> None:
         self._unmap(path)
         beside = path.with_name(path.name + ".tmp")
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, private_files.FILE_MODE)
         try:
             view = memoryview(data)
             while view:
@@ -245,11 +247,11 @@ class DiskStore:
 
     def make_directory(self, path: Path, *, parents: bool = False) -> None:
         if not parents:
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=private_files.DIRECTORY_MODE, exist_ok=True)
         elif not path.is_dir():
             if not path.parent.exists():
                 self.make_directory(path.parent, parents=True)
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=private_files.DIRECTORY_MODE, exist_ok=True)
             with suppress(PermissionError):  # a directory may be writable but not readable
                 self.flush(path.parent)
 
@@ -291,7 +293,7 @@ def lock_directory(path: Path) -> int:
     """
     import fcntl
 
-    fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

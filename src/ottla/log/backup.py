@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ottla.environment import private_files
+
 _LEFT_OUT: Final = (".tmp", ".cleaned", ".swap", ".deleted", "-delete", "-future")
 _ATTEMPTS: Final = 10
 
@@ -33,14 +35,14 @@ def copy_log_directory(source: Path, target: Path, progress: Callable[[str, int]
 
     Raises CannotCopy, and OSError.
     """
-    target.mkdir(parents=True, exist_ok=True)
+    private_files.make_directory(target)
     partitions = []
     for path in sorted(source.iterdir()):
         if path.is_dir():
             if (path / "partition.metadata").exists() and not path.name.endswith(_LEFT_OUT):
                 partitions.append(path)
         elif path.name == "meta.properties" or path.name.endswith("-checkpoint"):
-            shutil.copy2(path, target / path.name)
+            _copy(path, target / path.name)
     for path in partitions:
         size = _copy_partition(path, target / path.name)
         if size is not None:
@@ -74,6 +76,14 @@ def _names(directory: Path) -> list[str]:
 
 def _copy_files(source: Path, target: Path, names: list[str]) -> None:
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
+    private_files.make_directory(target)
     for name in names:
-        shutil.copy2(source / name, target / name)
+        _copy(source / name, target / name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file with its times; others cannot read the copy, whatever the mode of the source."""
+    private_files.create(target)
+    shutil.copyfile(source, target)
+    shutil.copystat(source, target)
+    private_files.restrict(target)

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ottla.environment import private_files
+
 _ATTEMPTS: Final = 50
 _PAUSE_S: Final = 0.05
 
@@ -24,9 +26,11 @@ def copy_database(source: Path, target: Path) -> int:
     log, copied_log = source.with_name(source.name + "-wal"), target.with_name(target.name + "-wal")
     for _ in range(_ATTEMPTS):
         before = _state(source), _state(log)
+        private_files.create(target)
         shutil.copyfile(source, target)
         copied_log.unlink(missing_ok=True)
         if log.exists():
+            private_files.create(copied_log)
             shutil.copyfile(log, copied_log)
         if (_state(source), _state(log)) == before:
             return _checked(target)

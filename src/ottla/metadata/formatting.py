@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.environment import Random
+from ottla.environment import Random, private_files
 from ottla.environment.disk import DiskStore
 from ottla.log.directory import (
     FailedDirectory,
@@ -188,7 +188,7 @@ def _write_metadata(
     """Write the cluster's id, its features and credentials, unless metadata.db has them. Raises CannotFormat."""
     path = home / DATABASE
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        private_files.make_directory(home)
         store = SqliteStore(path)
         try:
             store.initialize(cluster_id, features, credentials)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
+from ottla.environment import private_files
 from ottla.metadata.store import Change, ChangeOutcome, Entry
 
 METADATA_FILE: Final = "metadata.db"
@@ -61,6 +62,10 @@ class SqliteFile(ABC):
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        try:
+            private_files.create(path)  # SQLite gives the files beside it the same mode
+        except OSError as cause:
+            raise OSError(f"cannot open {path}: {cause.strerror}") from None
         try:
             self._db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             try:
