@@ -149,7 +149,9 @@ class ConfigAlterations:
             name: texts
         }
         try:
-            for_all, for_this = (without_invalid(layers[node])[0] for node in ("", str(self._node_id)))
+            for_all, for_this = (
+                without_invalid(layers[node], for_all=not node)[0] for node in ("", str(self._node_id))
+            )
             new = self._config().with_dynamic(for_all=for_all, for_this=for_this)
             new.check()
             for check in self._checks:

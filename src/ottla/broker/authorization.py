@@ -81,7 +81,7 @@ class Authorization:
             raise InvalidConfig(f"{SUPER_USERS}: {cause}") from None
         self._allows_everyone = _flag(texts.get(ALLOWS_EVERYONE) or "false")
         if is_python_class(name):
-            self.plugin = load_class(AUTHORIZER, name)()
+            self.plugin = load_class(AUTHORIZER, name, "authorize")()
             configure = getattr(self.plugin, "configure", None)
             if configure is not None:
                 configure(dict(texts))

@@ -209,7 +209,11 @@ class BrokerConfig(BrokerValues):
         """Raise InvalidConfig for values that are valid by type but not usable."""
         _check_classes(self)
         check_listeners(self)
-        _ = self.connections_per_ip
+        if not self.connections_per_ip and self.integer("max.connections.per.ip") == 0:
+            raise InvalidConfig(
+                "requirement failed: max.connections.per.ip can be set to zero only if "
+                "max.connections.per.ip.overrides property is set."
+            )
 
 
 def broker_config(

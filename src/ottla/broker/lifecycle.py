@@ -26,13 +26,14 @@ from ottla.broker.sessions import FetchSessions
 from ottla.broker.slices import Slices
 from ottla.broker.socket_server import SocketServer
 from ottla.broker.storage import Storage
+from ottla.broker.stored_configs import check_limits, usable_configs
 from ottla.broker.throttling import Throttling, connection_quota, quota_window
 from ottla.environment import Environment
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.alteration import BROKER
-from ottla.metadata.configs import InvalidConfig, topic_configs, without_invalid
+from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
 from ottla.metadata.image import (
     OFFSETS_TOPIC,
@@ -104,6 +105,8 @@ class BrokerServer:
         )
         self._limits = ConnectionLimits(_limits_of(self._config), quota_window(self._config))
         self._least_throttle_ms = 0
+        self._ignored_configs: frozenset[str] = frozenset()
+        """Reasons why configs in the metadata are ignored, so that each is logged once."""
         self._maintenance: Maintenance | None = None
         self._token_removal: Periodic | None = None
         self.node: ClusterNode | None = None
@@ -296,7 +299,7 @@ class BrokerServer:
         names = "socket.request.max.bytes", "connections.max.idle.ms", "socket.send.buffer.bytes"
         request_bytes, idle_ms, send_buffer = map(config.integer, names)
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms, send_buffer)
-        self.broker.config_checks.append(_check_limits)
+        self.broker.config_checks.append(check_limits)
         if config.text("authorizer.class.name"):
             self._set_up_authorization()
         self._apply_configs()
@@ -497,13 +500,17 @@ class BrokerServer:
         self._storage.release()
 
     def _apply_configs(self) -> None:
-        """Apply the configs that the metadata has for this broker, over the start-up values; invalid ones are ignored."""
+        """Apply the configs that the metadata has for this broker, over the start-up values; unusable ones are ignored."""
         broker, image = self.broker, self.broker.image
-        for_all, of_all = without_invalid(image.configs_of(BROKER, ""))
-        for_this, of_this = without_invalid(image.configs_of(BROKER, str(broker.node_id)))
-        for reason in (*of_all, *of_this):
-            _logger.error("ignoring a config in the metadata: %s", reason)
-        broker.config = broker.config.with_dynamic(for_all=for_all, for_this=for_this)
+        broker.config, ignored = usable_configs(
+            broker.config,
+            for_all=image.configs_of(BROKER, ""),
+            for_this=image.configs_of(BROKER, str(broker.node_id)),
+        )
+        for reason in ignored:
+            if reason not in self._ignored_configs:
+                _logger.error("ignoring a config in the metadata: %s", reason)
+        self._ignored_configs = frozenset(ignored)
         self._limits.change(_limits_of(broker.config))
         throttles = broker.replication_throttles
         throttles.leader.limit = broker.config.integer("leader.replication.throttled.rate")
@@ -575,13 +582,3 @@ def _limits_of(config: BrokerConfig) -> LimitConfigs:
         config.integer("max.connection.creation.rate"),
         own_integers(config, "max.connection.creation.rate"),
     )
-
-
-def _check_limits(config: BrokerConfig) -> None:
-    """Raise InvalidConfig for limits with which a running broker would accept no connection; Kafka's text."""
-    for name in ("max.connections", "max.connection.creation.rate"):
-        if 0 in (config.integer(name), *own_integers(config, name).values()):
-            raise InvalidConfig(
-                f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for configuration "
-                "Invalid dynamic configuration"
-            )

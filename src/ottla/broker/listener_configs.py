@@ -7,11 +7,20 @@ Names of listeners and mechanisms are in lower case in these prefixes.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ottla.addresses import address_text
-from ottla.metadata.configs import BrokerValues, Config, InvalidConfig, Value, parse
+from ottla.metadata.configs import (
+    LISTENER_STORES,
+    BrokerValues,
+    Config,
+    InvalidConfig,
+    Texts,
+    Value,
+    default_value,
+    parse,
+)
 
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
@@ -47,8 +56,16 @@ class Listener(NamedTuple):
         return self.protocol.startswith("SASL")
 
 
+_RECONFIGURED: Final = LISTENER_STORES | {"max.connections", "max.connection.creation.rate"}
+"""Configs of a listener that take effect while the broker runs, and after a restart."""
+
+
 class ListenerValues(BrokerValues):
-    """Configs of a broker as one listener has them, or one SASL mechanism of a listener."""
+    """Configs of a broker as one listener has them, or one SASL mechanism of a listener.
+
+    Who may log in, and as whom, is decided by the configs that the broker was started with: those that clients have stored
+    count for stores and connection limits only. Apache Kafka stores the others too, and they have no effect there either.
+    """
 
     __slots__ = ("prefixes",)
 
@@ -58,19 +75,27 @@ class ListenerValues(BrokerValues):
         prefix = f"listener.name.{listener.lower()}."
         self.prefixes = [prefix] if mechanism is None else [f"{prefix}{mechanism.lower()}.", prefix]
 
+    def with_start_values(self) -> "ListenerValues":
+        """Return these values without those that are stored in the metadata."""
+        values = ListenerValues(BrokerValues(self.static), "")
+        values.prefixes = self.prefixes
+        return values
+
+    def _texts(self, name: str) -> Iterator[Texts]:
+        """Return the layers that count for a config."""
+        return (texts for _, texts in self.layers if texts is self.static or name in _RECONFIGURED)
+
     def _value(self, row: Config) -> Value:
-        for prefix in self.prefixes:
-            for _, texts in self.layers:
-                text = texts.get(prefix + row.name)
-                if text is not None:
-                    return parse(row, text)
-        return super()._value(row)
+        for name in (*(prefix + row.name for prefix in self.prefixes), row.name):
+            for texts in self._texts(row.name):
+                if name in texts:
+                    return parse(row, texts[name])
+        return default_value(row)
 
     def own_text(self, name: str) -> str | None:
         """Return the value of a config that is set for the mechanism itself, None if only a wider one is."""
-        return next(
-            (texts[self.prefixes[0] + name] for _, texts in self.layers if self.prefixes[0] + name in texts), None
-        )
+        own = self.prefixes[0] + name
+        return next((texts[own] for texts in self._texts(name) if own in texts), None)
 
 
 def own_integers(config: BrokerValues, name: str) -> dict[str, int]:

@@ -60,7 +60,7 @@ def token_validator(
             f"org.apache.kafka.common.security.oauthbearer.internals.unsecured.{_UNSECURED}"
         )
     if is_python_class(handler):
-        return TokenValidator(load_class(_HANDLER, handler)(module.options).validate)
+        return TokenValidator(load_class(_HANDLER, handler, "validate")(module.options).validate)
     try:
         if handler.endswith(f".{_UNSECURED}"):
             return TokenValidator(UnsecuredValidator(UnsecuredSettings.of_options(module.options)))

@@ -11,8 +11,12 @@ def is_python_class(text: str) -> bool:
     return ":" in text
 
 
-def load_class(config: str, text: str) -> Any:
-    """Return the class that `config` names as `package.module:Name`. Raises InvalidConfig."""
+def load_class(config: str, text: str, *methods: str) -> Any:
+    """Return the class that `config` names as `package.module:Name`, a value that the broker was started with: naming a class
+    makes the broker run it. Raises InvalidConfig.
+
+    methods  methods that the class must have; checked before anything of it is called
+    """
     module, _, name = text.partition(":")
     try:
         plugin = getattr(importlib.import_module(module), name, None)
@@ -20,4 +24,9 @@ def load_class(config: str, text: str) -> Any:
         raise InvalidConfig(f"Invalid value {text} for configuration {config}: {cause}") from None
     if not isinstance(plugin, type):
         raise InvalidConfig(f"Invalid value {text} for configuration {config}: {module} has no class {name}")
+    missing = [method for method in methods if not callable(getattr(plugin, method, None))]
+    if missing:
+        raise InvalidConfig(
+            f"Invalid value {text} for configuration {config}: the class has no method {', '.join(missing)}"
+        )
     return plugin

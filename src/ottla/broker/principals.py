@@ -42,7 +42,7 @@ def principal_builder(values: ListenerValues) -> PrincipalBuilder:
     """Return the principal builder of a listener. Raises InvalidConfig."""
     name = values.text(_BUILDER) or ""
     if is_python_class(name):
-        build: PrincipalBuilder = load_class(_BUILDER, name)().build
+        build: PrincipalBuilder = load_class(_BUILDER, name, "build")().build
         return build
     try:
         mapper = PrincipalMapper(values.text("ssl.principal.mapping.rules") or "")

@@ -135,4 +135,4 @@ def _plugin(text: str, module: LoginModule) -> Any:
             "package.module:Name"
         )
     options: Mapping[str, str] = module.options
-    return load_class(config, text)(options)
+    return load_class(config, text, "authenticate")(options)

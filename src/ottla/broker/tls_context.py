@@ -131,13 +131,33 @@ class ListenerTls:
         self._workers = environment.workers
         self._reading = environment.workers.start("ottla-certificates")
         self._handshakes: Worker | None = None
-        self._loaded = _load(tls_settings(values(), has_sasl=has_sasl), _read, serves_brokers=serves_brokers)
+        self._unusable: TlsSettings | None = None
+        """Settings that could not be used, so that this is logged once while they are in the metadata."""
+        self._loaded = self._load_at_start()
         self._refused: Mapping[str, bytes] = {}
         """Contents of files that could not be used, so that this is logged once."""
         self._looking = Periodic("reading of certificates", self._look, _LOOK_MS, environment.timers)
         if self._loaded.files:
             self._looking.run_in(_LOOK_MS)
         self.listener = TlsListener(lambda: self._loaded.context, self._worker, environment.timers)
+
+    def _load_at_start(self) -> _Loaded:
+        """Make the first context. Stores that a client has set in the metadata never prevent a start: if they cannot be used,
+        those of the start values are. Raises InvalidConfig.
+        """
+        values = self._values()
+        settings, static = (
+            tls_settings(source, has_sasl=self._has_sasl) for source in (values, values.with_start_values())
+        )
+        try:
+            return self._load(settings)
+        except InvalidConfig as cause:
+            if settings == static:
+                raise
+            loaded = self._load(static)
+            self._unusable = settings
+            _logger.error("listener %s ignores the stores in the metadata: %s", self._name, cause)
+            return loaded
 
     def _worker(self) -> Worker | None:
         """Return the worker for handshakes if those of the current key take long."""
@@ -154,9 +174,9 @@ class ListenerTls:
         """
         settings = tls_settings(values, has_sasl=self._has_sasl)
         if settings != self._loaded.settings or reloads:
-            self._check_change(self._changed(settings), values)
+            self._check_change(self._load(settings), values)
 
-    def _changed(self, settings: TlsSettings) -> _Loaded:
+    def _load(self, settings: TlsSettings) -> _Loaded:
         return _load(settings, _read, serves_brokers=self._serves_brokers)
 
     def _check_change(self, loaded: _Loaded, values: ListenerValues) -> None:
@@ -174,15 +194,16 @@ class ListenerTls:
         """Take over the current configs; what cannot be used is logged, and the old context stays."""
         values = self._values()
         settings = tls_settings(values, has_sasl=self._has_sasl)
-        if settings == self._loaded.settings and not reloads:
+        if settings in (self._loaded.settings, self._unusable) and not reloads:
             return
         try:
-            loaded = self._changed(settings)
+            loaded = self._load(settings)
             self._check_change(loaded, values)
         except InvalidConfig as cause:
+            self._unusable = settings
             _logger.error("listener %s keeps its certificate: %s", self._name, cause)
             return
-        self._loaded = loaded
+        self._loaded, self._unusable = loaded, None
         _logger.info("listener %s has a new TLS configuration, for connections from now on", self._name)
 
     def close(self) -> None:

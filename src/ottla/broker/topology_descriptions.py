@@ -63,6 +63,6 @@ def description_plugin(config: BrokerConfig) -> TopologyDescriptionPlugin | None
     if name == _IN_MEMORY:
         return DescriptionsInMemory()
     if is_python_class(name):
-        plugin: Any = load_class(PLUGIN, name)()
+        plugin: Any = load_class(PLUGIN, name, "set", "get", "delete")()
         return plugin  # type: ignore[no-any-return]
     raise InvalidConfig(f"Invalid value {name} for configuration {PLUGIN}: Class {name} could not be found.")

@@ -332,7 +332,7 @@ class LogDirectory:
         return f"{name[:_MOST_OF_A_NAME]}.{self._random.bytes16().hex()}{suffix}"
 
     def _jitter(self, most: int) -> int:
-        return self._random.below(most + 1) if most else 0
+        return self._random.below(most + 1) if most > 0 else 0
 
     def set_aside(self, name: str, reason: str) -> None:
         """Rename a partition's directory to -stray and keep it, as its records may be needed. Raises OSError."""

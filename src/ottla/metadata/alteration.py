@@ -13,16 +13,19 @@ from typing import Final, NamedTuple
 from ottla.metadata import config_table as table
 from ottla.metadata import keys
 from ottla.metadata.configs import (
+    LISTENER_STORES,
     BrokerValues,
     InvalidConfig,
     Scope,
     Texts,
     configs,
+    is_per_broker,
     parse,
     text_of,
     topic_configs,
     validate_group,
     validate_topic,
+    without_listener,
 )
 from ottla.metadata.refusal import Refused
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_SERVER_ERROR
@@ -51,24 +54,6 @@ _METRICS_MATCHES: Final = frozenset(
         "client_source_port",
     )
 )
-
-
-_OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
-_ONLY_BY_LISTENER: Final = frozenset(
-    (
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    )
-)
-"""Configs that change while a broker runs, but only those of single listeners."""
 
 
 class Edit(NamedTuple):
@@ -163,16 +148,16 @@ def _check_broker(name: str, texts: Texts, edits: Sequence[Edit]) -> None:
     known = configs(Scope.BROKER)
     edits = [edit for edit in edits if edit.operation != DELETE]
     rows = [(known[edit.name], edit) for edit in edits if edit.name in known]
-    prefixed = [(_OF_A_LISTENER.fullmatch(edit.name), edit) for edit in edits]
-    of_listeners = [(known[name[1]], edit) for name, edit in prefixed if name is not None and name[1] in known]
+    prefixed = [(without_listener(edit.name), edit) for edit in edits]
+    of_listeners = [(known[name], edit) for name, edit in prefixed if name is not None and name in known]
     fixed = [row.name for row, _ in rows if row.update == table.READ_ONLY]
     if fixed:
         raise Refused(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    bare = [row.name for row, _ in rows if row.name in _ONLY_BY_LISTENER]
+    bare = [row.name for row, _ in rows if row.name in LISTENER_STORES]
     if bare:
         text = "These security configs can be dynamically updated only per-listener using the listener prefix"
         raise Refused(INVALID_REQUEST, f"{text}: [{', '.join(bare)}]")
-    own = [edit.name for edit in edits if _is_per_broker(edit.name)]
+    own = [edit.name for edit in edits if is_per_broker(edit.name)]
     if own and not name:
         text = f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(own)}]"
         raise Refused(INVALID_REQUEST, text)
@@ -189,13 +174,6 @@ def _check_min_isr(name: str, current: Texts, texts: Texts, edits: Sequence[Edit
         raise Refused(INVALID_CONFIG, f"Broker-level {keys.MIN_ISR} cannot be altered while ELR is enabled.")
     if not name and keys.MIN_ISR not in texts and (is_edited or keys.MIN_ISR in current):
         raise Refused(INVALID_CONFIG, f"Cluster-level {keys.MIN_ISR} cannot be removed while ELR is enabled.")
-
-
-def _is_per_broker(name: str) -> bool:
-    """Return True if a config is set for one broker only; also with the prefix of a listener."""
-    matched = _OF_A_LISTENER.fullmatch(name)
-    row = configs(Scope.BROKER).get(name if matched is None else matched[1])
-    return row is not None and row.update == table.PER_BROKER
 
 
 def _check_client_metrics(texts: Texts) -> None:

@@ -12,6 +12,7 @@ Sources of a value; the first that is set wins:
 
 import re
 from collections.abc import Iterator, Mapping
+from math import inf, isfinite
 from typing import Any, Final, NamedTuple, Self
 
 from ottla.metadata import config_table as table
@@ -155,6 +156,11 @@ def parse(row: Config, text: str | None) -> Value:
     return value
 
 
+def default_value(row: Config) -> Value:
+    """Return Kafka's default of a config."""
+    return None if row.default is None else _typed(row, row.default)
+
+
 def _refusal(name: str, value: object, why: str) -> InvalidConfig:
     return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
 
@@ -283,6 +289,8 @@ def text_of(value: Value) -> str | None:
         return ",".join(value)
     if isinstance(value, int):
         return str(value)
+    if not isfinite(value):
+        return {inf: "Infinity", -inf: "-Infinity"}.get(value, "NaN")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     digits, _, exponent = f"{value!r}".partition("e")
@@ -376,21 +384,72 @@ class BrokerValues(Values):
         for _, texts in self.layers:
             if row.name in texts:
                 return parse(row, texts[row.name])
-        return None if row.default is None else _typed(row, row.default)
+        return default_value(row)
 
 
-def without_invalid(texts: Texts) -> tuple[Texts, list[str]]:
-    """Return dynamic configs of brokers without those with an invalid value, and the reasons."""
-    known = configs(Scope.BROKER)
+LISTENER_STORES: Final = frozenset(
+    (
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    )
+)
+"""Configs that change while a broker runs, but only those of single listeners (Kafka's SslConfigs.RECONFIGURABLE_CONFIGS)."""
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+
+
+def without_listener(name: str) -> str | None:
+    """Return the config that `listener.name.<listener>.<config>` sets; None for a name without this prefix."""
+    matched = _LISTENER_PREFIX.fullmatch(name)
+    return None if matched is None else matched[1]
+
+
+def is_per_broker(name: str) -> bool:
+    """Return whether a config is set for one broker only, also with the prefix of a listener."""
+    row = configs(Scope.BROKER).get(without_listener(name) or name)
+    return row is not None and row.update == table.PER_BROKER
+
+
+def without_invalid(texts: Texts, *, for_all: bool) -> tuple[Texts, list[str]]:
+    """Return stored configs of brokers without those that a broker must ignore, and the reasons, as Kafka's
+    DynamicBrokerConfig does: invalid values, and names that AlterConfigs refuses.
+
+    for_all  the configs are those for all brokers
+    """
     valid, reasons = {}, []
     for name, text in texts.items():
         try:
-            if name in known:
-                parse(known[name], text)
+            _check_stored(name, text, for_all=for_all)
             valid[name] = text
         except InvalidConfig as cause:
             reasons.append(str(cause))
     return valid, reasons
+
+
+def _check_stored(name: str, text: str, *, for_all: bool) -> None:
+    known = configs(Scope.BROKER)
+    row = known.get(name)
+    if row is not None and row.read_only:
+        raise InvalidConfig(f"{name} cannot be updated dynamically")
+    if name in LISTENER_STORES:
+        raise InvalidConfig(f"{name} can be dynamically updated only per-listener using the listener prefix")
+    if for_all and is_per_broker(name):
+        raise InvalidConfig(f"{name} cannot be set at default cluster level, broker id must be specified")
+    own = known.get(without_listener(name) or "")
+    if own is not None:
+        try:
+            parse(own, text)
+        except InvalidConfig as cause:
+            raise InvalidConfig(f"{name}: {cause}") from None
+    elif row is not None:
+        parse(row, text)
 
 
 class ResourceValues(Values):
@@ -413,7 +472,7 @@ class ResourceValues(Values):
             if isinstance(value, int) and (unit := _UNIT_MS.get(name.rpartition(".")[2])):
                 return value * unit if value >= 0 else -1
             return (value[0] if value else "") if isinstance(value, list) and row.type != table.LIST else value
-        return None if row.default is None else _typed(row, row.default)
+        return default_value(row)
 
 
 def topic_configs(overrides: Texts, broker: BrokerValues) -> ResourceValues:

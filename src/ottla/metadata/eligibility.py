@@ -13,6 +13,7 @@ from typing import Final
 
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
+from ottla.metadata.configs import InvalidConfig, Scope, config, parse
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import Image
 
@@ -28,8 +29,14 @@ def min_isr_of(image: Image, configs: Mapping[str, str]) -> int:
     """Return the `min_isr` that partitions of a topic with these configs should have; 0 while the feature is off."""
     if not has_elr(image):
         return 0
-    text = configs.get(keys.MIN_ISR) or image.configs_of(BROKER, "").get(keys.MIN_ISR)
-    return int(text) if text else 1
+    for texts in (configs, image.configs_of(BROKER, "")):
+        try:
+            value = parse(config(Scope.TOPIC, keys.MIN_ISR), texts[keys.MIN_ISR])
+        except (KeyError, InvalidConfig):  # not set; or stored by an earlier version: without effect everywhere
+            continue
+        assert isinstance(value, int)
+        return value
+    return 1
 
 
 def required_configs(image: Image, static_min_isr: int) -> dict[str, Mapping[str, str]]:

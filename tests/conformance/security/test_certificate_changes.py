@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trustme
 
-from ottla.protocol.errors import INVALID_REQUEST, NONE
+from ottla.protocol.errors import INVALID_REQUEST, NONE, SASL_AUTHENTICATION_FAILED
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -17,6 +17,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
+from tests.conformance.conftest import Closed
 from tests.conformance.security.conftest import Secured, SecuredWire
 from tests.conformance.security.secured import UNIT, write_key_store
 
@@ -172,3 +173,30 @@ def test_description_of_the_configs_of_a_listener(plain: SecuredWire) -> None:
             ],
         ),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssl.client.auth", "none"),
+        ("listener.name.mtls.ssl.client.auth", "none"),
+        ("listener.name.mtls.ssl.principal.mapping.rules", "RULE:^.*$/admin/"),
+        ("listener.name.sasl.sasl.enabled.mechanisms", "NONSENSE"),
+        ("listener.name.sasl.plain.sasl.jaas.config", "malformed"),
+        (
+            "listener.name.sasl.plain.sasl.jaas.config",
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="guess";',
+        ),
+    ],
+)
+def test_stored_configs_of_logins_have_no_effect(
+    connect: Connect, secured: Secured, plain: SecuredWire, name: str, value: str
+) -> None:
+    assert alter(plain, name, value) == (NONE, None)
+    try:
+        with pytest.raises((Closed, OSError)):
+            connect("MTLS", secured.tls_context()).send(MetadataRequest(topics=[]), 12)
+        assert connect("SASL").log_in("alice").error_code == NONE
+        assert connect("SASL").log_in("alice", "guess").error_code == SASL_AUTHENTICATION_FAILED
+    finally:
+        assert alter(plain, name, None) == (NONE, None)

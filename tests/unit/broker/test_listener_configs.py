@@ -101,13 +101,17 @@ def test_configs_of_one_listener_or_mechanism() -> None:
         "listener.name.a.connections.max.reauth.ms": "4",
     }
     config = BrokerConfig({**TWO, **texts}).with_dynamic(
-        for_all={}, for_this={"listener.name.b.ssl.client.auth": "none"}
+        for_all={"max.connections": "7"},
+        for_this={"listener.name.b.ssl.client.auth": "none", "listener.name.b.ssl.keystore.location": "b.pem"},
     )
     assert [ListenerValues(config, name).text("ssl.client.auth") for name in ("A", "B", "C")] == [
         "required",
-        "none",
+        "requested",  # what clients have stored counts for stores and connection limits only
         "requested",
     ]
+    assert [ListenerValues(config, name).text("ssl.keystore.location") for name in ("A", "B")] == [None, "b.pem"]
+    assert ListenerValues(config, "B").with_start_values().text("ssl.keystore.location") is None
+    assert [ListenerValues(config, name).integer("max.connections") for name in ("A", "B")] == [7, 7]
     assert ListenerValues(config, "A", "PLAIN").integer("connections.max.reauth.ms") == 5
     assert ListenerValues(config, "A", "SCRAM-SHA-256").integer("connections.max.reauth.ms") == 4
     assert ListenerValues(config, "B", "PLAIN").integer("connections.max.reauth.ms") == 0

@@ -106,6 +106,7 @@ def test_tokens_that_anybody_can_make_are_refused_unless_they_are_wanted(environ
         ("org.example.Handler", "a Java class cannot run here; name a Python class as package.module:Name"),
         ("no.such.module:Name", "No module named 'no'"),
         (f"{__name__}:Missing", "has no class Missing"),
+        (f"{__name__}:Tokens", "the class has no method authenticate"),
     ],
 )
 def test_handlers_that_cannot_be_used(environment: Environment, name: str, text: str) -> None:
