@@ -4,11 +4,13 @@ A handler returns a response, or a `Pending` that is completed later: by an appe
 by coordinator records that are committed. There are no tasks or futures; an answer that waits is one object and one callback.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 R = TypeVar("R")
+_logger = logging.getLogger("ottla.broker")
 
 
 class NotReady(Exception):
@@ -18,8 +20,8 @@ class NotReady(Exception):
 class Pending(Generic[R]):
     """Response that is completed later, once. A listener is called at once if the response is complete already.
 
-    An answer is abandoned if the code that should complete it raised an unexpected exception. All answers that follow it are
-    abandoned as well, up to the connection and the turn (`Turns`) that wait for the last one.
+    An answer is abandoned if the code that should complete it raised an unexpected exception, which is logged there, once. All
+    answers that follow it are abandoned as well, up to the connection and the turn (`Turns`) that wait for the last one.
     """
 
     __slots__ = ("_abandoned", "_listener", "_response", "done")
@@ -42,7 +44,7 @@ class Pending(Generic[R]):
             self._listener(response)
 
     def abandon(self) -> None:
-        """Abandon the answer; the caller re-raises or has logged the exception. No effect if the answer is complete."""
+        """Abandon the answer; the caller has logged the exception. No effect if the answer is complete."""
         if self.done:
             return
         self.done = True
@@ -77,21 +79,31 @@ U = TypeVar("U")
 
 
 def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]":
-    """Pass `answer` to `follow`, now or later, and return the answer of `follow`."""
+    """Pass `answer` to `follow`, now or later, and return the answer of `follow`.
+
+    An exception of a `follow` that was called later is logged here, and the answer abandoned: raised, it would end what
+    completes `answer`, often the request of another client.
+    """
     if not isinstance(answer, Pending):
         return follow(answer)
     whole: Pending[U] = Pending()
-
-    def respond(response: T) -> None:
-        try:
-            following = follow(response)
-        except BaseException:
-            whole.abandon()
-            raise
-        whole.follow(following)
-
-    answer.listen(respond, whole.abandon)
+    answer.listen(lambda response: _follow_up(whole, partial(follow, response)), whole.abandon)
     return whole
+
+
+def _follow_up(whole: Pending[U], step: "Callable[[], Answer[U]]") -> None:
+    """Complete or abandon `whole` as `step` answers, unless it answers `whole` itself; an exception is logged once."""
+    try:
+        following = step()
+    except Exception:
+        _logger.exception("the rest of a request failed")
+        whole.abandon()
+    except BaseException:
+        whole.abandon()
+        raise
+    else:
+        if following is not whole:
+            whole.follow(following)
 
 
 def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]]":
@@ -100,41 +112,38 @@ def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> "Answer[list[T]
     answers: list[T] = []
     whole: Pending[list[T]] = Pending()
 
-    def go_on(response: T | None = None, *, was_pending: bool = False) -> None:
-        if was_pending:
-            answers.append(response)  # type: ignore[arg-type]
+    def ask_on() -> "Answer[list[T]]":
         for question in remaining:
             answer = question()
             if isinstance(answer, Pending):
-                answer.listen(lambda response: go_on(response, was_pending=True), whole.abandon)
-                return
+                answer.listen(arrived, whole.abandon)
+                return whole
             answers.append(answer)
-        whole.complete(answers)
+        return answers
 
-    go_on()
-    return answers if whole.done else whole
+    def arrived(response: T) -> None:
+        answers.append(response)
+        _follow_up(whole, ask_on)
+
+    return ask_on()
 
 
 def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Answer[U]:
-    """Combine several answers into one, for a request about several keys."""
-    responses: list[Any] = [None] * len(answers)
-    missing = 0
-    whole: Pending[U] | None = None
+    """Combine several answers into one, for a request about several keys; abandoned as soon as one of them is."""
+    responses: list[Any] = list(answers)
+    missing = sum(isinstance(answer, Pending) for answer in answers)
+    if missing == 0:
+        return combine(responses)
+    whole: Pending[U] = Pending()
 
     def arrived(index: int, response: T) -> None:
         nonlocal missing
         responses[index] = response
         missing -= 1
-        if missing == 0 and whole is not None:
-            whole.complete(combine(responses))
+        if missing == 0 and not whole.done:
+            _follow_up(whole, partial(combine, responses))
 
     for index, answer in enumerate(answers):
-        missing += 1
         if isinstance(answer, Pending):
-            answer.listen(partial(arrived, index))
-        else:
-            arrived(index, answer)
-    if missing == 0:
-        return combine(responses)
-    whole = Pending()
+            answer.listen(partial(arrived, index), whole.abandon)
     return whole

@@ -1,0 +1,77 @@
+"""Answers that are completed later: a failure of a part is a failure of the whole, logged once, and harms nobody else."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.protocol.answer import Answer, Pending, after, gather, in_sequence
+
+Compose = Callable[[Pending[Any], Callable[[Any], Any]], Answer[Any]]
+
+
+def fail(response: object) -> int:
+    raise ValueError(response)
+
+
+COMPOSERS: dict[str, Compose] = {
+    "after": after,
+    "gather": lambda part, step: gather([part, 1], step),
+    "in_sequence": lambda part, step: in_sequence([lambda: part, lambda: step(0)]),
+    "in_sequence, a later part": lambda part, step: in_sequence([lambda: 1, lambda: after(part, step), lambda: 2]),
+}
+
+
+def outcomes(answer: Answer[Any]) -> list[str]:
+    heard = list[str]()
+    assert isinstance(answer, Pending)
+    answer.listen(lambda response: heard.append("completed"), lambda: heard.append("abandoned"))
+    return heard
+
+
+@pytest.mark.parametrize("compose", COMPOSERS.values(), ids=COMPOSERS)
+def test_an_abandoned_part_abandons_the_whole(compose: Compose) -> None:
+    part = Pending[int]()
+    heard = outcomes(compose(part, lambda response: response))
+    part.abandon()
+    assert heard == ["abandoned"]
+
+
+@pytest.mark.parametrize("compose", COMPOSERS.values(), ids=COMPOSERS)
+def test_a_later_step_that_raises_abandons_the_whole_and_is_logged_once(
+    compose: Compose, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = Pending[int]()
+    heard = outcomes(compose(part, fail))
+    with caplog.at_level(logging.ERROR):
+        part.complete(1)  # whoever completes it is not disturbed
+    assert heard == ["abandoned"]
+    assert len(caplog.records) == 1
+    assert "ValueError" in caplog.text
+
+
+@pytest.mark.parametrize("compose", COMPOSERS.values(), ids=COMPOSERS)
+def test_a_part_that_is_done_already(compose: Compose) -> None:
+    part = Pending[int]()
+    part.complete(1)
+    assert outcomes(compose(part, lambda response: response)) == ["completed"]
+
+
+def test_gather_hears_of_the_first_abandoned_part_only() -> None:
+    first, second = Pending[int](), Pending[int]()
+    heard = outcomes(gather([first, second, 3], sum))
+    first.abandon()
+    second.complete(2)
+    assert heard == ["abandoned"]
+
+
+def test_gather_keeps_the_order_of_its_parts() -> None:
+    first, second = Pending[int](), Pending[int]()
+    answer = gather([first, 2, second], list)
+    second.complete(3)
+    first.complete(1)
+    responses = list[object]()
+    assert isinstance(answer, Pending)
+    answer.listen(responses.append)
+    assert responses == [[1, 2, 3]]
