@@ -13,8 +13,8 @@ import pytest
 from ottla.broker.handlers import SERVED
 from ottla.protocol import api, codec, errors
 from ottla.protocol.api import APIS
+from ottla.protocol.error_responses import error_response
 from ottla.protocol.schema import Struct
-from ottla.testing.refusals import error_response
 
 from .samples import codes_in, sample
 

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.broker.broker import Broker
 from ottla.broker.handlers import SERVED
 from ottla.protocol.answer import Answer
-from ottla.protocol.api import APIS
+from ottla.protocol.api import PRODUCE
+from ottla.protocol.codec import decode
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
-from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 
@@ -82,21 +82,23 @@ def route(envelope: Envelope, *, allows_unstable: Callable[[], bool]) -> Route:
     return registered(key)
 
 
-def failure(key: int) -> Response:
-    """Return an UNKNOWN_SERVER_ERROR response. Raises PeerError if the API's response has no error code of its own."""
-    response_class: Any = APIS[key].response_class()
-    if not _has_error_code(response_class):
-        raise PeerError(f"{APIS[key].name} failed, and its response has no error code")
-    response: Response = response_class(error_code=UNKNOWN_SERVER_ERROR)
-    return response
+def refusal(envelope: Envelope, code: int) -> Response:
+    """Return the response with an error code to a request that is not served, or whose handler failed, in the version of the
+    request and in all of its rows, as Kafka's `getErrorResponse` does. Raises PeerError for a request that cannot be read, and
+    for one without a response (Produce with acks=0): the connection is closed.
+    """
+    api = envelope.api
+    request_class = api.request_class()
+    if envelope.version not in request_class.VERSIONS:
+        raise PeerError(f"{api.name} version {envelope.version} is not served")
+    request: Any
+    if envelope.asked == envelope.version:
+        request, _ = decode(request_class, envelope.version, envelope.frame, envelope.body)
+    else:
+        request = request_class()  # ApiVersions in an unknown version, whose body cannot be read
+    if api.key == PRODUCE and request.acks == 0:
+        raise PeerError(f"{api.name} without acknowledgement failed")
+    # Imported where something has failed: no broker needs it at its start.
+    from ottla.protocol.error_responses import error_response
 
-
-def refusal(key: int, code: int) -> Response:
-    """Return a response with an error code; an empty one if the API's response has no error code of its own."""
-    response_class: Any = APIS[key].response_class()
-    response: Response = response_class(error_code=code) if _has_error_code(response_class) else response_class()
-    return response
-
-
-def _has_error_code(response_class: Any) -> bool:
-    return any(field.name == "error_code" for field in response_class.FIELDS)
+    return error_response(request, envelope.version, code)

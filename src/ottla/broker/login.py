@@ -170,7 +170,7 @@ class Login:
         envelope = open_envelope(frame)
         if envelope.api.key != SASL_AUTHENTICATE:
             reason = f"{envelope.api.name} in place of a SASL token"
-            return LoginAnswer(response_pieces(envelope, refusal(envelope.api.key, ILLEGAL_SASL_STATE)), reason)
+            return LoginAnswer(response_pieces(envelope, refusal(envelope, ILLEGAL_SASL_STATE)), reason)
         if envelope.version not in SaslAuthenticateRequest.VERSIONS:
             raise PeerError(f"{envelope.api.name} version {envelope.version} is not served")
         request, _ = decode(SaslAuthenticateRequest, envelope.version, envelope.frame, envelope.body)

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
-from ottla.broker.dispatch import PositionalRequest, Route, failure, route
+from ottla.broker.dispatch import PositionalRequest, Route, refusal, route
 from ottla.environment import Clock
 from ottla.protocol import codec
 from ottla.protocol.answer import Answer
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
+from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 
@@ -66,8 +67,8 @@ class Pipeline:
     def serve(self, envelope: Envelope, context: RequestContext) -> Answer[Response] | None:
         """Serve one request. Raises PeerError for a version that is not served and for a malformed body.
 
-        A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR where the response has an
-        error code; the connection stays open.
+        A bug in a handler is logged with the request's header and answered with UNKNOWN_SERVER_ERROR in every row of the
+        response; the connection stays open.
         """
         version = envelope.version
         target = self._routes.get((envelope.api.key, version)) or self._route(envelope)
@@ -101,7 +102,7 @@ class Pipeline:
             raise
         except Exception:
             _logger.exception("cannot serve %r", envelope, extra=log_fields(request.context))
-            return failure(envelope.api.key)
+            return refusal(envelope, UNKNOWN_SERVER_ERROR)
 
     def _handle_in_turn(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
         """Call the handler of a request whose turn has come; a PeerError is returned, and closes the connection."""

@@ -30,6 +30,7 @@ from ottla.protocol.answer import Pending
 from ottla.protocol.api import FETCH
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
+from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.frames import FrameReader
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
@@ -44,9 +45,9 @@ _ANSWERS_A_SEND: Final = 64
 
 
 def _abandoned(envelope: Envelope) -> Response | PeerError:
-    """Return the answer to a waiting request whose handler failed: the connection stays open if possible."""
+    """Return the answer to a waiting request whose handler failed, which is logged already: the connection stays open."""
     try:
-        return dispatch.failure(envelope.api.key)
+        return dispatch.refusal(envelope, UNKNOWN_SERVER_ERROR)
     except PeerError as error:
         return error
 
@@ -194,6 +195,9 @@ class ServedConnection:
         except PeerError as error:
             self.drop(error)
             return
+        except Exception:  # noqa: BLE001
+            self._fail()
+            return
         if self._held:
             self._flush()
         self.active_at = self._tick()
@@ -288,7 +292,11 @@ class ServedConnection:
         self._waiting = False
         self._delayed = None
         self.active_at = self._tick()
-        self._deliver(envelope, response)
+        try:
+            self._deliver(envelope, response)
+        except Exception:  # noqa: BLE001
+            self._fail()
+            return
         self._go_on()
 
     def _deliver(self, envelope: Envelope, response: Response | PeerError | None) -> None:
@@ -315,6 +323,8 @@ class ServedConnection:
                 self._serve(frame)
         except PeerError as error:
             self.drop(error)
+        except Exception:  # noqa: BLE001
+            self._fail()
         if self._muted and not self._waiting and not self._writing and not self.is_closed:
             self._muted = False
             self._stream.resume_reading()
@@ -412,6 +422,13 @@ class ServedConnection:
             _logger.warning("closing the connection of %s: %s", self.session.name, error, extra=self.session.log_fields)
             self._flush()  # earlier requests keep their answers
             self.close()
+
+    def _fail(self) -> None:
+        """Close the connection because of an exception that nothing expects; one in a handler is answered instead."""
+        _logger.exception(
+            "closing the connection of %s after a failure", self.session.name, extra=self.session.log_fields
+        )
+        self.close()
 
     def close(self) -> None:
         """Close the connection; a pending answer is discarded when it completes."""

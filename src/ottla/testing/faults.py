@@ -30,6 +30,7 @@ from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext
+from ottla.protocol.error_responses import error_response, is_partition_error
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages import share_fetch
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -42,7 +43,6 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.spelling import did_you_mean
-from ottla.testing.refusals import error_response, is_partition_error
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

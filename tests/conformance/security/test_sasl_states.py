@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.handlers import SERVED
+from ottla.protocol import api
+from ottla.protocol.api import APIS
 from ottla.protocol.errors import (
     ILLEGAL_SASL_STATE,
     INVALID_REQUEST,
@@ -19,6 +22,7 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from tests.conformance.conftest import Closed
 from tests.conformance.security.conftest import SecuredWire, plain
+from tests.testing.samples import codes_in, sample
 
 Connect = Callable[..., SecuredWire]
 MECHANISMS = ["OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -225,3 +229,19 @@ def test_an_authorization_id_that_is_the_user(connect: Connect) -> None:
     wire = connect()
     assert wire.handshake().error_code == NONE
     assert wire.authenticate(plain("alice", authzid="alice")).error_code == NONE
+
+
+@pytest.mark.parametrize("key", [key for key in SERVED if key != api.SASL_AUTHENTICATE], ids=lambda key: APIS[key].name)
+def test_another_request_in_place_of_a_token_is_refused_in_its_version(connect: Connect, key: int) -> None:
+    for version in range(SERVED[key].versions[0], SERVED[key].versions[1] + 1):
+        wire = connect()
+        assert wire.handshake().error_code == NONE
+        try:
+            codes = [code for _, code in codes_in(wire.send(sample(key, version), version))]
+        except Closed:
+            assert wire.is_kafka, version  # a version that Kafka 4 has removed
+        else:
+            assert ILLEGAL_SASL_STATE in codes, version
+            assert set(codes) <= {ILLEGAL_SASL_STATE, NONE}, version
+            assert_closed(wire)
+        wire.close()

@@ -15,6 +15,7 @@ from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest
+from ottla.protocol.messages.produce import ProduceRequest
 from ottla.protocol.schema import Request
 from ottla.protocol.wire import PeerError
 
@@ -58,9 +59,10 @@ def test_a_bug_in_a_handler_is_logged_and_answered(caplog: pytest.LogCaptureFixt
     assert "AttributeError" in caplog.text
 
 
-def test_a_response_without_a_place_for_errors_ends_the_connection() -> None:
-    with pytest.raises(PeerError, match="has no error code"):
-        dispatch.failure(api.CREATE_TOPICS)
+def test_a_request_without_a_response_that_fails_ends_the_connection() -> None:
+    request = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    with pytest.raises(PeerError, match="without acknowledgement failed"):
+        dispatch.refusal(envelope_of(request, 9), UNKNOWN_SERVER_ERROR)
 
 
 def test_a_body_that_is_none_is_the_peers_fault() -> None:

@@ -203,6 +203,28 @@ def test_a_handler_that_fails_later_is_answered_with_an_error(world: World) -> N
     assert world.answers == 2
 
 
+@pytest.mark.parametrize("place", ["service", "sending", "sending later"])
+def test_an_unexpected_exception_closes_the_connection_and_is_logged_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    def fail(*_: object) -> Any:
+        raise ZeroDivisionError
+
+    pending: Pending[Response] = Pending()
+    if place == "service":
+        world.requests.pipeline.answer = fail
+    else:
+        monkeypatch.setattr(world.stream, "write", fail)
+    if place == "sending later":
+        world.requests.responses["a"] = pending
+    world.send("a", "b")
+    pending.complete(HeartbeatResponse(error_code=0))
+    assert world.stream.is_closed
+    assert world.closed == [world.connection]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_listeners_hear_once_of_the_end_of_a_connection(world: World) -> None:
     ended: list[int] = []
     world.session.peer.closed += [lambda peer: ended.append(peer.port), lambda peer: ended.append(-peer.port)]

@@ -23,6 +23,7 @@ from ottla.client.topics import TopicPartition
 from ottla.protocol import api, codec
 from ottla.protocol.answer import Pending, after
 from ottla.protocol.connection import Envelope
+from ottla.protocol.error_responses import error_response
 from ottla.protocol.errors import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_LEADER_EPOCH,
@@ -40,7 +41,6 @@ from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Request, Response
 from ottla.records.record import Record
-from ottla.testing.refusals import error_response
 
 from .whole_broker import WholeBroker
 from .world import LOST, Answer, Broker, Wire, World
