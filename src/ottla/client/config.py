@@ -159,6 +159,7 @@ CONFIGS: Final[dict[str, _Config]] = {
     "metadata.recovery.rebootstrap.trigger.ms": _Config(300_000, _integer(0)),
     "send.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
     "receive.buffer.bytes": _Config(-1, _integer(-1, _INT32)),
+    "receive.message.max.bytes": _Config(100_000_000, _integer(1000, _INT32)),
     "client.rack": _Config("", str),
     # Consumers.
     "allow.auto.create.topics": _Config(True, _boolean),

@@ -56,6 +56,8 @@ def connection_settings(
         max_idle_ms=config["connections.max.idle.ms"],
         send_buffer=config["send.buffer.bytes"],
         receive_buffer=config["receive.buffer.bytes"],
+        # A response to a fetch may exceed fetch.max.bytes by its headers.
+        largest=max(config["receive.message.max.bytes"], min(config["fetch.max.bytes"] + (1 << 20), 0x7FFFFFFF)),
         credentials=login,
     )
 

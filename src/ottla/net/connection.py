@@ -41,7 +41,9 @@ from ottla.protocol.wire import PeerError
 from ottla.version import VERSION
 
 R = TypeVar("R", bound=Response)
-_LARGEST: Final = 0x7FFFFFFF
+_LARGEST_OF_LOGIN: Final = 1 << 20
+"""Size in bytes of the largest response of a broker that has not been negotiated with: a few KB are needed."""
+_LIMIT: Final = "receive.message.max.bytes"
 _NEWEST: Final = 32767
 
 
@@ -52,6 +54,7 @@ class ConnectionSettings(NamedTuple):
     send_buffer     SO_SNDBUF of the socket in bytes, -1: the system's default
     receive_buffer  SO_RCVBUF of the socket in bytes, -1: the system's default
     credentials     SASL mechanism and credentials; None without SASL
+    largest         size in bytes of the largest response: a larger one ends the connection
     """
 
     client_id: str
@@ -64,6 +67,7 @@ class ConnectionSettings(NamedTuple):
     send_buffer: int = -1
     receive_buffer: int = -1
     credentials: Credentials | None = None
+    largest: int = 0x7FFFFFFF
 
 
 class LinkOwner(Protocol):
@@ -120,7 +124,7 @@ class Link:
         self._scheduler = owner.scheduler
         self._settings = owner.settings
         self._wire = ClientConnection(owner.settings.client_id)
-        self._frames = FrameReader(_LARGEST, owner.rooms)
+        self._frames = FrameReader(_LARGEST_OF_LOGIN, owner.rooms, "before the login")
         self._shared = shared
         self._stream: Stream | None = None
         self._open: deque[_OpenRequest] = deque()
@@ -195,6 +199,7 @@ class Link:
 
     def _begin_requests(self) -> None:
         self._setup.cancel()
+        self._frames.limit, self._frames.config = self._settings.largest, _LIMIT
         self._negotiations = self._wire.sent
         self._owner.opened(self)
         self.ready.keep(self)

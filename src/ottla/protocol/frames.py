@@ -62,11 +62,13 @@ class Rooms:
 class FrameReader:
     """Splits the bytes received on one connection into frames. Raises PeerError for a frame of more than `limit` bytes.
 
-    rooms  pool of buffers, shared with the other connections of the event loop
+    rooms   pool of buffers, shared with the other connections of the event loop
+    config  the config that is the limit, for the error
     """
 
-    def __init__(self, limit: int, rooms: Rooms | None = None) -> None:
+    def __init__(self, limit: int, rooms: Rooms | None = None, config: str = "socket.request.max.bytes") -> None:
         self.limit: int = limit
+        self.config: str = config
         self.rooms: Rooms = rooms or Rooms()
         self.partial: bytearray | None = None
         self.have: int = 0
@@ -165,4 +167,4 @@ class FrameReader:
             )
         if size >= 1 << 31:
             return PeerError(f"a frame says it is {size - (1 << 32)} bytes long")
-        return PeerError(f"a frame of {size} bytes is larger than the {self.limit} allowed (socket.request.max.bytes)")
+        return PeerError(f"a frame of {size} bytes is larger than the {self.limit} allowed ({self.config})")
