@@ -31,6 +31,7 @@ from ottla.metadata.refusal import Refused
 from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
+from ottla.metadata.topic_plans import check_name
 from ottla.protocol.uuids import uuid_bytes
 from ottla.records.batch import HEADER_SIZE, crc_ok, records_of, scan
 from ottla.records.errors import CorruptRecords
@@ -40,6 +41,8 @@ DATABASE: Final = "metadata.db"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PARTITION: Final = re.compile(r"(.+)-(\d+)")
 _NAMED_AT_MOST: Final = 3
+_LARGEST_BATCH: Final = 64 << 20
+"""Size in bytes of the largest batch of metadata: Kafka's controller writes 8 MB at most."""
 _PRODUCER_ID_RANGE: Final = 1 << 32
 _PRODUCER_ID_RANGES: Final = 1 << 30
 
@@ -89,6 +92,8 @@ def adopt(
     Raises CannotAdopt and AlreadyAdopted.
     """
     places = [*log_dirs, *([home] if home not in log_dirs else [])]
+    for place in places:
+        _check_files(place)
     identity = _identity(home, places)
     if node_id not in (None, identity.node_id):
         raise CannotAdopt(f"{home} belongs to node {identity.node_id}, not to node {node_id}: give the right node.id")
@@ -105,6 +110,33 @@ def adopt(
         if not dry_run:
             _write(home, adoption)
     return adoption
+
+
+def _check_files(place: Path) -> None:
+    """Raise CannotAdopt for links, and for what is no file, in the part of a directory that a broker reads and writes: through
+    a link it would read, append to and delete files elsewhere, and a pipe would stop it for ever.
+    """
+    try:
+        with os.scandir(place) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name == METADATA_LOG or _PARTITION.fullmatch(entry.name):
+                    with os.scandir(entry.path) as inner:
+                        found_files = sorted(inner, key=lambda file: file.name)
+                    for file in found_files:
+                        _check_file(file)
+            elif entry.name not in (DATABASE, ".lock"):
+                _check_file(entry)
+    except OSError as cause:
+        raise CannotAdopt(f"cannot read {cause.filename}: {cause.strerror}") from None
+
+
+def _check_file(entry: "os.DirEntry[str]") -> None:
+    if entry.is_symlink():
+        raise CannotAdopt(f"{entry.path} is a link: put the file or directory itself in its place")
+    if not entry.is_file(follow_symlinks=False):
+        raise CannotAdopt(f"{entry.path} is no regular file: move it away")
 
 
 def _identity(home: Path, places: Sequence[Path]) -> Identity:
@@ -205,10 +237,15 @@ def _batches(path: Path) -> Iterator[list[Record]]:
             if len(head) < HEADER_SIZE:
                 raise CorruptRecords(f"a batch is cut short at position {file.tell() - len(head)}")
             start = file.tell() - HEADER_SIZE
-            data = head + file.read(max(int.from_bytes(head[8:12], "big", signed=True) - HEADER_SIZE + 12, 0))
+            size = int.from_bytes(head[8:12], "big", signed=True) + 12
+            if size > _LARGEST_BATCH:
+                raise CorruptRecords(f"a batch of {size} bytes at position {start}")
+            data = head + file.read(max(size - HEADER_SIZE, 0))
             scanned = scan(data)
             if not scanned.batches or not crc_ok(data, scanned.batches[0]):
                 raise CorruptRecords(f"a damaged batch at position {start}")
+            if scanned.batches[0].compression:
+                raise CorruptRecords(f"a compressed batch at position {start}, which Apache Kafka never writes there")
             yield [] if scanned.batches[0].is_control else records_of(data)
 
 
@@ -228,6 +265,7 @@ def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues
     left_out: list[str] = []
     topics = []
     for topic in sorted(metadata.topics.values(), key=lambda topic: topic.name):
+        _check_topic(topic)
         texts = metadata.configs.get((TOPIC, topic.name), {})
         kept = _kept_configs(TOPIC, topic.name, texts, broker, left_out)
         topics.append(_topic(topic, identity.node_id, kept))
@@ -244,6 +282,16 @@ def _adoptable(metadata: KraftMetadata, identity: Identity, broker: BrokerValues
     for kind, count in sorted(metadata.unknown.items()):
         left_out.append(f"{count} records of type {kind}, which this release does not know")
     return Adoption(identity, metadata, topics, configs, left_out, _first_producer_id(metadata, random))
+
+
+def _check_topic(topic: KraftTopic) -> None:
+    """Raise CannotAdopt for a topic that no Kafka creates: its name is the name of a directory."""
+    try:
+        check_name(topic.name)
+    except Refused as cause:
+        raise CannotAdopt(f"Kafka's metadata is damaged: {cause.message}") from None
+    if sorted(topic.partitions) != list(range(len(topic.partitions))):
+        raise CannotAdopt(f"Kafka's metadata is damaged: partitions of {topic.name} are missing")
 
 
 def _first_producer_id(metadata: KraftMetadata, random: Random) -> int:

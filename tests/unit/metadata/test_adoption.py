@@ -17,8 +17,11 @@ from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
 from ottla.protocol.messages import metadata_records as records
 from ottla.protocol.schema import Message
+from ottla.records.batch import build
+from ottla.records.codec_names import GZIP
+from ottla.records.record import Record
 from ottla.security.delegation_tokens import DelegationToken
-from tests.unit.metadata.kraft_directory import CLUSTER, PLAIN, add_partition, batch, identify, lay_out, topic
+from tests.unit.metadata.kraft_directory import CLUSTER, PLAIN, add_partition, batch, identify, lay_out, topic, value
 
 OTHER = bytes(range(1, 17))
 
@@ -219,3 +222,90 @@ def test_what_is_ottlas_own_is_no_kafkas(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(AlreadyAdopted, match="is Ottla's own"):
         adopted(home)
+
+
+@pytest.mark.parametrize("name", ["../outside", "..", ".", "", "a/b", "/etc", "a\0b", "a\x1b[31m", "x" * 250])
+@pytest.mark.parametrize("partitions", [0, 1])
+def test_topics_with_names_that_are_paths_are_refused(tmp_path: Path, name: str, partitions: int) -> None:
+    home = tmp_path / "kafka"
+    lay_out(home, [])
+    log = home / "__cluster_metadata-0" / f"{0:020d}.log"
+    log.write_bytes(batch(topic(name, PLAIN, partitions)))
+    with pytest.raises(CannotAdopt, match="Topic name is invalid"):
+        adopted(home)
+    assert not (home / "metadata.db").exists()
+    assert list(tmp_path.iterdir()) == [home]
+
+
+def test_missing_partitions_are_refused(tmp_path: Path) -> None:
+    home = tmp_path / "kafka"
+    lay_out(home, [])
+    messages = topic("plain", PLAIN, 1)
+    assert isinstance(messages[1], records.PartitionRecord)
+    messages[1].partition_id = 2**31 - 1
+    (home / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(batch(messages))
+    with pytest.raises(CannotAdopt, match="partitions of plain are missing"):
+        adopted(home)
+
+
+def test_links_are_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root:x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for place in ("meta.properties", "recovery-point-offset-checkpoint", "plain-0", "plain-0/1.log", "plain-0/x.index"):
+        home = tmp_path / "kafka"
+        lay_out(home, topic("plain", PLAIN, 1))
+        path = home / place
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        path.symlink_to(elsewhere if place == "plain-0" else secret)
+        with pytest.raises(CannotAdopt, match=f"{place} is a link"):
+            adopted(home)
+        shutil.rmtree(home)
+    assert secret.read_text() == "root:x"
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["meta.properties", "__cluster_metadata-0/00000000000000000009.log", "plain-0/1.log"])
+def test_pipes_are_refused(tmp_path: Path, place: str) -> None:
+    home = tmp_path / "kafka"
+    lay_out(home, topic("plain", PLAIN, 1))
+    (home / place).unlink(missing_ok=True)
+    os.mkfifo(home / place)
+    with pytest.raises(CannotAdopt, match=f"{place} is no regular file"):
+        adopted(home)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (bytes(8) + b"\x7f\xff\xff\xff" + bytes(100), "a batch of 2147483659 bytes at position 0"),
+        (bytes(8) + b"\xff\xff\xff\xff" + bytes(100), "a damaged batch at position 0"),
+        (build([Record(0, 0, None, bytes(1 << 20))], codec=GZIP), "a compressed batch at position 0"),
+    ],
+    ids=["huge", "negative", "compressed"],
+)
+def test_batches_of_metadata_that_lie_about_their_size_are_refused(tmp_path: Path, data: bytes, why: str) -> None:
+    home = tmp_path / "kafka"
+    lay_out(home, [])
+    path = home / "__cluster_metadata-0" / f"{0:020d}.log"
+    path.write_bytes(data)
+    os.truncate(path, 3 << 30)  # sparse: it takes no room on the disk
+    with pytest.raises(CannotAdopt, match=why):
+        adopted(home)
+
+
+def test_counts_in_metadata_records_that_lie_are_refused(tmp_path: Path) -> None:
+    home = tmp_path / "kafka"
+    lay_out(home, [])
+    honest = value(topic("plain", PLAIN, 1)[1])
+    for lie in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 10):
+        for at in range(3, len(honest)):
+            data = build([Record(0, 0, None, honest[:at] + lie + honest[at + 1 :])])
+            (home / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(data)
+            try:
+                adopted(home, dry_run=True)
+            except CannotAdopt:
+                continue
