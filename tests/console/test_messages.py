@@ -6,12 +6,14 @@ import json
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.console import message_search
 from ottla.console.json_path import InvalidCondition, JsonCondition
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
@@ -103,6 +105,40 @@ def test_a_search_ends_after_its_time(browse: Browse) -> None:
     text = browser.get("/topics/flights/messages", start="oldest", json="$.nothing")
     assert "before it was complete" in text
     assert "Continue" in text
+
+
+@pytest.mark.parametrize("start", ["newest", "oldest"])
+def test_pages_within_a_limit_of_bytes_have_every_message_once(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    monkeypatch.setattr(message_search, "MOST_BYTES", 500)
+    seen, url, pages = [], f"/topics/flights/messages?start={start}&limit=50", 0
+    while url:
+        text = browser.get(url)
+        assert 0 < len(rows(text)) < 10
+        seen += rows(text)
+        pages += 1
+        following = re.search(r'href="/c/test([^"]*)" rel="next"', text)
+        url = following[1] if following else ""
+    assert len(seen) == len(set(seen)) == 30
+    assert pages > 3
+    assert "the most that a page has" in browser.get("/topics/flights/messages", start=start, limit=50)
+    refused = browser.client.get(f"/c/test/topics/flights/messages?start={start}&download=csv&limit=1000")
+    assert refused.status_code == 413
+    assert "choose fewer messages" in refused.text
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 25_000, "$" + " " * 25_000, "$.a" + " " * 25_000 + "x", "$.a ==" + " " * 25_000]
+)
+def test_blanks_in_a_json_condition_take_linear_time(text: str) -> None:
+    began = time.thread_time()
+    for condition in (text, text[:1900]):
+        try:
+            JsonCondition(condition)
+        except InvalidCondition:
+            continue
+    assert time.thread_time() - began < 0.2
 
 
 def test_json_conditions() -> None:

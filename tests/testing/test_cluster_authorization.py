@@ -7,6 +7,7 @@ import pytest
 import ottla
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.testing import KafkaCluster
 from tests.conformance.authorization.authorized import AUTHORIZER
@@ -170,3 +171,32 @@ def test_a_client_without_cluster_action_is_no_broker(trusting: KafkaCluster) ->
     wire = at(trusting, 1).user_wire("alice")
     assert wire.send(AddPartitionsToTxnRequest(transactions=[]), 4).error_code == CLUSTER_AUTHORIZATION_FAILED
     wire.close()
+
+
+def fetch_as_follower(cluster: KafkaCluster, leader: int, follower: int) -> tuple[int, int]:
+    """Fetch partition 0 of topic "t" as alice, who calls herself a follower; return the errors of response and partition."""
+    wire = at(cluster, leader).user_wire("alice")
+    row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    place = FetchTopic(topic="t", partitions=[row])
+    response = wire.send(FetchRequest(max_wait_ms=0, min_bytes=1, replica_id=follower, topics=[place]), 12)
+    wire.close()
+    return response.error_code, response.responses[0].partitions[0].error_code
+
+
+def leader_and_follower(cluster: KafkaCluster) -> tuple[int, int]:
+    state = next(iter(cluster.brokers.values())).broker.image.topics["t"].partitions[0]
+    return state.leader, next(node for node in state.replicas if node != state.leader)
+
+
+def test_a_client_that_calls_itself_a_follower_is_denied(trusting: KafkaCluster) -> None:
+    assert fetch_as_follower(trusting, *leader_and_follower(trusting)) == (NONE, TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_without_an_authorizer_a_client_may_call_itself_a_follower() -> None:
+    """As in Apache Kafka (docs/security.md): a login alone does not tell brokers from clients."""
+    open_configs = {
+        name: value for name, value in configs().items() if name not in ("authorizer.class.name", "super.users")
+    }
+    with KafkaCluster(3, open_configs) as cluster:
+        cluster.create_topic("t", 3)
+        assert fetch_as_follower(cluster, *leader_and_follower(cluster)) == (NONE, NONE)

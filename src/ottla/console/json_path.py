@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from ottla.console.regexes import compiled
 
-_CONDITION: Final = re.compile(
-    r"\s*(\$(?:\.[^\s.\[\]=<>!~]+|\[\d+\]|\[\*\]|\['[^']*'\])*)\s*(?:(==|!=|<=|>=|=~|<|>)\s*(.+?))?\s*$"
-)
+_PATH: Final = re.compile(r"\$(?:\.[^\s.\[\]=<>!~]+|\[\d+\]|\[\*\]|\['[^']*'\])*")
+_OPERATOR: Final = re.compile(r"==|!=|<=|>=|=~|<|>")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\*)\]|\['([^']*)'\]")
 _MOST_STEPS: Final = 20
+_LONGEST: Final = 2000
+"""Number of characters of the longest condition."""
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": lambda left, right: left < right,
     "<=": lambda left, right: left <= right,
@@ -32,19 +33,15 @@ class JsonCondition:
 
     def __init__(self, text: str) -> None:
         """Parse a condition. Raises InvalidCondition, InvalidRegex."""
-        match = _CONDITION.match(text)
-        if match is None:
-            raise InvalidCondition(
-                'a JSON condition is like $.order.total >= 100, $.items[*].id == "a" or $.name =~ REGEX'
-            )
+        path, operator, operand = _parts(text)
         self._steps: list[str | int | None] = []
-        for key, index, every, quoted in _STEP.findall(match[1]):
+        for key, index, every, quoted in _STEP.findall(path):
             self._steps.append(None if every else int(index) if index else key or quoted)
         if len(self._steps) > _MOST_STEPS:
             raise InvalidCondition(f"a JSON path has at most {_MOST_STEPS} steps")
-        self._operator: str | None = match[2]
-        self._pattern = compiled(match[3]) if self._operator == "=~" else None
-        self._operand = None if self._operator in (None, "=~") else _literal(match[3])
+        self._operator = operator
+        self._pattern = compiled(operand) if operator == "=~" else None
+        self._operand = None if operator in (None, "=~") else _literal(operand)
 
     def __call__(self, document: Any) -> bool:
         """Return whether a document meets the condition."""
@@ -68,6 +65,26 @@ class JsonCondition:
         return (
             isinstance(value, kinds) and not isinstance(value, bool) and _ORDERS[self._operator](value, self._operand)
         )
+
+
+def _parts(text: str) -> tuple[str, str | None, str]:
+    """Return path, operator and operand; without a comparison None and "". Raises InvalidCondition.
+
+    The parts are taken one after the other: one expression for all of them took time in the cube of the number of blanks.
+    """
+    if len(text) > _LONGEST:
+        raise InvalidCondition(f"a JSON condition has at most {_LONGEST} characters")
+    text = text.strip()
+    path = _PATH.match(text)
+    if path is not None:
+        rest = text[path.end() :].lstrip()
+        if not rest:
+            return path[0], None, ""
+        operator = _OPERATOR.match(rest)
+        operand = "" if operator is None else rest[operator.end() :].lstrip()
+        if operator is not None and operand:
+            return path[0], operator[0], operand
+    raise InvalidCondition('a JSON condition is like $.order.total >= 100, $.items[*].id == "a" or $.name =~ REGEX')
 
 
 def _below(value: Any, step: str | int | None) -> list[Any]:

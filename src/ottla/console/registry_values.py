@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ottla.environment import Clock
 from ottla.schemas.context import VALUE, SerializationContext
-from ottla.schemas.framing import HEAD, message_indexes
+from ottla.schemas.framing import HEAD, BadRecord, message_indexes
 from ottla.schemas.registry import AVRO, JSON, RegistryError, Schema, SchemaNotFound, SchemaRegistry, UnsupportedSchema
 from ottla.schemas.serializers import AvroDeserializer
 
@@ -37,6 +37,8 @@ class RegistryValues:
             if schema.kind == JSON:
                 return data[HEAD:].decode()
             classes = self._message_classes(number, schema)
+        except BadRecord:
+            return None  # this value alone is not of its schema
         except (SchemaNotFound, RegistryError, UnsupportedSchema, ImportError, ValueError):
             self._failed[number] = self._clock.now_ms() + _FAILED_MS
             return None

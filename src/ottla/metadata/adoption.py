@@ -118,13 +118,13 @@ def _check_files(place: Path) -> None:
     """
     try:
         with os.scandir(place) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
+            present = sorted(entries, key=lambda entry: entry.name)
+        for entry in present:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name == METADATA_LOG or _PARTITION.fullmatch(entry.name):
                     with os.scandir(entry.path) as inner:
-                        found_files = sorted(inner, key=lambda file: file.name)
-                    for file in found_files:
+                        inner_files = sorted(inner, key=lambda file: file.name)
+                    for file in inner_files:
                         _check_file(file)
             elif entry.name not in (DATABASE, ".lock"):
                 _check_file(entry)

@@ -329,11 +329,17 @@ class AvroDeserializer(_RegistryDeserializer):
     def _decoder(self, number: int) -> Decode:
         import fastavro
 
+        from ottla.schemas.avro import whole
+        from ottla.schemas.avro_payload import payload_check
+
         schema, reader = self._writer_schema(number), self._reader
         assert schema is not None
         writer = _parsed_avro(schema, self._registry)
+        check = payload_check(whole(schema.text, _texts(self._registry, schema)))
 
         def decode(data: bytes) -> Any:
+            if check is not None:
+                check(data, HEAD)
             payload = BytesIO(data)
             payload.seek(HEAD)
             try:

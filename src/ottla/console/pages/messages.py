@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from ottla.client.admin.topics import TopicDescription
 from ottla.client.topics import TopicPartition
 from ottla.console.download import KINDS, PARQUET_REMEDY, file_of, has_parquet
-from ottla.console.message_search import MessageSearch, SearchResult
+from ottla.console.message_search import MOST_BYTES, MessageSearch, SearchResult
 from ottla.console.pages.topics import described_topic, offsets_of
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
@@ -98,6 +98,8 @@ async def messages(visit: Visit) -> Response:
     if partitions:
         bounds, result = await _search(visit, query, matches, partitions)
     if visit.text("download"):
+        if result.is_full:
+            raise Problem(f"The file would be larger than {MOST_BYTES >> 20} MB: choose fewer messages.", 413)
         return await _download(visit, description.name, result.records)
     arguments = {name: visit.text(name) for name in _ARGUMENTS if visit.text(name)}
     following = ",".join(f"{partition.partition}:{offset}" for partition, offset in sorted(result.next.items()))
@@ -113,6 +115,7 @@ async def messages(visit: Visit) -> Response:
         rows=rows,
         scanned=result.scanned,
         timed_out=result.timed_out,
+        full_mb=MOST_BYTES >> 20 if result.is_full else 0,
         next=visit.link(f"/topics/{description.name}/messages", **arguments, **{"from": following})
         if following
         else "",

@@ -19,6 +19,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
 from ottla.schemas.avro import whole
+from ottla.schemas.avro_payload import payload_check
 from ottla.schemas.framing import BadRecord
 from ottla.schemas.registry import UnsupportedSchema
 from ottla.spark.wire.shape import Convert, Shape, array, mapping, plain, record
@@ -59,11 +60,15 @@ class Avro:
 
     def decoder(self, text: str, referred: Mapping[str, str]) -> Callable[[bytes, int], Any]:
         """Return a function that decodes the payload at an index of a frame written with this schema; it raises BadRecord."""
-        other, writer = _parsed(whole(text, referred))
+        written = whole(text, referred)
+        other, writer = _parsed(written)
+        check = payload_check(written)
         reader = None if other == self._plain else self._parsed
         tagged, read = self._tagged, fastavro.schemaless_reader
 
         def decode(frame: bytes, at: int) -> Any:
+            if check is not None:
+                check(frame, at)
             payload = io.BytesIO(frame)
             payload.seek(at)
             try:
