@@ -146,3 +146,20 @@ def test_properties_are_configs_of_clients() -> None:
         text = files()[name].replace("\\\n", "")
         pairs = dict(line.split("=", 1) for line in text.splitlines())
         ClientConfig({"bootstrap.servers": "h:1", **pairs, "config.providers": ""})
+
+
+TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", PAGE)))
+
+
+@pytest.mark.parametrize(("path", "name"), TESTS)
+def test_the_tests_that_the_page_names_exist(path: str, name: str) -> None:
+    text = (Path(__file__).parents[2] / path).read_text(encoding="utf-8")
+    assert f"def {name}(" in text if name else "def test_" in text
+
+
+def test_every_vulnerability_has_a_test_or_a_reason() -> None:
+    rows = re.findall(r"^\| (CVE-[^|]+) \| [^|]+ \| (.+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) >= 20
+    for names, answer in rows:
+        assert re.search(r"`tests/\S+::test_\w+`|^not applicable: |^not examined$", answer), names
+    assert {names for names, answer in rows if answer == "not examined"} == {"CVE-2026-111073"}

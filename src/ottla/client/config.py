@@ -288,10 +288,22 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
+NO_PROVIDERS: Final = "OTTLA_CLIENT_CONFIG_PROVIDERS"
+
+
 def _resolved(configs: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
-    """Replace references to secrets by config.providers (KIP-297). Raises InvalidClientConfig."""
+    """Replace references to secrets by config.providers (KIP-297). Raises InvalidClientConfig.
+
+    The environment variable OTTLA_CLIENT_CONFIG_PROVIDERS=none switches providers off, as Apache Kafka's system property
+    org.apache.kafka.automatic.config.providers does: for programs whose configs come from others (CVE-2024-31141).
+    """
     if not configs.get("config.providers"):
-        return configs
+        if not any("${" in value for value in configs.values() if isinstance(value, str)):
+            return configs
+    elif environment_variables().get(NO_PROVIDERS) == "none":
+        raise InvalidClientConfig(
+            f"{prefix}config.providers are switched off by the environment variable {NO_PROVIDERS}"
+        )
     texts = {name: _text(value) for name, value in configs.items() if name not in CALLABLE}
     try:
         resolved = resolve_references(texts, lambda path: Path(path).read_text("utf-8"), environment_variables())

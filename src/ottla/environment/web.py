@@ -1,5 +1,6 @@
 """Requests to web servers, for tokens and keys of OAuth servers. They block: a worker runs them."""
 
+import os
 import ssl
 import urllib.error
 import urllib.parse
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+ALLOWED_URLS: Final = "OTTLA_OAUTH_URLS"
 _MOST_BYTES: Final = 1 << 20
 _MOST_REASON: Final = 200
 
@@ -42,10 +44,16 @@ def fetch(
 ) -> bytes:
     """Return the document at an http:, https: or file: URL. Raises CannotFetch.
 
+    The environment variable OTTLA_OAUTH_URLS lists the URLs that are allowed, separated by commas, as Apache Kafka's system
+    property org.apache.kafka.sasl.oauthbearer.allowed.urls does: for programs whose configs come from others (CVE-2025-27817).
+
     A request with a body is a POST, and follows no redirection.
 
     context  TLS of an https: URL; None trusts the authorities of the system
     """
+    allowed = os.environ.get(ALLOWED_URLS)
+    if allowed is not None and url not in map(str.strip, allowed.split(",")):
+        raise CannotFetch(f"{url} is not in the environment variable {ALLOWED_URLS}", is_lasting=True)
     parts = urllib.parse.urlsplit(url)
     try:
         if parts.scheme == "file":

@@ -277,7 +277,7 @@ class Link:
             for frame in frames:
                 self._answered(frame)
         except PeerError as error:
-            self.lost(f"malformed response: {error}")
+            self.lost(f"malformed response: {error}{'' if self.ready.done else self._hint()}")
 
     def _hint(self) -> str:
         """Return a probable cause of the end of the connection, as the end of a sentence."""

@@ -27,7 +27,8 @@ _MOST_ADDED: Final = 1 << 20
 _KEPT_ROOM: Final = 8 << 20
 _SMALLEST_KEPT: Final = 1 << 16
 _TLS_HANDSHAKE: Final = 0x1603
-"""First two bytes of a TLS connection, which would be those of a size."""
+_TLS_ALERT: Final = 0x1503
+"""First two bytes of a TLS connection, and of a refusal by TLS, which would be those of a size."""
 
 
 @final
@@ -165,6 +166,8 @@ class FrameReader:
             return PeerError(
                 "the first bytes are TLS, and this listener has none: the client uses it (security.protocol)"
             )
+        if size >> 16 == _TLS_ALERT:
+            return PeerError("the peer answered in TLS")
         if size >= 1 << 31:
             return PeerError(f"a frame says it is {size - (1 << 32)} bytes long")
         return PeerError(f"a frame of {size} bytes is larger than the {self.limit} allowed ({self.config})")

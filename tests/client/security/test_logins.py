@@ -220,18 +220,38 @@ SHORT: Configs = {"default.api.timeout.ms": "1500", "socket.connection.setup.tim
 @pytest.mark.parametrize(
     ("listener", "protocol", "hint"),
     [
-        ("SASL", "PLAINTEXT", "at the first request; does its listener require a login (security.protocol)?"),
-        ("TLS", "PLAINTEXT", "before its first answer; does security.protocol fit its listener?"),
-        ("SASLTLS", "SASL_PLAINTEXT", "before its first answer; does security.protocol fit its listener?"),
-        ("PLAINTEXT", "SSL", "during the TLS handshake; is the listener one with TLS (security.protocol)?"),
-        ("SASL", "SASL_SSL", "during the TLS handshake; is the listener one with TLS (security.protocol)?"),
+        (
+            "SASL",
+            "PLAINTEXT",
+            "the broker closed the connection at the first request; does its listener require a login (security.protocol)?",
+        ),
+        (
+            "TLS",
+            "PLAINTEXT",
+            "the peer answered in TLS before its first answer; does security.protocol fit its listener?",
+        ),
+        (
+            "SASLTLS",
+            "SASL_PLAINTEXT",
+            "the peer answered in TLS before its first answer; does security.protocol fit its listener?",
+        ),
+        (
+            "PLAINTEXT",
+            "SSL",
+            "the broker closed the connection during the TLS handshake; is the listener one with TLS (security.protocol)?",
+        ),
+        (
+            "SASL",
+            "SASL_SSL",
+            "the broker closed the connection during the TLS handshake; is the listener one with TLS (security.protocol)?",
+        ),
     ],
 )
 def test_a_security_protocol_that_does_not_fit(logins: Logins, listener: str, protocol: str, hint: str) -> None:
     configs = logins.sasl() | logins.at(listener) | SHORT | {"security.protocol": protocol}
     error = refusal(configs)
     assert isinstance(error, BrokersUnreachable)
-    assert f"the broker closed the connection {hint}" in str(error)
+    assert hint in str(error)
 
 
 def test_secrets_are_in_no_repr(logins: Logins) -> None:

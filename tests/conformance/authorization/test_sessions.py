@@ -4,6 +4,9 @@ from typing import Any, Final
 
 import pytest
 
+from ottla.protocol.errors import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+from ottla.records.batch import build
+from ottla.records.record import Record
 from tests.conformance.conftest import Closed, Topic, Wire
 from tests.conformance.members import NO_TOPICS, Member, wait_for
 from tests.conformance.share_members import Sharer
@@ -74,13 +77,29 @@ def test_a_fetch_session_that_begins_with_a_denied_topic(acls: Acls, resources: 
 
 
 def produce(wire: Wire, topic: Topic, acks: int = -1) -> Any:
-    from ottla.records.batch import build
-    from ottla.records.record import Record
-
     parts = [{"index": 0, "records": build([Record(0, 1_700_000_000_000, b"k", b"v")])}]
     fields = {"acks": acks, "timeout_ms": 5000, "topic_data": [{"name": topic.name, "partition_data": parts}]}
     wire.send_only(request("Produce", fields), 9, expect_answer=acks != 0)
     return wire.receive() if acks else None
+
+
+def test_a_transactional_batch_without_a_transactional_id_is_denied(
+    acls: Acls, resources: Resources, root: Wire, alice: Wire
+) -> None:
+    """The right to write to the topic is not enough, whatever the request says of itself (CVE-2018-17196)."""
+    topic = resources.topic()
+    acls.create(Binding(WRITE, TOPIC, topic.name, "User:alice"))
+    record = Record(0, 1_700_000_000_000, b"k", b"v")
+    batch = build([record], producer_id=4711, producer_epoch=0, base_sequence=0, transactional=True)
+    fields = {
+        "acks": -1,
+        "timeout_ms": 5000,
+        "topic_data": [{"name": topic.name, "partition_data": [{"index": 0, "records": batch}]}],
+    }
+    response = alice.send(request("Produce", fields), 9)
+    assert response.responses[0].partition_responses[0].error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    answer = fetch(root, 0, -1, topic)
+    assert answer["responses"][0]["partitions"][0]["high_watermark"] == 0
 
 
 def test_a_revoked_right_to_produce(acls: Acls, resources: Resources, alice: Wire) -> None:
