@@ -51,3 +51,23 @@ def test_no_coroutine_waits_while_it_handles_an_error(path: str) -> None:
             handlers = [statement for handler in node.handlers for statement in handler.body]
             lines = [getattr(wait, "lineno", 0) for wait in suspensions([*handlers, *node.finalbody])]
             assert lines == [], f"{path}: waits in an except or finally block"
+
+
+def handlers_of(function: ast.AST) -> Iterator[ast.ExceptHandler]:
+    """Yield the except clauses of a function, without those of functions within it."""
+    for node in ast.iter_child_nodes(function):
+        if isinstance(node, ast.ExceptHandler):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from handlers_of(node)
+
+
+@pytest.mark.parametrize("path", COMPILED)
+def test_no_function_names_two_exceptions_alike(path: str) -> None:
+    """mypyc gives the name in `except X as name` one type for the whole function: after a compiled class a later `except
+    OSError as name` raised "TypeError: DamagedLog object expected" (mypyc 2.4), and a failed disk did not go offline.
+    """
+    for function in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [handler.name for handler in handlers_of(function) if handler.name is not None]
+            assert len(names) == len(set(names)), f"{path}:{function.lineno} {function.name}: {sorted(names)}"

@@ -170,8 +170,8 @@ class AsyncioTransport:
         reason = "the name stands for no address"
         try:
             resolved = await self._resolve(address)
-        except OSError as error:
-            receiver.lost(f"cannot be resolved: {error.strerror or error}")
+        except OSError as unresolved:
+            receiver.lost(f"cannot be resolved: {unresolved.strerror or unresolved}")
             return
         for family, kind, protocol, _, ip_address in resolved:
             sock = socket.socket(family, kind, protocol)

@@ -670,8 +670,8 @@ class Log:
                 position = segment.position_of(offset)
             end = segment.size if limit_offset >= segment.next_offset else segment.position_of(limit_offset)
             return segment.read(position, max_bytes, end, whole_first=whole_first)
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
+        except DamagedLog as damage:
+            raise StorageError(str(damage)) from damage
         except OSError as cause:
             raise self._storage_error(cause) from cause
 
@@ -803,9 +803,9 @@ class Log:
                 self._swap(old, fresh)
                 gone += old
             self.clean_until = work.end
-        except DamagedLog as cause:
+        except DamagedLog as damage:
             self.is_damaged = True
-            raise StorageError(str(cause)) from cause
+            raise StorageError(str(damage)) from damage
         except OSError as cause:
             raise self._storage_error(cause) from cause
         finally:
@@ -904,8 +904,8 @@ class Log:
         if offset >= self.end_offset and not self._is_cut_short:
             try:
                 self.epochs.truncate(self.end_offset)
-            except OSError as cause:
-                raise self._storage_error(cause) from cause
+            except OSError as failure:
+                raise self._storage_error(failure) from failure
             return
         if offset < self.high_watermark:
             _logger.warning(
@@ -913,8 +913,8 @@ class Log:
             )
         try:
             self._cut(offset, (yield from self._producers_before(offset)))
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
+        except DamagedLog as damage:
+            raise StorageError(str(damage)) from damage
         except OSError as cause:
             raise self._storage_error(cause) from cause
         yield self._flush_of_cut()
@@ -1020,8 +1020,8 @@ class Log:
                 return self.end_offset
             producers = yield from self._producers_before(end)
             self._cut(end, producers, (segment, position))
-        except DamagedLog as cause:
-            raise StorageError(str(cause)) from cause
+        except DamagedLog as damage:
+            raise StorageError(str(damage)) from damage
         except OSError as cause:
             raise self._storage_error(cause) from cause
         yield self._flush_of_cut()

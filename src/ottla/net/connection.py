@@ -262,8 +262,8 @@ class Link:
             count = receive_into(self._shared if room is None else room)
         except BlockingIOError:
             return
-        except OSError as error:
-            self.lost(error.strerror or str(error))
+        except OSError as cause:
+            self.lost(cause.strerror or str(cause))
             return
         if count == 0:
             self.lost(f"the broker closed the connection{self._hint()}")

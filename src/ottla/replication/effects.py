@@ -120,10 +120,10 @@ class LogEffects:
                         return
                     partition.damaged_at = -1
                 yield from self._change(fetching, effect, partition)
-        except CorruptRecords as cause:
+        except CorruptRecords as corrupt:
             if followed.key not in self._damaged:
                 self._damaged.add(followed.key)
-                _logger.error("%s; the batch is fetched again", cause)
+                _logger.error("%s; the batch is fetched again", corrupt)
             has_failed = True
         except (StorageError, OSError) as cause:
             _logger.error("%s-%d cannot be written: %s", partition.topic, partition.index, cause)

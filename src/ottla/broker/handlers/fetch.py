@@ -473,12 +473,12 @@ class _FetchAttempt:
             message_set = yield from reading.read_message_set(
                 partition.log, requested.fetch_offset, min(max_bytes, _CONVERTED_AT_ONCE), data.high_watermark, magic
             )
-        except NotForOldClients as error:
-            _fail(data, error.code)
-        except OffsetNotInLog as error:
-            _fail(data, error.code)
-        except (StorageError, OSError) as error:
-            _logger.error("%s", error)
+        except NotForOldClients as unconvertible:
+            _fail(data, unconvertible.code)
+        except OffsetNotInLog as missing:
+            _fail(data, missing.code)
+        except (StorageError, OSError) as cause:
+            _logger.error("%s", cause)
             _fail(data, KAFKA_STORAGE_ERROR)
         else:
             data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]

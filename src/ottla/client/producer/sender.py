@@ -640,8 +640,8 @@ class Sender:
     async def _look_up(self, topic: str) -> None:
         try:
             info = await self._core.metadata.topic(topic, create=True, timeout_ms=self._config["request.timeout.ms"])
-        except UnknownTopic as error:
-            self._fail_topic(topic, error)
+        except UnknownTopic as unknown:
+            self._fail_topic(topic, unknown)
         except KafkaError as error:
             if not error.retriable:
                 self._fail_topic(topic, error)
