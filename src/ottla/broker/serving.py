@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker import dispatch
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.session import Session
-from ottla.environment import ServedStream, Timers
+from ottla.environment import Cancellable, ServedStream, Timers
 from ottla.observability.distribution import Distribution
 from ottla.protocol.answer import Pending
 from ottla.protocol.api import FETCH
@@ -62,6 +62,7 @@ class ServedConnection:
 
     __slots__ = (
         "_api",
+        "_awaited",
         "_backlog",
         "_begun_ns",
         "_closed",
@@ -82,6 +83,7 @@ class ServedConnection:
         "_spent_ns",
         "_stream",
         "_tick",
+        "_timer",
         "_timers",
         "_version",
         "_waiting",
@@ -117,6 +119,8 @@ class ServedConnection:
         self._backlog: deque[bytes] = deque()
         self._held: list[bytes] = []
         self._waiting = False
+        self._timer: Cancellable | None = None  # ends the current wait of a throttled connection, or of a refused login
+        self._awaited: Pending[Response] | None = None
         self._delayed: Envelope | None = None
         self._writing = False
         self._muted = False
@@ -237,6 +241,7 @@ class ServedConnection:
         else:
             self._flush()
             self._waiting = True
+            self._awaited = answer
             self._delayed = envelope
             if begun_ns:
                 self._parked_ns = self._pipeline.now_ns()
@@ -270,7 +275,7 @@ class ServedConnection:
         else:
             self._refused(answer.refusal)
             self._waiting = True
-            self._timers.call_later(self._refusal_delay_ms, partial(self._refuse, answer.pieces))
+            self._timer = self._timers.call_later(self._refusal_delay_ms, partial(self._refuse, answer.pieces))
         return True
 
     def _refuse(self, pieces: list[Any]) -> None:
@@ -282,11 +287,8 @@ class ServedConnection:
 
     def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
         """Complete a pending answer."""
-        if self.is_closed:
-            self._count(None)
-            return
         self._waiting = False
-        self._delayed = None
+        self._awaited = self._delayed = None
         self.active_at = self._tick()
         self._deliver(envelope, response)
         self._go_on()
@@ -342,7 +344,7 @@ class ServedConnection:
         """Pause serving for `throttle_ms` (KIP-219); a frame that arrives meanwhile waits, and further reading pauses."""
         if throttle_ms > 0 and not self.is_closed:
             self._waiting = True
-            self._timers.call_later(throttle_ms, self.serve_again)
+            self._timer = self._timers.call_later(throttle_ms, self.serve_again)
 
     def serve_again(self) -> None:
         """Continue with the next frame, when the last request has no response or its throttle time is over."""
@@ -409,18 +411,35 @@ class ServedConnection:
     def drop(self, error: PeerError) -> None:
         """Close the connection because of `error`."""
         if not self.is_closed:
-            _logger.warning("closing the connection of %s: %s", self.session.name, error, extra=self.session.log_fields)
+            # The text alone: the error refers to the frames of its traceback, and to this connection by them.
+            reason = str(error)
+            _logger.warning(
+                "closing the connection of %s: %s", self.session.name, reason, extra=self.session.log_fields
+            )
             self._flush()  # earlier requests keep their answers
             self.close()
 
     def close(self) -> None:
-        """Close the connection; a pending answer is discarded when it completes."""
+        """Close the connection, and release everything that it holds; a pending answer is discarded.
+
+        No cycle of references is left, nor a callback that refers to the connection: they would keep it in memory.
+        """
         if self.is_closed:
             return
         self.is_closed = True
         self._stream.close()
+        self._frames.release()
         self._held.clear()
         self._backlog.clear()
         self._queued_since.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._awaited is not None:
+            awaited, self._awaited, self._delayed = self._awaited, None, None
+            awaited.withdraw()
+            self._count(None)
+        self._login = None
+        self._refused = _logger.info
         self._closed(self)
         self.session.close()

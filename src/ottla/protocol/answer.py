@@ -22,7 +22,7 @@ class Pending(Generic[R]):
     abandoned as well, up to the connection and the turn (`Turns`) that wait for the last one.
     """
 
-    __slots__ = ("_abandoned", "_listener", "_response", "done")
+    __slots__ = ("_abandoned", "_listener", "_response", "done", "withdrawn")
 
     def __init__(self) -> None:
         self.done = False
@@ -30,6 +30,8 @@ class Pending(Generic[R]):
         self._listener: Callable[[R], object] | None = None
         self._abandoned: Callable[[], object] | bool = False
         """Callback for an abandoned answer; True if it was abandoned before a listener was added."""
+        self.withdrawn: Callable[[], object] | None = None
+        """Ends the wait for an answer that nobody needs any more; None if the work goes on without a listener."""
 
     def complete(self, response: R) -> None:
         """Complete the answer. A second call is a bug of the caller and raises RuntimeError."""
@@ -51,6 +53,14 @@ class Pending(Generic[R]):
         else:
             self._abandoned = True
 
+    def withdraw(self) -> None:
+        """Drop the listener, as the connection of the request is closed: nothing that waits may keep it in memory."""
+        self._listener = _discard
+        self._abandoned = False
+        withdrawn, self.withdrawn = self.withdrawn, None
+        if withdrawn is not None and not self.done:
+            withdrawn()
+
     def follow(self, answer: "Answer[R]") -> None:
         """Complete or abandon this answer as `answer` is, now or later."""
         if isinstance(answer, Pending):
@@ -67,6 +77,10 @@ class Pending(Generic[R]):
             listener(cast(R, self._response))
         elif abandoned is not None:
             abandoned()
+
+
+def _discard(_: object) -> None:
+    pass
 
 
 Steps: TypeAlias = Iterator[Pending[Any] | None]
@@ -91,6 +105,7 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
         whole.follow(following)
 
     answer.listen(respond, whole.abandon)
+    whole.withdrawn = answer.withdrawn
     return whole
 
 

@@ -128,6 +128,14 @@ class FrameReader:
                 frames.extend(self.feed(shared, over))
         return frames
 
+    def release(self) -> None:
+        """Release the memory of an unfinished frame: its connection is closed."""
+        partial = self.partial
+        if partial is not None:
+            self.partial = None
+            self.have = 0
+            self.rooms.give(partial)
+
     def _keep(self, shared: bytearray, start: i64, end: i64) -> None:
         """Begin an unfinished frame with its received bytes."""
         have = end - start
