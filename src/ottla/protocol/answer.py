@@ -31,7 +31,7 @@ class Pending(Generic[R]):
         self._abandoned: Callable[[], object] | bool = False
         """Callback for an abandoned answer; True if it was abandoned before a listener was added."""
         self.withdrawn: Callable[[], object] | None = None
-        """Ends the wait for an answer that nobody needs any more; None if the work goes on without a listener."""
+        """Ends the wait for an answer that is not needed any more; None if the work continues without a listener."""
 
     def complete(self, response: R) -> None:
         """Complete the answer. A second call is a bug of the caller and raises RuntimeError."""
