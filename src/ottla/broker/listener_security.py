@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.broker import Broker
+from ottla.broker.connection_memory import FrameTurns
 from ottla.broker.listener_configs import Listener, ListenerValues, inter_broker_listener
 from ottla.broker.login import Login, Mechanism
 from ottla.broker.pipeline import Pipeline
@@ -65,16 +66,20 @@ class ListenerSecurity:
         self,
         connection: ServedConnection,
         pipeline: Pipeline,
+        turns: FrameTurns,
         authenticated: Callable[[ServerExchange], None],
         refused: Callable[[str], object],
     ) -> None:
-        """Serve the requests of a connection only after a login by SASL; `refused` is called with the reason of a failure."""
+        """Serve the requests of a connection only after a login by SASL; `refused` is called with the reason of a failure.
+
+        turns  turns of frames before the login
+        """
 
         def serve(envelope: Envelope) -> Any:
             return pipeline.answer(envelope, connection.session.context(envelope))
 
         login = Login(self.mechanisms, serve, authenticated)
-        connection.require_login(login, self._receive_limit, self._refusal_delay_ms, refused)
+        connection.require_login(login, turns, self._receive_limit, self._refusal_delay_ms, refused)
 
 
 def secure_listener(listener: Listener, broker: Broker, environment: Environment) -> ListenerSecurity:

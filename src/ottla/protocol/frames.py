@@ -71,6 +71,7 @@ class FrameReader:
         self.partial: bytearray | None = None
         self.have: int = 0
         self.need: int = 0  # size of the unfinished frame with its size field; 4 until the size field is complete
+        self.finished: int = 0  # number of frames that were unfinished, and are complete
 
     def room(self) -> memoryview | None:
         """Return the memory for the rest of an unfinished frame, to be filled before the shared buffer; None without one."""
@@ -151,6 +152,7 @@ class FrameReader:
         frame = bytes(memoryview(partial)[4 : self.need])
         self.partial = None
         self.have = 0
+        self.finished += 1
         self.rooms.give(partial)
         return frame
 
