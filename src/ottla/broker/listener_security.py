@@ -1,5 +1,6 @@
 """TLS and SASL of one listener, built from its configs when the broker starts."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from ottla.environment.tls_serving import TlsListener
 from ottla.metadata.configs import InvalidConfig
 from ottla.protocol.connection import Envelope
 from ottla.security.sasl.mechanism import ServerExchange
+from ottla.security.scram import CredentialForm, ScramCredential
 
 
 class ListenerSecurity:
@@ -115,10 +117,24 @@ def _credential_source(broker: Broker) -> CredentialSource:
     def nonce() -> bytes:
         return broker.random.bytes16() + broker.random.bytes16()
 
+    counted: Mapping[tuple[str, int], ScramCredential] | None = None
+    counts: dict[int, Counter[CredentialForm]] = {}
+
+    def forms(mechanism: int) -> Mapping[CredentialForm, int]:
+        nonlocal counted
+        credentials = broker.image.credentials
+        if credentials is not counted:
+            counted = credentials
+            counts.clear()
+            for (_, number), known in credentials.items():
+                counts.setdefault(number, Counter())[CredentialForm.of(known)] += 1
+        return counts.get(mechanism, {})
+
     secret = token_secret(broker)
     return CredentialSource(
         lambda user, mechanism: broker.image.credentials.get((user, mechanism)),
         None if secret is None else TokenLogins(broker, secret).login,
         nonce,
-        nonce() if secret is None else secret,
+        lambda: broker.image.secret,
+        forms,
     )
