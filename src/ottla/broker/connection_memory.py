@@ -17,9 +17,9 @@ its response (request.timeout.ms).
 """
 
 from collections import Counter, deque
-from ipaddress import IPv6Address
 from typing import Final, Generic, Protocol, TypeVar
 
+from ottla.addresses import network_of
 from ottla.environment import Cancellable, Clock, Timers
 
 TURN_MS: Final = 30_000
@@ -29,19 +29,6 @@ _GRACE_MS: Final = 3_000
 _CHECK_MS: Final = 1_000
 
 H = TypeVar("H")
-
-
-def network_of(ip: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the first 64 bits of an IPv6 address."""
-    if ":" not in ip:
-        return ip
-    try:
-        address = IPv6Address(ip.partition("%")[0])
-    except ValueError:
-        return ip
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(IPv6Address(int(address) >> 64 << 64))
 
 
 class LargeFrame(Protocol):

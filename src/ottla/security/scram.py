@@ -77,7 +77,7 @@ def credential(mechanism: int, salt: bytes, salted_password: bytes, iterations: 
 
 
 class CredentialForm(NamedTuple):
-    """What a client sees of a credential before it proves its password.
+    """Form of a credential: all that a client sees of it before it proves its password.
 
     alphabet    index of the salt's characters in _ALPHABETS
     length      of the salt; 0 for 130 bits in base 36, whose length varies

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.connection_memory import TURN_MS, FrameTurns, Shares, Unread, network_of
+from ottla.addresses import network_of
+from ottla.broker.connection_memory import TURN_MS, FrameTurns, Shares, Unread
 
 MB = 1 << 20
 
