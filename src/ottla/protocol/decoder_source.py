@@ -198,6 +198,8 @@ class DecoderSource(FunctionSource):
                 self.line(inner, f"else: {target} = list({unpack}('>%d{letter}' % {n}, data, p))")
             self.line(inner, f"p += {n} * {element.size}")
             return
+        least = self.least(element)
+        self.line(inner, f"if {n} * {least} > len(data) - p: raise PeerError('an array runs past the frame')")
         items, add = self.name("l"), self.name("a")
         self.line(inner, f"{items} = []")
         self.line(inner, f"{add} = {items}.append")

@@ -8,7 +8,7 @@ a generated function of the plan turns the list into objects. That division is m
 Compiled with mypyc where there is a compiler. Interpreted, the loop gives the same results in twice the time of generated
 decoders, which is why these (`decoder_source.py`) take its place where nothing is compiled.
 
-Invalid input raises PeerError or IndexError. No list is allocated ahead of its elements: a wrong count has no cost.
+Invalid input raises PeerError or IndexError. A count is compared with the bytes that are left before anything is allocated.
 """
 
 import gc
@@ -63,6 +63,7 @@ class Step:
     compact   whether the length is a varint
     plan      of a struct, or of the elements of an array
     tags      of a tagged section
+    least     fewest bytes of an element of an array
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class Step:
         compact: bool = False,
         plan: "Plan | None" = None,
         tags: "Tags | None" = None,
+        least: i64 = 1,
     ) -> None:
         self.code = code
         self.nullable = nullable
         self.compact = compact
         self.plan = plan
         self.tags = tags
+        self.least = least
 
 
 @final
@@ -260,11 +263,11 @@ def _text(data: bytes, p: i64, end: i64) -> str:
 
 
 def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any]) -> i64:
+    if count * step.least > len(data) - p:
+        raise PeerError("an array runs past the frame")
     values: list[Any] = []
     if code == INT32_ARRAY:
         end: i64 = p + count * 4
-        if end > len(data):
-            raise PeerError("an array runs past the frame")
         while p < end:
             values.append(read_i32_be(data, p))
             p += 4

@@ -54,10 +54,11 @@ class Planner(FunctionSource):
         if isinstance(kind, Array):
             element = kind.element
             if element is Int32:
-                return Step(codes.INT32_ARRAY, nullable, compact)
+                return Step(codes.INT32_ARRAY, nullable, compact, least=4)
             if isinstance(element, Primitive):
-                return Step(codes.VALUE_ARRAY, nullable, compact, Plan([Step(self.code(element), False, compact)]))
-            return Step(codes.STRUCT_ARRAY, nullable, compact, self.nested(element))
+                plan = Plan([Step(self.code(element), False, compact)])
+                return Step(codes.VALUE_ARRAY, nullable, compact, plan, least=self.least(element))
+            return Step(codes.STRUCT_ARRAY, nullable, compact, self.nested(element), least=self.least(element))
         if isinstance(kind, Primitive):
             return Step(self.code(kind), nullable, compact)
         code = codes.STRUCT if not nullable else codes.TAGGED_STRUCT if tagged else codes.NULLABLE_STRUCT
