@@ -311,7 +311,7 @@ def test_partitions_of_topics_that_are_refused_anyway_do_not_count(broker: Wire)
 def test_topics_partitions_and_configs_of_a_request_are_10_000_at_most(
     broker: Wire, topics: int, configs: int, fits: bool
 ) -> None:
-    named = [plain(new_name(), 1, **{"retention_ms": "1"} if configs else {}) for _ in range(topics)]
+    named = [plain(new_name(), 1, retention_ms="1") if configs else plain(new_name(), 1) for _ in range(topics)]
     results = create(broker, *named, validate_only=True)
     expected = (NONE, None) if fits else (POLICY_VIOLATION, TOO_LARGE)
     assert {(row.error_code, row.error_message) for row in results} == {expected}
