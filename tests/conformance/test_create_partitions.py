@@ -67,6 +67,19 @@ def test_counts_that_are_no_increase(broker: Wire, make_topic: TopicFactory) -> 
     assert grow(broker, name, 10_004) == ("POLICY_VIOLATION", text)
 
 
+def test_partitions_that_a_request_adds_are_counted_together(broker: Wire, make_topic: TopicFactory) -> None:
+    first, second = make_topic(1).name, make_topic(1).name
+    for counts, code in (((5_001, 5_001), "NONE"), ((5_001, 5_002), "POLICY_VIOLATION")):
+        rows = [
+            CreatePartitionsTopic(name=name, count=count, assignments=None)
+            for name, count in zip((first, second), counts, strict=True)
+        ]
+        rows.append(CreatePartitionsTopic(name="no-such-topic", count=5, assignments=None))
+        answer = broker.send(CreatePartitionsRequest(topics=rows, timeout_ms=10_000, validate_only=True), 3)
+        codes = [name_of(row.error_code) for row in answer.results]
+        assert codes == ([code, code, "UNKNOWN_TOPIC_OR_PARTITION"] if code == "NONE" else [code] * 3)
+
+
 def test_topics_that_are_not_there(broker: Wire) -> None:
     for name in ("no-such-topic", ""):
         assert grow(broker, name, 3) == ("UNKNOWN_TOPIC_OR_PARTITION", None)

@@ -13,6 +13,7 @@ from ottla.protocol.errors import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
     NONE,
+    POLICY_VIOLATION,
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -276,3 +277,47 @@ def test_committed_offsets_of_a_deleted_topic_are_forgotten(broker: Wire, topic:
         if found == -1:
             break
     assert found == -1
+
+
+MOST: int = 2**31 - 1
+TOO_MANY = "Excessively large number of partitions per request."
+TOO_LARGE = "Unable to perform excessively large batch operation."
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("counts", [(MOST,), (10_001,), (MOST, MOST), (5_000, 5_000, 1), (1, MOST)])
+def test_more_partitions_than_a_request_may_create_refuse_the_whole_request(
+    broker: Wire, counts: tuple[int, ...], validate_only: bool
+) -> None:
+    results = create(broker, *[plain(new_name(), count) for count in counts], validate_only=validate_only)
+    assert [(row.error_code, row.error_message) for row in results] == [(POLICY_VIOLATION, TOO_MANY)] * len(counts)
+
+
+def test_topics_with_errors_of_their_own_are_refused_with_too_many_partitions(broker: Wire) -> None:
+    name = new_name()
+    results = create(broker, plain(name), plain(name), plain("a b"), plain(new_name(), 10_001))
+    assert [(row.error_code, row.error_message) for row in results] == [(POLICY_VIOLATION, TOO_MANY)] * 4
+
+
+def test_partitions_of_topics_that_are_refused_anyway_do_not_count(broker: Wire) -> None:
+    name = new_name()
+    results = create(broker, plain(name, MOST), plain(name, MOST), plain(new_name()), validate_only=True)
+    assert sorted(row.error_code for row in results) == [NONE, INVALID_REQUEST]
+
+
+@pytest.mark.parametrize(
+    ("topics", "configs", "fits"), [(4_999, 0, True), (5_001, 0, False), (3_333, 1, True), (3_334, 1, False)]
+)
+def test_topics_partitions_and_configs_of_a_request_are_10_000_at_most(
+    broker: Wire, topics: int, configs: int, fits: bool
+) -> None:
+    named = [plain(new_name(), 1, retention_ms="1") if configs else plain(new_name(), 1) for _ in range(topics)]
+    results = create(broker, *named, validate_only=True)
+    expected = (NONE, None) if fits else (POLICY_VIOLATION, TOO_LARGE)
+    assert {(row.error_code, row.error_message) for row in results} == {expected}
+    assert len(results) == topics
+
+
+def test_one_topic_may_have_9_999_partitions(broker: Wire) -> None:
+    results = [create(broker, plain(new_name(), count), validate_only=True)[0] for count in (9_999, 10_000)]
+    assert [(row.error_code, row.error_message) for row in results] == [(NONE, None), (POLICY_VIOLATION, TOO_LARGE)]

@@ -162,3 +162,19 @@ def test_authorized_operations_when_asked_for(broker: Wire, topic: Topic, versio
     if version <= 10:
         request.include_cluster_authorized_operations = True
         assert broker.send(request, version).cluster_authorized_operations == 0b1_1111_1010_0000
+
+
+def test_one_request_creates_100_topics_and_later_ones_the_rest(broker: Wire, ottla_only: None) -> None:
+    """Apache Kafka creates up to 5,000 at once, and none of more."""
+    names = [f"auto-{uuid.uuid4().hex[:12]}" for _ in range(230)]
+
+    def existing() -> int:
+        answer = broker.send(ask(*names), 12)
+        return sum(topic.error_code == NONE for topic in answer.topics)
+
+    counts = []
+    for _ in range(3):
+        answer = broker.send(ask(*names, create=True), 12)
+        assert len(answer.topics) == len(names)
+        counts.append(existing())
+    assert counts == [100, 200, 230]

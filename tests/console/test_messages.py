@@ -14,6 +14,7 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.console import message_search
+from ottla.console.download import file_of
 from ottla.console.json_path import InvalidCondition, JsonCondition
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
@@ -247,6 +248,35 @@ def test_download(browser: Browser) -> None:
     assert lines[0][:3] == ["partition", "offset", "timestamp"]
     assert len(lines) == 31
     assert json.loads(lines[1][4])["carrier"]
+
+
+FORMULAS = [
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "=cmd|'/c calc'!A1",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    " =1",
+    "\u00a0=1",
+    "\ufeff=1",
+]
+FORMULAS += ["\uff1d1", "\x00=1", "a;=1", 'x",=1', "a\t=1", "a\n=1", "--1", "+cmd", "-a1", "\u200b=1"]
+PLAIN = ["1", "-5", "+5.25", "-1.5e10", "text", "", "a=1", "x@y.z", "'quoted'"]
+
+
+@pytest.mark.parametrize("text", [*FORMULAS, *PLAIN])
+def test_no_cell_of_a_csv_download_is_a_formula(text: str) -> None:
+    """Whatever separator a spreadsheet uses: within quotes there is none."""
+    record = Record(1, 5, text.encode(), text.encode(), [(text, text.encode())])
+    content = file_of("csv", "t", [record]).content.decode()
+    ((_, _, _, key, value, headers),) = list(csv.reader(io.StringIO(content, newline="")))[1:]
+    assert key == value == (text if text in PLAIN or text[0] in "ax" else f"'{text}")
+    assert json.loads(headers) == [[text, text]]
+    inside = re.sub(r'"(?:[^"]|"")*"', "Q", content.partition("\n")[2])
+    assert re.fullmatch(r"-?[0-9]+,1,5,Q,Q,Q\r\n", inside), inside
 
 
 def test_a_download_as_parquet_has_the_columns_of_spark(browser: Browser, admin: Admin, broker: Broker) -> None:

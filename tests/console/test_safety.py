@@ -11,7 +11,10 @@ from click.testing import CliRunner
 from ottla.cli.main import main
 from ottla.console.passwords import InvalidPasswordFile, PasswordFile, hashed
 from ottla.console.proxy_login import ProxyLogin
+from ottla.console.sessions import Sessions
 from ottla.console.settings import ClusterAccess, Settings
+from ottla.environment.system import SystemRandom
+from ottla.testing.clock import MovableClock
 from tests.console import Broker
 from tests.console.browser import Browse, Browser, browsing, console_application, settings_for
 
@@ -177,6 +180,35 @@ def test_failed_logins_are_limited(broker: Broker) -> None:
         for _ in range(10):
             assert browser.client.get("/login?token=guess").status_code == 401
         assert browser.client.get("/login?token=secret-token").status_code == 429
+
+
+def test_failed_logins_lock_out_the_address_of_the_guesser_only(broker: Broker) -> None:
+    app = console_application(settings_for(broker, token="secret-token"))
+    with browsing(app, address="192.0.2.1") as guesser, browsing(app, address="192.0.2.2") as other:
+        for _ in range(10):
+            assert guesser.client.get("/login?token=guess").status_code == 401
+        assert guesser.client.get("/login?token=secret-token").status_code == 429
+        assert "<h1>test</h1>" in other.client.get("/login?token=secret-token").text
+
+
+def test_guesses_at_the_same_time_count_before_their_hash_is_computed() -> None:
+    """Each took its turn while the hashes of the others were computed, and none was refused."""
+    clock = MovableClock()
+    sessions = Sessions(clock, SystemRandom())
+    assert [sessions.begin_login("192.0.2.1") for _ in range(12)] == [True] * 10 + [False] * 2
+    assert sessions.begin_login("192.0.2.2")
+    sessions.end_login("192.0.2.1")  # one of them was right
+    assert [sessions.begin_login("192.0.2.1") for _ in range(2)] == [True, False]
+    assert [sessions.begin_login(f"2001:db8::{number:x}") for number in range(11)] == [True] * 10 + [False]
+    clock.move(60_001)
+    assert sessions.begin_login("192.0.2.1")
+
+
+def test_addresses_of_failed_logins_are_limited() -> None:
+    sessions = Sessions(MovableClock(), SystemRandom())
+    for number in range(10_500):
+        assert sessions.begin_login(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    assert len(sessions._failures) == 10_000
 
 
 @pytest.mark.parametrize("line", ["ada", "ada:plain", "ada:scrypt$99999999$8$1$c2FsdA==$aGFzaA==", ":x", ""])

@@ -67,7 +67,7 @@ def test_a_served_broker_shows_them_to_prometheus(tmp_path: Path) -> None:
         subscribe(broker.wire())
         producer = producing(broker.bootstrap_servers)
         text, deadline = "", time.monotonic() + 60
-        while "org_apache_kafka_producer_connection_creation_total" not in text:
+        while "client_org_apache_kafka_producer_connection_creation_total" not in text:
             assert time.monotonic() < deadline, text
             with urllib.request.urlopen(where, timeout=30) as answer:
                 text = answer.read().decode()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.broker.topology_descriptions import TopologyDescriptionPlugin
     from ottla.coordinators.runtime import Runtime
     from ottla.protocol.connection import EncodedResponse
+    from ottla.security.delegation_tokens import TokenIndex
 
 
 class Broker:
@@ -63,6 +64,7 @@ class Broker:
     timeouts      timers of requests that wait
     expirations   numbers of waits that ended at their timeout
     large_checks  checks of batches that are large when decompressed, one after the other
+    token_index   delegation tokens by their secrets; None before the first request about tokens
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Broker:
         self.resolve = resolve
         self.peers = peers
         self.replication_throttles = replication_throttles
+        self.token_index: TokenIndex | None = None
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config)
         self.producer_ids = ProducerIds(metadata.producer_id_block)
@@ -211,7 +214,7 @@ class Broker:
         if self._streams_topics is None:
             from ottla.broker.streams_topics import StreamsTopics
 
-            self._streams_topics = StreamsTopics(self.topics, self.clock, self.timers)
+            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.clock, self.timers)
         return self._streams_topics
 
     @property

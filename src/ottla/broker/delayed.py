@@ -101,6 +101,7 @@ class DelayedAnswer(Generic[R]):
             self._changed()
         else:
             self._timer = timers.call_later(wait_ms, self._time_over)
+        self._pending.withdrawn = self._stop
         return self._pending
 
     def give_up(self, response: R) -> None:
@@ -126,14 +127,19 @@ class DelayedAnswer(Generic[R]):
         self._finish(response)
 
     def _finish(self, response: R) -> None:
+        self._stop()
+        if not self._pending.done:
+            self._pending.complete(response)
+
+    def _stop(self) -> None:
+        """Stop the wait, without an answer."""
+        self._pending.withdrawn = None
         for partition in self._partitions:
             partition.watchers.discard(self._changed if self._is_deferred else self._look_again)
         if self._deferred is not None:
             self._deferred.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        if not self._pending.done:
-            self._pending.complete(response)
 
 
 class Uncommitted(NamedTuple):

@@ -146,7 +146,7 @@ class BrokerServer:
         from ottla.broker.cluster.node import found_cluster
 
         min_isr = self._config.integer("min.insync.replicas")
-        snapshot = found_cluster(store, cluster_id, self._environment.random.bytes16(), min_isr)
+        snapshot = found_cluster(store, cluster_id, self._environment.random, min_isr)
 
         def ended(reason: str | None) -> str | None:
             if reason is not None and not self._is_closed:

@@ -1,9 +1,11 @@
 """TLS and SASL of one listener, built from its configs when the broker starts."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.broker import Broker
+from ottla.broker.connection_memory import FrameTurns
 from ottla.broker.listener_configs import Listener, ListenerValues, inter_broker_listener
 from ottla.broker.login import Login, Mechanism
 from ottla.broker.pipeline import Pipeline
@@ -18,6 +20,7 @@ from ottla.environment.tls_serving import TlsListener
 from ottla.metadata.configs import InvalidConfig
 from ottla.protocol.connection import Envelope
 from ottla.security.sasl.mechanism import ServerExchange
+from ottla.security.scram import CredentialForm, ScramCredential
 
 
 class ListenerSecurity:
@@ -69,16 +72,20 @@ class ListenerSecurity:
         self,
         connection: ServedConnection,
         pipeline: Pipeline,
+        turns: FrameTurns,
         authenticated: Callable[[ServerExchange], None],
         refused: Callable[[str], object],
     ) -> None:
-        """Serve the requests of a connection only after a login by SASL; `refused` is called with the reason of a failure."""
+        """Serve the requests of a connection only after a login by SASL; `refused` is called with the reason of a failure.
+
+        turns  turns of frames before the login
+        """
 
         def serve(envelope: Envelope) -> Any:
             return pipeline.answer(envelope, connection.session.context(envelope))
 
         login = Login(self.mechanisms, serve, authenticated)
-        connection.require_login(login, self._receive_limit, self._refusal_delay_ms, refused)
+        connection.require_login(login, turns, self._receive_limit, self._refusal_delay_ms, refused)
 
 
 def secure_listener(listener: Listener, broker: Broker, environment: Environment) -> ListenerSecurity:
@@ -114,10 +121,24 @@ def _credential_source(broker: Broker) -> CredentialSource:
     def nonce() -> bytes:
         return broker.random.bytes16() + broker.random.bytes16()
 
+    counted: Mapping[tuple[str, int], ScramCredential] | None = None
+    counts: dict[int, Counter[CredentialForm]] = {}
+
+    def forms(mechanism: int) -> Mapping[CredentialForm, int]:
+        nonlocal counted
+        credentials = broker.image.credentials
+        if credentials is not counted:
+            counted = credentials
+            counts.clear()
+            for (_, number), known in credentials.items():
+                counts.setdefault(number, Counter())[CredentialForm.of(known)] += 1
+        return counts.get(mechanism, {})
+
     secret = token_secret(broker)
     return CredentialSource(
         lambda user, mechanism: broker.image.credentials.get((user, mechanism)),
         None if secret is None else TokenLogins(broker, secret).login,
         nonce,
-        nonce() if secret is None else secret,
+        lambda: broker.image.secret,
+        forms,
     )

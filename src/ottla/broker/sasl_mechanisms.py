@@ -22,7 +22,7 @@ from ottla.security.sasl.mechanism import (
 from ottla.security.sasl.oauthbearer import OAuthBearerServer, Validate
 from ottla.security.sasl.plain import PlainServer, users_of
 from ottla.security.sasl.scram import ScramServer, TokenCredential, TokenLookup
-from ottla.security.scram import NAMES, ScramCredential
+from ottla.security.scram import NAMES, CredentialForm, ScramCredential
 
 _KNOWN: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
@@ -33,13 +33,15 @@ class CredentialSource(NamedTuple):
     scram    returns the credential of a user and mechanism
     token    returns the login of a delegation token by its id and the mechanism; None without tokens
     nonce    returns random bytes for a nonce
-    secret   secret of the broker, on which made-up salts depend
+    secret   returns the secret on which made-up salts depend
+    forms    returns the forms of all users' credentials for a mechanism, and how many have each
     """
 
     scram: Callable[[str, int], ScramCredential | None]
     token: Callable[[str, int], TokenCredential | None] | None
     nonce: Callable[[], bytes]
-    secret: bytes
+    secret: Callable[[], bytes]
+    forms: Callable[[int], Mapping[CredentialForm, int]] = lambda _: {}
 
 
 def enabled_mechanisms(values: BrokerValues, listener: str) -> list[str]:
@@ -103,7 +105,8 @@ def _scram(name: str, source: CredentialSource) -> Callable[[bool], ServerExchan
             lambda user: source.scram(user, number),
             tokens,
             nonce=source.nonce(),
-            secret=source.secret,
+            secret=source.secret(),
+            forms=lambda: source.forms(number),
             occasion=REAUTHENTICATION if is_again else AUTHENTICATION,
         )
 

@@ -10,6 +10,8 @@ Order. Like Kafka, a connection serves one request at a time. A connection is in
 Answers leave in the order of requests. When data arrives while the backlog is not empty, reading from the stream pauses: TCP
 then slows the client down, and the backlog does not fill the memory.
 
+A frame of more than 1 MB is received in its turn (`connection_memory.py`): reading pauses until it begins.
+
 Small answers to pipelined requests are collected in `_held` and leave by one call into the system, at the latest when all
 frames that have arrived are served, or an answer has to wait.
 """
@@ -22,9 +24,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker import dispatch
+from ottla.broker.connection_memory import FrameTurns, Unread
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.session import Session
-from ottla.environment import ServedStream, Timers
+from ottla.environment import Cancellable, ServedStream, Timers
+from ottla.environment.files import Region
+from ottla.observability import logs
 from ottla.observability.distribution import Distribution
 from ottla.protocol.answer import Pending
 from ottla.protocol.api import FETCH
@@ -42,6 +47,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ottla.broker")
 _ANSWERS_A_SEND: Final = 64
+_BEFORE_LOGIN: Final = 1 << 12
+"""Number of bytes that are received at a time from a client that is not authenticated."""
+_MOST_HELD: Final = 1 << 16
+"""Size of a response from which on it is sent at once, and not collected with others."""
 
 
 def _abandoned(envelope: Envelope) -> Response | PeerError:
@@ -56,6 +65,8 @@ class ServedConnection:
     """A client's connection, a `ServedReceiver`.
 
     shared  memory for all connections of the broker, into which small frames are received
+    turns   turns of large frames
+    unread  unread responses of all connections
     tick    returns the number of the current tick, see `SocketServer`
     closed  called once with the connection when it is closed
     login   SASL state of the connection; None on a listener without SASL
@@ -63,6 +74,7 @@ class ServedConnection:
 
     __slots__ = (
         "_api",
+        "_awaited",
         "_backlog",
         "_begun_ns",
         "_closed",
@@ -70,12 +82,14 @@ class ServedConnection:
         "_entry",
         "_frames",
         "_held",
+        "_is_held",
         "_login",
         "_muted",
         "_parked_ns",
         "_pipeline",
         "_queued_ns",
         "_queued_since",
+        "_receiving",
         "_refusal_delay_ms",
         "_refused",
         "_sending",
@@ -83,7 +97,12 @@ class ServedConnection:
         "_spent_ns",
         "_stream",
         "_tick",
+        "_timer",
         "_timers",
+        "_turn_of",
+        "_turn_size",
+        "_turns",
+        "_unread",
         "_version",
         "_waiting",
         "_weight",
@@ -100,6 +119,8 @@ class ServedConnection:
         stream: ServedStream,
         frames: FrameReader,
         shared: bytearray,
+        turns: FrameTurns,
+        unread: Unread,
         timers: Timers,
         tick: Callable[[], int],
         closed: "Callable[[ServedConnection], None]",
@@ -109,6 +130,12 @@ class ServedConnection:
         self._stream = stream
         self._frames = frames
         self._shared = shared
+        self._receiving: bytearray | memoryview = shared
+        self._turns = turns
+        self._unread = unread
+        self._turn_of = -1  # number of the large frame that has a turn, or waits for it; -1 without one
+        self._turn_size = 0
+        self._is_held = False  # reading is paused until a turn begins
         self._timers = timers
         self._tick = tick
         self._closed = closed
@@ -118,6 +145,8 @@ class ServedConnection:
         self._backlog: deque[bytes] = deque()
         self._held: list[bytes] = []
         self._waiting = False
+        self._timer: Cancellable | None = None  # ends the current wait of a throttled connection, or of a refused login
+        self._awaited: Pending[Response] | None = None
         self._delayed: Envelope | None = None
         self._writing = False
         self._muted = False
@@ -138,22 +167,30 @@ class ServedConnection:
         self.is_closed = False
 
     def require_login(
-        self, login: "Login", limit: int, refusal_delay_ms: int, refused: Callable[[str], object]
+        self, login: "Login", turns: FrameTurns, limit: int, refusal_delay_ms: int, refused: Callable[[str], object]
     ) -> None:
         """Serve only requests of an authenticated client.
 
+        turns             turns of frames before
         limit             maximum size of a frame before, in bytes
         refusal_delay_ms  delay before a failed login is answered and the connection is closed
         refused           called with the reason of a failed login
         """
         self._login = login
+        self._turns = turns
+        self._receiving = memoryview(self._shared)[:_BEFORE_LOGIN]
         self._frames.limit = limit
         self._refusal_delay_ms = refusal_delay_ms
         self._refused = refused
 
-    def admit(self, limit: int) -> None:
+    def admit(self, limit: int, turns: FrameTurns) -> None:
         """Accept frames of up to `limit` bytes: the client is authenticated."""
         self._frames.limit = limit
+        if self._turn_of >= 0:
+            self._turns.end(self)
+            self._turn_of = -1
+        self._turns = turns
+        self._receiving = self._shared
 
     @property
     def delayed_api(self) -> int | None:
@@ -171,7 +208,7 @@ class ServedConnection:
         try:
             room = self._frames.room()
             if room is None:
-                received = receive((shared,))
+                received = receive((self._receiving,))
             else:
                 with room:
                     received = receive((room, shared))
@@ -201,6 +238,65 @@ class ServedConnection:
         if self._held:
             self._flush()
         self.active_at = self._tick()
+        if self._turn_of >= 0 or (self._frames.partial is not None and self._frames.need > self._turns.least):
+            self._settle_turn()
+
+    def _settle_turn(self) -> None:
+        """Take a turn for a large frame that has begun; end that of one whose request is answered."""
+        if self.is_closed:
+            return
+        frames = self._frames
+        if self._turn_of >= 0 and frames.finished > self._turn_of and not self._waiting and not self._backlog:
+            self._turn_of = -1
+            self._turns.end(self)
+        if frames.partial is None or frames.need <= self._turns.least:
+            return
+        if self._turn_of < 0:
+            self._turn_of = frames.finished
+            self._turn_size = frames.need
+            if self._turns.take(self, self.session.peer_address, frames.need):
+                if self._is_held:
+                    self.begin_turn()
+                return
+        elif self._turn_of == frames.finished:
+            return
+        self._is_held = True
+        if not self._muted:
+            self._stream.pause_reading()
+
+    @property
+    def received(self) -> int:
+        """See `LargeFrame.received`."""
+        return self._frames.have if self._frames.finished == self._turn_of else self._turn_size
+
+    def begin_turn(self) -> None:
+        """See `LargeFrame.begin_turn`."""
+        self._is_held = False
+        if not self._muted and not self.is_closed:
+            self._stream.resume_reading()
+
+    def lose_turn(self) -> None:
+        """See `LargeFrame.lose_turn`."""
+        size = self._turn_size
+        self._refuse_memory(f"a request of {size} bytes was too slow for others that wait for room")
+
+    def lose_responses(self) -> None:
+        """See `Reader.lose_responses`."""
+        self._refuse_memory("it does not read its responses, and unread responses take too much memory")
+
+    def _refuse_memory(self, reason: str) -> None:
+        extra = {**logs.REPEATS, **self.session.log_fields}
+        _logger.info("closing the connection of %s: %s", self.session.name, reason, extra=extra)
+        self.close()
+
+    def _begin_writing(self, pieces: Sequence[Any]) -> None:
+        """Note that a response is not sent in full."""
+        if self.is_closed:
+            return
+        self._writing = True
+        self._unread.add(
+            self, self.session.peer_address, sum(len(piece) for piece in pieces if type(piece) is not Region)
+        )
 
     def _wait_behind(self, frames: list[bytes]) -> None:
         if self._pipeline.meter is not None and len(self._queued_since) == len(self._backlog):
@@ -241,6 +337,7 @@ class ServedConnection:
         else:
             self._flush()
             self._waiting = True
+            self._awaited = answer
             self._delayed = envelope
             if begun_ns:
                 self._parked_ns = self._pipeline.now_ns()
@@ -270,11 +367,11 @@ class ServedConnection:
         self._flush()
         if answer.refusal is None:
             if not self._stream.write(answer.pieces):
-                self._writing = not self.is_closed
+                self._begin_writing(answer.pieces)
         else:
             self._refused(answer.refusal)
             self._waiting = True
-            self._timers.call_later(self._refusal_delay_ms, partial(self._refuse, answer.pieces))
+            self._timer = self._timers.call_later(self._refusal_delay_ms, partial(self._refuse, answer.pieces))
         return True
 
     def _refuse(self, pieces: list[Any]) -> None:
@@ -286,11 +383,8 @@ class ServedConnection:
 
     def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
         """Complete a pending answer."""
-        if self.is_closed:
-            self._count(None)
-            return
         self._waiting = False
-        self._delayed = None
+        self._awaited = self._delayed = None
         self.active_at = self._tick()
         try:
             self._deliver(envelope, response)
@@ -327,7 +421,10 @@ class ServedConnection:
             self._fail()
         if self._muted and not self._waiting and not self._writing and not self.is_closed:
             self._muted = False
-            self._stream.resume_reading()
+            if not self._is_held:
+                self._stream.resume_reading()
+        if self._turn_of >= 0:
+            self._settle_turn()
 
     def _finish(self, envelope: Envelope, response: Response | None) -> int:
         """Record a request and count it; returns the throttle time of the connection in ms."""
@@ -352,7 +449,7 @@ class ServedConnection:
         """Pause serving for `throttle_ms` (KIP-219); a frame that arrives meanwhile waits, and further reading pauses."""
         if throttle_ms > 0 and not self.is_closed:
             self._waiting = True
-            self._timers.call_later(throttle_ms, self.serve_again)
+            self._timer = self._timers.call_later(throttle_ms, self.serve_again)
 
     def serve_again(self) -> None:
         """Continue with the next frame, when the last request has no response or its throttle time is over."""
@@ -376,14 +473,20 @@ class ServedConnection:
             self.close()
             return
         held = self._held
-        if more and throttle_ms == 0 and len(pieces) == 1 and len(held) < _ANSWERS_A_SEND:
+        if (
+            more
+            and throttle_ms == 0
+            and len(pieces) == 1
+            and len(held) < _ANSWERS_A_SEND
+            and len(pieces[0]) < _MOST_HELD
+        ):
             held.append(pieces[0])
             return
         if held:
             pieces[0] = b"".join((*held, pieces[0]))
             held.clear()
         if not self._stream.write(pieces):
-            self._writing = not self.is_closed
+            self._begin_writing(pieces)
         elif self._sending is not None:
             self._sent()
         if throttle_ms > 0:
@@ -401,13 +504,14 @@ class ServedConnection:
             joined = b"".join(self._held)
             self._held.clear()
             if not self._stream.write((joined,)):
-                self._writing = not self.is_closed
+                self._begin_writing((joined,))
 
     def written(self) -> None:
         """Continue after all answers have been sent."""
         if not self.is_closed:
             self.active_at = self._tick()
             self._writing = False
+            self._unread.remove(self)
             if self._sending is not None:
                 self._sent()
             self._go_on()
@@ -419,7 +523,11 @@ class ServedConnection:
     def drop(self, error: PeerError) -> None:
         """Close the connection because of `error`."""
         if not self.is_closed:
-            _logger.warning("closing the connection of %s: %s", self.session.name, error, extra=self.session.log_fields)
+            # The text alone: the error refers to the frames of its traceback, and to this connection by them.
+            reason = str(error)
+            _logger.warning(
+                "closing the connection of %s: %s", self.session.name, reason, extra=self.session.log_fields
+            )
             self._flush()  # earlier requests keep their answers
             self.close()
 
@@ -431,13 +539,29 @@ class ServedConnection:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; a pending answer is discarded when it completes."""
+        """Close the connection, and release everything that it holds; a pending answer is discarded.
+
+        No cycle of references is left, nor a callback that refers to the connection: they would keep it in memory.
+        """
         if self.is_closed:
             return
         self.is_closed = True
         self._stream.close()
+        self._frames.release()
+        self._unread.remove(self)
+        if self._turn_of >= 0:
+            self._turns.end(self)
         self._held.clear()
         self._backlog.clear()
         self._queued_since.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._awaited is not None:
+            awaited, self._awaited, self._delayed = self._awaited, None, None
+            awaited.withdraw()
+            self._count(None)
+        self._login = None
+        self._refused = _logger.info
         self._closed(self)
         self.session.close()

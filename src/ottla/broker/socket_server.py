@@ -8,8 +8,9 @@ second before it serves a connection and accepts the next one.
 A connection without requests for connections.max.idle.ms is closed: a tick counts eighths of that time, a connection stores the
 tick of its last request, and no clock is read.
 
-Connections whose client is not authenticated yet, by a TLS handshake or SASL, are limited in number: above it the oldest one is
-closed, so that clients which never complete a login do not keep others out.
+Connections whose client is not authenticated yet, by a TLS handshake or SASL, are limited in number: above it the oldest one of
+the address that has most is closed, so that clients which never complete a login do not keep others out. Large frames and
+unread responses are bounded for all connections together, see `connection_memory.py`.
 """
 
 import logging
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.connection_memory import FrameTurns, Shares, Unread
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.periodic import Periodic
 from ottla.broker.pipeline import Pipeline
@@ -43,6 +45,14 @@ _IDLE_TICKS: Final = 8
 _ACCEPT_RETRY_MS: Final = 200
 _QUIET_MS: Final = 60_000
 _MOST_UNAUTHENTICATED: Final = 1000
+_LARGE_FRAME: Final = 1 << 20
+LARGE_FRAMES: Final = 128 << 20
+"""Maximum size of all large frames together, unless socket.request.max.bytes is more."""
+_LARGE_TOKEN: Final = 1 << 14
+LARGE_TOKENS: Final = 8 << 20
+"""Maximum size of all frames of more than _LARGE_TOKEN bytes from clients that are not authenticated."""
+UNREAD_RESPONSES: Final = 128 << 20
+"""Maximum size of all responses that clients have not read."""
 
 
 class _Acceptor:
@@ -75,6 +85,8 @@ class SocketServer:
     opened, closed, authenticated, refused  numbers of connections, and of logins and handshakes, by listener
     expired           number of connections that were closed for idling
     secured           TLS and SASL of the listeners that have them
+    turns, login_turns  turns of large frames, and of those before a login
+    unread            unread responses
     """
 
     def __init__(
@@ -94,6 +106,10 @@ class SocketServer:
         self._limits = limits
         self._shared = bytearray(_SHARED_BYTES)
         self._rooms = Rooms()
+        clock, timers = environment.clock, environment.timers
+        self.turns = FrameTurns(_LARGE_FRAME, max(LARGE_FRAMES, max_request_bytes), clock, timers)
+        self.login_turns = FrameTurns(_LARGE_TOKEN, LARGE_TOKENS, clock, timers)
+        self.unread = Unread(UNREAD_RESPONSES)
         self.connections: dict[ServedConnection, str] = {}
         self.opened: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
@@ -102,7 +118,7 @@ class SocketServer:
         self.expired = 0
         self.connection_quota: ConnectionQuota | None = None
         self.authorize: Callable[[str, str], Authorizer] | None = None
-        self._unauthenticated: dict[ServedConnection, None] = {}
+        self._unauthenticated: Shares[ServedConnection] = Shares()
         self._dismissed: dict[IncomingConnection, str] = {}
         self._delayed: dict[str, IncomingConnection] = {}
         """Listeners that wait, with the connection that they serve then."""
@@ -204,6 +220,8 @@ class SocketServer:
             stream,
             FrameReader(self._max_request_bytes, self._rooms),
             self._shared,
+            self.turns,
+            self.unread,
             self._timers,
             self._current_tick,
             self._forget,
@@ -221,13 +239,14 @@ class SocketServer:
         if secured is None and not security.mechanisms:
             connection.session.authenticate(security.principal_of(connection.session))
             return
-        self._unauthenticated[connection] = None
+        self._unauthenticated.add(connection, connection.session.peer_address, 1)
         if len(self._unauthenticated) > _MOST_UNAUTHENTICATED:
-            oldest = next(iter(self._unauthenticated))
+            oldest = self._unauthenticated.first_of_most()
             _logger.info(
-                "closing the connection of %s: %d newer ones have not completed their handshake or login either",
+                "closing the connection of %s: %d others have not completed their login either, and its address has most",
                 oldest.session.name,
                 _MOST_UNAUTHENTICATED,
+                extra={**logs.REPEATS, **oldest.session.log_fields},
             )
             oldest.close()
         if secured is not None:
@@ -236,7 +255,7 @@ class SocketServer:
         if security.mechanisms:
             refused = partial(self._login_refused, connection)
             authenticated = partial(self._authenticated, connection, security)
-            security.require_login(connection, self._pipeline, authenticated, refused)
+            security.require_login(connection, self._pipeline, self.login_turns, authenticated, refused)
 
     def _established(
         self, connection: ServedConnection, security: "ListenerSecurity", certificate: bytes | None
@@ -250,7 +269,7 @@ class SocketServer:
         except ValueError as cause:
             self._handshake_failed(connection, str(cause))
             return False
-        self._unauthenticated.pop(connection, None)
+        self._unauthenticated.remove(connection)
         return True
 
     def _handshake_failed(self, connection: ServedConnection, reason: str) -> None:
@@ -270,8 +289,8 @@ class SocketServer:
         except ValueError as cause:
             raise PeerError(str(cause)) from None
         session.authenticate(principal, exchange.token_id)
-        connection.admit(self._max_request_bytes)
-        self._unauthenticated.pop(connection, None)
+        connection.admit(self._max_request_bytes, self.turns)
+        self._unauthenticated.remove(connection)
         self.authenticated[session.listener] += 1
 
     def _dismiss(self, incoming: IncomingConnection) -> None:
@@ -327,7 +346,7 @@ class SocketServer:
 
     def _forget(self, connection: ServedConnection) -> None:
         """Remove a closed connection."""
-        self._unauthenticated.pop(connection, None)
+        self._unauthenticated.remove(connection)
         address = self.connections.pop(connection, None)
         if address is not None:
             self.closed[connection.session.listener] += 1

@@ -3,16 +3,18 @@
 A topic whose creation runs is not created twice. A failure is reported by the heartbeats that follow, for a while.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.permission import may_use_cluster, may_use_topic
+from ottla.broker.throttling import Mutations, Throttling
 from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Clock, Timers
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import after
+from ottla.protocol.api import STREAMS_GROUP_HEARTBEAT
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.security.operations import AclOperation
@@ -26,8 +28,11 @@ _BY_DEFAULT = -1
 class StreamsTopics:
     """Creation of the internal topics of streams groups."""
 
-    def __init__(self, topics: TopicCreation, clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self, topics: TopicCreation, throttling: Callable[[], Throttling | None], clock: Clock, timers: Timers
+    ) -> None:
         self._topics = topics
+        self._throttling = throttling
         self._clock = clock
         self._timers = timers
         self._creating: set[str] = set()
@@ -44,30 +49,37 @@ class StreamsTopics:
         text = f"; Unauthorized to CREATE on topics {', '.join(denied)}." if denied else ""
         now_ms = self._clock.now_ms()
         failures = []
+        created = []
         for topic in topics:
             reason, until_ms = self._errors.get(topic.name, ("", 0))
             if now_ms < until_ms:
                 failures.append(f"{topic.name} ({reason})")
             if topic.name not in denied and topic.name not in self._creating:
                 self._creating.add(topic.name)
-                self._timers.call_later(0, partial(self._create, topic, str(context), keep_ms))
+                created.append(topic)
+        if created:
+            mutations = Mutations(self._throttling(), STREAMS_GROUP_HEARTBEAT, context)
+            self._timers.call_later(0, partial(self._create, created, str(context), mutations, keep_ms))
         return text + (f"; Creation failed: {', '.join(failures)}." if failures else "")
 
-    def _create(self, topic: "InternalTopic", requester: str, keep_ms: int) -> None:
-        def created(change: ChangeResult) -> None:
-            self._creating.discard(topic.name)
-            if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
-                self._failed(topic.name, change.error_message or error(change.error_code).message, keep_ms)
+    def _create(self, topics: Sequence["InternalTopic"], requester: str, mutations: Mutations, keep_ms: int) -> None:
+        def created(changes: dict[str, ChangeResult]) -> None:
+            now_ms = self._clock.now_ms()
+            # Topics of groups that do not ask again would be kept forever.
+            self._errors = {name: failure for name, failure in self._errors.items() if now_ms < failure[1]}
+            for name, change in changes.items():
+                self._creating.discard(name)
+                if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
+                    reason = change.error_message or error(change.error_code).message
+                    self._errors[name] = reason, now_ms + keep_ms
 
-        factor = topic.replication_factor or _BY_DEFAULT
-        requested = RequestedTopic(topic.name, topic.partitions, factor, {}, dict(topic.configs))
-        after(self._topics.create(requested, requester), created)
-
-    def _failed(self, topic: str, reason: str, keep_ms: int) -> None:
-        now_ms = self._clock.now_ms()
-        # Topics of groups that do not ask again would be kept forever.
-        self._errors = {name: failure for name, failure in self._errors.items() if now_ms < failure[1]}
-        self._errors[topic] = reason, now_ms + keep_ms
+        requested = [
+            RequestedTopic(
+                topic.name, topic.partitions, topic.replication_factor or _BY_DEFAULT, {}, dict(topic.configs)
+            )
+            for topic in topics
+        ]
+        after(self._topics.create_all(requested, requester, mutations), created)
 
 
 def _denied(topics: Iterable["InternalTopic"], context: RequestContext) -> list[str]:

@@ -16,7 +16,7 @@ from ottla.environment import Random
 from ottla.metadata.alteration import CLIENT_METRICS
 from ottla.metadata.image import Image
 from ottla.metadata.refusal import Refused
-from ottla.observability.client_metrics import ReceivedMetrics
+from ottla.observability.client_metrics import ALL_METRICS, ReceivedMetrics
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_RECORD,
@@ -34,7 +34,6 @@ from ottla.records.errors import CorruptRecords
 
 ACCEPTED_COMPRESSION: Final = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy: in Kafka's order of preference."""
-ALL_METRICS: Final = "*"
 _DEFAULT_INTERVAL_MS: Final = 300_000
 _MOST_INSTANCES: Final = 16_384
 _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\1")
@@ -126,7 +125,13 @@ class Telemetry:
         if otlp or request.terminating:
             client_id, principal = context.client_id or "", context.principal
             self.received.receive(
-                request.client_instance_id, client_id, principal, otlp, wall_ms, terminated=request.terminating
+                request.client_instance_id,
+                client_id,
+                principal,
+                otlp,
+                wall_ms,
+                terminated=request.terminating,
+                prefixes=instance.subscribed.metrics,
             )
 
     def _refusal(self, request: PushTelemetryRequest, instance: _Instance, now_ms: int) -> int:

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.refusal import Refused
-from ottla.protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, PRODUCE
+from ottla.protocol.api import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    METADATA,
+    PRODUCE,
+    STREAMS_GROUP_HEARTBEAT,
+)
 from ottla.protocol.errors import THROTTLING_QUOTA_EXCEEDED
 from ottla.security.quotas import (
     CONNECTION_CREATION_RATE,
@@ -37,8 +44,14 @@ if TYPE_CHECKING:
     from ottla.protocol.context import RequestContext
 
 _NANOSECONDS_PER_PERCENT: Final = 1e9 / 100
-_STRICT_FROM: Final = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""The versions whose clients support THROTTLING_QUOTA_EXCEEDED (KIP-599); older ones are throttled afterwards."""
+_STRICT_FROM: Final = {
+    CREATE_TOPICS: 6,
+    DELETE_TOPICS: 5,
+    CREATE_PARTITIONS: 3,
+    METADATA: 0,
+    STREAMS_GROUP_HEARTBEAT: 0,
+}
+"""The versions whose clients support THROTTLING_QUOTA_EXCEEDED (KIP-599), or get no error at all; older ones are throttled."""
 
 
 class Throttling:

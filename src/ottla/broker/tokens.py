@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 from ottla.broker.broker import Broker
 from ottla.protocol.context import RequestContext
 from ottla.security.delegation_tokens import (
+    USER,
     DelegationToken,
+    TokenIndex,
     TokenLimits,
-    find_by_hmac,
     requests_allowed,
     token_credential,
 )
@@ -62,7 +63,20 @@ def token_with_hmac(hmac: bytes, state: TokenRequest, broker: Broker) -> Delegat
     """Return the token with an HMAC, None without one or if the request is refused anyway."""
     if not state.allowed or state.secret is None:
         return None
-    return find_by_hmac(broker.image.tokens.values(), state.secret, hmac)
+    return _index(broker, state.secret).find(hmac)
+
+
+def number_of_tokens(owner: str, state: TokenRequest, broker: Broker) -> int:
+    """Return the number of tokens of an owner."""
+    return 0 if state.secret is None else _index(broker, state.secret).count(owner)
+
+
+def _index(broker: Broker, secret: bytes) -> TokenIndex:
+    """Return the index of the current tokens."""
+    if broker.token_index is None:
+        broker.token_index = TokenIndex(secret)
+    broker.token_index.update(broker.image.tokens)
+    return broker.token_index
 
 
 class TokenLogins:
@@ -74,9 +88,12 @@ class TokenLogins:
         self._credentials: dict[tuple[str, int], ScramCredential] = {}
 
     def login(self, token_id: str, mechanism: int) -> TokenCredential | None:
-        """Return the login of a token; None if there is no such token."""
+        """Return the login of a token; None if there is no such token, or its owner is not a user.
+
+        Only users log in by SCRAM: a token of `Group:admin`, which Kafka may have created, would log in as `User:admin`.
+        """
         token = self._broker.image.tokens.get(token_id)
-        if token is None:
+        if token is None or not token.owner.startswith(USER):
             return None
         credential = self._credentials.get((token_id, mechanism))
         if credential is None:

@@ -6,6 +6,7 @@ in its thread.
 
 import asyncio
 import concurrent.futures
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple, TypeVar
@@ -58,9 +59,12 @@ class Exposed(NamedTuple):
             except concurrent.futures.TimeoutError:
                 raise BrokerUnavailable(f"the event loop has not answered within {_TIMEOUT_S} s") from None
 
+        one_at_a_time = threading.Lock()
+
         def metrics_page(accept: str) -> Page:
-            reading: Reading = computed(metrics.read)
-            return broker_page(reading.families, reading.clients, accept)
+            with one_at_a_time:  # each takes megabytes, and time of the event loop
+                reading: Reading = computed(metrics.read)
+                return broker_page(reading.families, reading.clients, accept)
 
         def live_page(accept: str) -> Page:  # noqa: ARG001
             def begin(done: Callable[[bytes], None], failed: Callable[[], None]) -> None:  # noqa: ARG001

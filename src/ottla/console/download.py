@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
@@ -10,6 +11,9 @@ from typing import Any, Final, NamedTuple
 from ottla.console.problem import Problem
 from ottla.records.record import Record
 
+_FORMULA: Final = re.compile(r"[\s\x00-\x20\ufeff\u200b-\u200f]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n\x00]")
+"""Begin of a formula, in half or full width; also after characters that a spreadsheet may drop."""
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 PARQUET_REMEDY: Final = "Parquet needs pyarrow where the console runs: pip install 'ottla[arrow]'"
 
 
@@ -34,14 +38,25 @@ def file_of(kind: str, topic: str, records: list[Record]) -> File:
 
 
 def _csv(_topic: str, records: list[Record]) -> File:
-    """Return one line for each record: text where it is UTF-8, hex otherwise."""
+    """Return one line for each record: text where it is UTF-8, hex otherwise.
+
+    Spreadsheets execute text that looks like a formula: it gets a quote in front, and is quoted as a whole, so that no other
+    separator than the comma begins a cell.
+    """
     out = io.StringIO()
-    writer = csv.writer(out)
+    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(["partition", "offset", "timestamp", "key", "value", "headers"])
     for record in records:
         row = _plain(record)
-        writer.writerow([*list(row.values())[:5], json.dumps(row["headers"], ensure_ascii=False)])
+        key, value = (None if text is None else _defused(text) for text in (row["key"], row["value"]))
+        headers = json.dumps(row["headers"], ensure_ascii=False)
+        writer.writerow([record.partition, record.offset, record.timestamp, key, value, headers])
     return File(out.getvalue().encode(), "text/csv; charset=utf-8")
+
+
+def _defused(text: str) -> str:
+    """Return a text that a spreadsheet takes for text: not for a formula, but numbers stay numbers."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _json(_topic: str, records: list[Record]) -> File:

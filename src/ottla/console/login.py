@@ -55,15 +55,15 @@ async def _log_in(visit: Visit, user: str, password: str, target: str) -> Respon
     sessions = visit.console.sessions
     if not visit.settings.has_login_form:
         raise Problem("This console has no login: open its first page.")
-    if not sessions.may_log_in():
-        return _form(visit, target, "Too many failed logins: wait a minute.", 429)
-    name = await _accepted(visit, user, password)
     client = visit.request.client
     address = client.host if client is not None else "-"
+    if not sessions.begin_login(address):
+        return _form(visit, target, "Too many failed logins: wait a minute.", 429)
+    name = await _accepted(visit, user, password)
     if not name:
-        sessions.add_failure()
         logger.warning("login failed address=%s", address)
         return _form(visit, target, "Wrong user, password or token.", 401)
+    sessions.end_login(address)
     sessions.end(visit.session.id)  # a new id: one that was known before the login must not have its rights
     session = sessions.create(name)
     logger.info("user=%s logged in address=%s", name, address)

@@ -5,6 +5,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.addresses import network_of
 from ottla.environment import Clock, Random
 
 _LIFETIME_MS: Final = 12 * 3600 * 1000
@@ -30,7 +31,7 @@ class Session:
 
 
 class Sessions:
-    """Sessions by id, and the failed logins of the last minute."""
+    """Sessions by id, and the failed logins of the last minute by address."""
 
     def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
@@ -38,7 +39,8 @@ class Sessions:
         self._secret = random.bytes16() + random.bytes16()
         self._visitors: dict[str, Session] = {}
         self._users: dict[str, Session] = {}  # apart from visitors: these must not be able to displace them
-        self._failures: list[int] = []
+        self._failures: dict[str, list[int]] = {}
+        """Times of failed logins by address; those of a guesser must not keep others out."""
 
     def get(self, session_id: str) -> Session | None:
         """Return a session that has not expired."""
@@ -72,12 +74,25 @@ class Sessions:
         """Return whether a form carries the session's token."""
         return hmac.compare_digest(self.csrf_token(session).encode(), token.encode())
 
-    def may_log_in(self) -> bool:
-        """Return whether another login may be tried: not after ten failures within a minute."""
-        now = self._clock.now_ms()
-        self._failures = [moment for moment in self._failures if now - moment < _FAILURES_MS]
-        return len(self._failures) < _MOST_FAILURES
+    def begin_login(self, address: str) -> bool:
+        """Begin a login from an address; False after ten failures within a minute from there: it must not be tried.
 
-    def add_failure(self) -> None:
-        """Count a failed login."""
-        self._failures.append(self._clock.now_ms())
+        It counts as a failure until `end_login`, also while the hash of its password is computed: guesses at the same time
+        would all pass otherwise.
+        """
+        now = self._clock.now_ms()
+        network = network_of(address)
+        failures = [moment for moment in self._failures.pop(network, ()) if now - moment < _FAILURES_MS]
+        may_log_in = len(failures) < _MOST_FAILURES
+        if may_log_in:
+            failures.append(now)
+        while len(self._failures) >= _MOST:
+            del self._failures[next(iter(self._failures))]
+        self._failures[network] = failures
+        return may_log_in
+
+    def end_login(self, address: str) -> None:
+        """Take back the failure of a login that was accepted."""
+        failures = self._failures.get(network_of(address))
+        if failures:
+            failures.pop()

@@ -220,9 +220,10 @@ class ServedSocket:
                 self._receiver.written()
 
     def _lose(self) -> None:
+        receiver = self._receiver
         self.close()
-        if self._receiver is not None:
-            self._receiver.lost()
+        if receiver is not None:
+            receiver.lost()
 
     def pause_reading(self) -> None:
         """See `ServedStream.pause_reading`."""
@@ -248,6 +249,9 @@ class ServedSocket:
         if self._receiver is not None:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
+            self._receiver = (
+                None  # the receiver refers to this object: a cycle would keep both until the next collection
+            )
         self._socket.close()
         self._left.clear()
 

@@ -36,6 +36,14 @@ _INTERNAL_ERROR: Final = bytes((0x15, 3, 3, 0, 2, 2, 80))
 """Kafka's answer to bytes that are not TLS: a fatal alert."""
 
 
+def _accept(_: bytes | None) -> bool:
+    return True
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
 class TlsListener:
     """TLS for the connections of one listener.
 
@@ -88,8 +96,8 @@ class TlsConnection:
     def __init__(self, listener: TlsListener, incoming: IncomingConnection) -> None:
         self._listener = listener
         self._incoming = incoming
-        self.established: Callable[[bytes | None], bool] = lambda _: True
-        self.failed: Callable[[str], None] = lambda _: None
+        self.established: Callable[[bytes | None], bool] = _accept
+        self.failed: Callable[[str], None] = _ignore
         self._session: TlsSession | None = None
         self._stream: ServedStream | None = None
         self._receiver: ServedReceiver | None = None
@@ -320,9 +328,10 @@ class TlsConnection:
     def _lose(self) -> None:
         """Close the connection because of the other side."""
         if not self._closed:
+            receiver = self._receiver
             self.close()
-            if self._receiver is not None:
-                self._receiver.lost()
+            if receiver is not None:
+                receiver.lost()
 
     def close(self) -> None:
         """See `ServedStream.close`."""
@@ -331,7 +340,12 @@ class TlsConnection:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+        # What refers to this object from here would be a cycle, and keep it until the next collection.
+        self._receiver = None
+        self.established, self.failed = _accept, _ignore
         session, stream = self._session, self._stream
+        self._session = None
         if stream is not None:
             if session is not None and not self._left and not self._is_working:
                 session.end()

@@ -68,6 +68,8 @@ def advanced(before: Image, revision: int, entries: Iterable[Entry]) -> Delta:
     for entry in by_kind.get("cluster", ()):
         if entry.key == keys.CLUSTER_ID and entry.value is not None:
             fields["cluster_id"] = entry.value.decode()
+        elif entry.key == keys.SECRET and entry.value is not None:
+            fields["secret"] = bytes.fromhex(entry.value.decode())
     if by_kind.keys() & {"brokers", "live", "controller"}:
         fields.update(_membership(before, by_kind))
         delta["membership"] = True

@@ -354,6 +354,7 @@ class Image(NamedTuple):
     registered   all registered brokers, live or fenced
     live         signs of life by node id; a broker is live if it has one of the incarnation that is registered
     controller   the controller; None without one, and for a single broker
+    secret       secret of the cluster, the same on all brokers; empty until it is stored
     """
 
     revision: int
@@ -371,6 +372,7 @@ class Image(NamedTuple):
     registered: Mapping[int, BrokerImage] = MappingProxyType({})
     live: Mapping[int, Liveness] = MappingProxyType({})
     controller: ControllerImage | None = None
+    secret: bytes = b""
 
     def is_active(self, node_id: int) -> bool:
         """Return True if a broker is live and does not stop: it may lead partitions and join ISRs."""

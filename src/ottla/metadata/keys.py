@@ -1,6 +1,7 @@
 """Keys of the metadata store, and the encoding of their values.
 
 /cluster/id                     the cluster's id, as text
+/cluster/secret                 32 random bytes, as hex, which no client learns: what brokers make up depends on it
 /cluster/adopted                origin of the metadata, if adopted from Apache Kafka: JSON of `Adopted`
 /topics/<name>                  id, configs and assignment of a topic: JSON of a TopicImage
 /partitions/<topic id>/<index>  state of a partition: JSON of a PartitionImage. Without the key the first replica leads, all
@@ -26,6 +27,7 @@ from ottla.security.acls import Acl
 from ottla.security.quotas import Entity
 
 CLUSTER_ID: Final = "/cluster/id"
+SECRET: Final = "/cluster/secret"
 ADOPTED: Final = "/cluster/adopted"
 TOPICS: Final = "/topics/"
 PARTITIONS: Final = "/partitions/"

@@ -4,7 +4,7 @@ A plan is only a value; `Metadata` writes it to the store. Error messages are Ka
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
@@ -25,6 +25,8 @@ from ottla.protocol.errors import (
 )
 
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
+_MOST_RECORDS: Final = 10_000
+"""Records that one request may write in Apache Kafka: one for each topic, config and partition."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC_NAME: Final = 249
 
@@ -37,6 +39,38 @@ class RequestedTopic(NamedTuple):
     replication_factor: int
     assignments: Mapping[int, Sequence[int]]
     configs: Mapping[str, str | None]
+
+
+class TooLarge(Refused):
+    """Refusal of a whole request: it would create more than Kafka creates at once."""
+
+
+def check_additions(partitions: int) -> None:
+    """Raise TooLarge if one request adds more partitions to its topics, all together, than it may."""
+    if partitions > MOST_PARTITIONS_AT_ONCE:
+        raise TooLarge(POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+
+
+class TopicBatch:
+    """Topics that one request creates, by name."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicImage] = {}
+        self.by_metric_name: dict[str, str] = {}
+        self._records = 0
+
+    def add(self, topic: TopicImage) -> None:
+        """Add a planned topic. Raises TooLarge if Kafka could not write so many at once."""
+        self._records += 1 + len(topic.configs) + len(topic.partitions)
+        if self._records > _MOST_RECORDS:
+            raise TooLarge(POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        self.topics[topic.name] = topic
+        self.by_metric_name[_metric_name(topic.name)] = topic.name
+
+
+def _metric_name(topic: str) -> str:
+    """Return the name of a topic in metrics, which two topics must not share."""
+    return topic.replace(".", "_")
 
 
 def check_name(name: str) -> None:
@@ -86,30 +120,47 @@ class TopicPlans:
         self._random = random
         self._default_partitions = default_partitions
         self._default_replicas = default_replicas
+        self._indexed: Mapping[str, TopicImage] = {}
+        self._by_metric_name: dict[str, str] = {}  # of the topics in `_indexed`
 
-    def plan(self, topic: RequestedTopic, taken: Mapping[str, TopicImage]) -> TopicImage:
+    def check_total(self, topics: Iterable[RequestedTopic]) -> None:
+        """Raise TooLarge if one request creates more partitions than it may, before any of them is planned."""
+        total = 0
+        for topic in topics:
+            if topic.assignments:
+                total += len(topic.assignments)
+            elif topic.partitions == -1:
+                total += self._default_partitions()
+            else:
+                total += max(topic.partitions, 0)
+        if total > MOST_PARTITIONS_AT_ONCE:
+            raise TooLarge(POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+    def plan(self, topic: RequestedTopic, batch: TopicBatch) -> TopicImage:
         """Return the topic that CreateTopics would create. Raises Refused.
 
-        taken  topics that the same request creates, by name
+        batch  topics that the same request creates; the caller adds this one
         """
         check_name(topic.name)
-        for names in (self._image().topics, taken):
-            if topic.name in names:
-                raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-            self._check_collision(topic.name, names)
+        if topic.name in self._image().topics or topic.name in batch.topics:
+            raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+        self._check_collision(topic.name, batch)
         configs = self._checked_configs(topic.configs)
         min_isr = min_isr_of(self._image(), configs)
         partitions = _with_min_isr(self._placed(topic), min_isr)
         return TopicImage(topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr)
 
-    @staticmethod
-    def _check_collision(name: str, names: Mapping[str, TopicImage]) -> None:
+    def _check_collision(self, name: str, batch: TopicBatch) -> None:
         """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""
-        if "." in name or "_" in name:
-            plain = name.replace(".", "_")
-            for other in names:
-                if other.replace(".", "_") == plain:
-                    raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+        if "." not in name and "_" not in name:
+            return
+        topics = self._image().topics
+        if topics is not self._indexed:
+            self._indexed, self._by_metric_name = topics, {_metric_name(other): other for other in topics}
+        for names in (self._by_metric_name, batch.by_metric_name):
+            other = names.get(_metric_name(name))
+            if other is not None:
+                raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
     def _placed(self, topic: RequestedTopic) -> list[PartitionImage]:
         brokers = self._image().registered
@@ -208,8 +259,7 @@ class TopicPlans:
             text = f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
             raise Refused(INVALID_PARTITIONS, text)
         more = count - have
-        if more > MOST_PARTITIONS_AT_ONCE:
-            raise Refused(POLICY_VIOLATION, "Excessively large number of additional partitions per request.")
+        check_additions(more)
         if assignments is None:
             placed = self._striped(len(topic.partitions[0].replicas), more)
         else:

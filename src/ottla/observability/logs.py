@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
@@ -43,8 +44,22 @@ CONTEXT: Final = ("listener", "principal", "client_id", "client_host")
 REPEATS: Final[Mapping[str, object]] = {"repeats": True}
 """`extra` of a record below WARNING that may be repeated often: see `RepeatLimit`."""
 _AT_ONCE: Final = 10
+_AT_ONCE_ALL: Final = 50
+"""Lines of one place about all clients together."""
 _QUIET_S: Final = 10.0
 _MOST_PLACES: Final = 1000
+
+
+_CONTROL: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2064"
+    r"\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""Control and formatting characters, line and paragraph separators, and surrogates: Cc, Cf, Zl, Zp and Cs of Unicode."""
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 class JsonFormatter(logging.Formatter):
@@ -70,7 +85,20 @@ class JsonFormatter(logging.Formatter):
         fields.update((name, value) for name in CONTEXT if (value := getattr(record, name, None)) is not None)
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        return _CONTROL.sub(_json_escape, json.dumps(fields, ensure_ascii=False, default=str))
+
+
+def escaped(text: str) -> str:
+    """Return a text with its control characters escaped, as in a string of Python: clients choose parts of the log.
+
+    Those are what a terminal acts on, ends a line, or shows in another order or not at all: C0, C1 and DEL, U+2028 and U+2029,
+    all formatting characters, among them those for bidirectional text, and lone surrogates.
+    """
+    return _CONTROL.sub(_escape, text) if not (text.isascii() and text.isprintable()) else text
+
+
+def _escape(match: re.Match[str]) -> str:
+    return ascii(match[0])[1:-1]
 
 
 class TextFormatter(logging.Formatter):
@@ -80,32 +108,46 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text. Line breaks in a message are escaped: clients choose parts of it."""
-        first, *traceback = super().format(record).split("\n") if record.exc_info else (super().format(record),)
-        return "\n    ".join((first.replace("\r", r"\r").replace("\n", r"\n"), *traceback))
+        """Return the text, escaped."""
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        lines = [escaped(self.formatMessage(record))]
+        if record.exc_info:
+            lines += map(escaped, self.formatException(record.exc_info).split("\n"))
+        if record.stack_info:
+            lines += map(escaped, record.stack_info.split("\n"))
+        return "\n    ".join(lines)
 
 
 class RepeatLimit(logging.Filter):
     """Limits how often one place in the code writes warnings and errors, and other records with REPEATS.
 
     After _AT_ONCE lines within _QUIET_S the following ones are dropped until that time is over; the next line then has their
-    number at its end.
+    number at its end. Lines about a client count for its address: those of one client do not keep out those of others, whose
+    sum is limited too.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: dict[tuple[str, int], list[float]] = {}
-        """Begin of the time, lines in it, and dropped lines, by file and line number."""
+        self._places: dict[tuple[str, int, str], list[float]] = {}
+        """Begin of the time, lines in it, and dropped lines, by file, line number and address."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True if the record is written."""
         if record.levelno < logging.WARNING and not getattr(record, "repeats", False):
             return True
-        place = record.pathname, record.lineno
+        address = getattr(record, "client_host", None)
+        if address is None:
+            return self._passes(record, "", _AT_ONCE)
+        return self._passes(record, str(address), _AT_ONCE) and self._passes(record, "", _AT_ONCE_ALL)
+
+    def _passes(self, record: logging.LogRecord, address: str, at_once: int) -> bool:
+        place = record.pathname, record.lineno, address
         state = self._places.get(place)
         if state is None or record.created - state[0] >= _QUIET_S:
-            if len(self._places) >= _MOST_PLACES:
-                self._places.clear()
+            self._places.pop(place, None)
+            while len(self._places) >= _MOST_PLACES:
+                del self._places[next(iter(self._places))]
             dropped = 0 if state is None else int(state[2])
             self._places[place] = [record.created, 1, 0]
             if dropped:
@@ -113,7 +155,7 @@ class RepeatLimit(logging.Filter):
                 record.args = None
             return True
         state[1] += 1
-        if state[1] <= _AT_ONCE:
+        if state[1] <= at_once:
             return True
         state[2] += 1
         return False

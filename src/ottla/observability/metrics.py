@@ -1,9 +1,9 @@
 """Metrics over HTTP in Prometheus' text format, or in its protobuf format if the request prefers it.
 
 Exports the metrics of a broker and those that clients have pushed to it (KIP-714). Names of the latter are converted to those
-of Prometheus ("org.apache.kafka.producer.request.rate" becomes `org_apache_kafka_producer_request_rate`); attributes become
-labels, besides `client_id`, `client_instance_id` and `principal`. A sum with delta temporality, the default of clients, is
-exported as a gauge with the value of the last push.
+of Prometheus, with a prefix of their own, as clients choose them freely: "org.apache.kafka.producer.request.rate" becomes
+`client_org_apache_kafka_producer_request_rate`. Attributes become labels, besides `client_id`, `client_instance_id` and
+`principal`. A sum with delta temporality, the default of clients, is exported as a gauge with the value of the last push.
 
 The libraries (prometheus-client, opentelemetry-proto) come with the extra `metrics`; nothing else imports this file.
 """
@@ -12,47 +12,82 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, NumberDataPoint
 from prometheus_client import GCCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ottla.environment.http_serving import Page, serve_pages
 from ottla.observability import protobuf_format
 from ottla.observability.client_metrics import ClientMetrics
-from ottla.observability.families import CONTENT_TYPE, COUNTER, GAUGE, Family, text_of
+from ottla.observability.families import CONTENT_TYPE, COUNTER, GAUGE, Family, single, text_of
 
-Instances = Callable[[], Mapping[bytes, ClientMetrics]]
+PREFIX: Final = "client_"
+"""Begin of the names of pushed metrics: no metric of a broker or its process begins so."""
+MOST_SERIES: Final = 20_000
+"""Maximum number of exported series of clients."""
+_LONGEST_NAME: Final = 200
+_LONGEST_TEXT: Final = 256
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
-_Family = GaugeMetricFamily | CounterMetricFamily
-
-
-class ClientMetricsCollector(Collector):
-    """Collector of the newest push of every client instance; `instances` is called on the thread of the HTTP request."""
-
-    def __init__(self, instances: Instances) -> None:
-        self._instances = instances
-
-    def collect(self) -> Iterator[_Family]:
-        """Iterate over the metric families: one for each metric and set of labels."""
-        pushes = CounterMetricFamily(
-            "ottla_client_metrics_pushes", "Pushes that a client instance has made.", labels=_OWN_LABELS
-        )
-        families: dict[tuple[str, tuple[str, ...]], _Family] = {}
-        for instance, pushed in self._instances().items():
-            own = (pushed.client_id, str(uuid.UUID(bytes=instance)), pushed.principal)
-            pushes.add_metric(own, pushed.pushes)
-            if not pushed.terminated:
-                for metric in _metrics(pushed.otlp):
-                    _add(families, metric, own)
-        yield pushes
-        yield from families.values()
-
-
 _OWN_LABELS: Final = ("client_id", "client_instance_id", "principal")
+_Labels = tuple[tuple[str, str], ...]
+
+
+class _Series(NamedTuple):
+    """Exported samples of one name: the kind and help of the first metric with that name, and values by labels."""
+
+    kind: str
+    help: str
+    values: dict[_Labels, float]
+
+
+def client_families(clients: Mapping[bytes, ClientMetrics]) -> Iterator[Family]:
+    """Iterate over the families of the newest push of every client instance, and of the numbers of pushes.
+
+    Names begin with PREFIX. Attributes never replace the labels of the broker, nor those that Prometheus reserves. Above
+    MOST_SERIES series the rest is left out, and counted.
+    """
+    pushes = Family(
+        "ottla_client_metrics_pushes_total", COUNTER, "Pushes that a client instance has made.", _OWN_LABELS
+    )
+    by_name: dict[str, _Series] = {}
+    count = left_out = 0
+    for instance, pushed in clients.items():
+        own = (pushed.client_id, str(uuid.UUID(bytes=instance)), pushed.principal)
+        pushes.add(pushed.pushes, *own)
+        if pushed.terminated:
+            continue
+        for metric in _metrics(pushed.otlp):
+            for labels, value in _points(metric):
+                if count >= MOST_SERIES:
+                    left_out += 1
+                    continue
+                name, kind = _family_of(metric)
+                series = by_name.setdefault(
+                    name, _Series(kind, (metric.description or metric.name)[:_LONGEST_TEXT], {})
+                )
+                before = len(series.values)
+                series.values[*zip(_OWN_LABELS, own, strict=True), *labels] = value
+                count += len(series.values) - before
+    yield pushes
+    text = "Series of clients that are not exported, as they are too many."
+    yield single("ottla_client_metrics_left_out_series", GAUGE, text, left_out)
+    for name, series in by_name.items():
+        for names, rows in _by_label_names(series.values).items():
+            family = Family(name, series.kind, series.help, names)
+            for texts, value in rows:
+                family.add(value, *texts)
+            yield family
+
+
+def _by_label_names(values: Mapping[_Labels, float]) -> dict[tuple[str, ...], list[tuple[tuple[str, ...], float]]]:
+    rows: dict[tuple[str, ...], list[tuple[tuple[str, ...], float]]] = {}
+    for labels, value in values.items():
+        names = tuple(name for name, _ in labels)
+        rows.setdefault(names, []).append((tuple(text for _, text in labels), value))
+    return rows
 
 
 def _metrics(otlp: bytes) -> Iterator[Metric]:
@@ -67,18 +102,20 @@ def _metrics(otlp: bytes) -> Iterator[Metric]:
             yield from scope.metrics
 
 
-def _add(families: dict[tuple[str, tuple[str, ...]], _Family], metric: Metric, own: tuple[str, ...]) -> None:
+def _family_of(metric: Metric) -> tuple[str, str]:
+    """Return the name and kind of the family of a metric."""
     grows = metric.sum.is_monotonic and (
         metric.sum.aggregation_temporality == AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
     )
-    name = _name(metric.name)
+    name = PREFIX + _NOT_IN_NAMES.sub("_", metric.name[:_LONGEST_NAME])
+    return (f"{name}_total", COUNTER) if grows else (name, GAUGE)
+
+
+def _points(metric: Metric) -> Iterator[tuple[_Labels, float]]:
+    """Iterate over the points of a metric: labels from its attributes, sorted by name, and the value."""
     for point in (*metric.gauge.data_points, *metric.sum.data_points):
-        labels = {_name(attribute.key): _text(attribute.value) for attribute in point.attributes}
-        key = name, tuple(labels)
-        if key not in families:
-            family = CounterMetricFamily if grows else GaugeMetricFamily
-            families[key] = family(name, metric.description or metric.name, labels=(*_OWN_LABELS, *labels))
-        families[key].add_metric((*own, *labels.values()), _value(point))
+        labels = {_label(attribute.key): _text(attribute.value) for attribute in point.attributes}
+        yield tuple(sorted(labels.items())), _value(point)
 
 
 def _value(point: NumberDataPoint) -> float:
@@ -87,12 +124,14 @@ def _value(point: NumberDataPoint) -> float:
 
 def _text(value: Any) -> str:
     kind = value.WhichOneof("value")
-    return "" if kind is None else str(getattr(value, kind))
+    return "" if kind is None else str(getattr(value, kind))[:_LONGEST_TEXT]
 
 
-def _name(text: str) -> str:
-    name = _NOT_IN_NAMES.sub("_", text)
-    return f"_{name}" if name[:1].isdigit() else name
+def _label(key: str) -> str:
+    """Return the label of an attribute: neither one of the broker's own, nor one that Prometheus reserves ("__name__")."""
+    name = _NOT_IN_NAMES.sub("_", key[:_LONGEST_NAME])
+    is_taken = name in _OWN_LABELS or name.startswith("__") or not name
+    return f"attribute_{name}" if is_taken else f"_{name}" if name[0].isdigit() else name
 
 
 def metrics_page(collector: Collector) -> Page:
@@ -110,11 +149,11 @@ def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetric
     registry = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
-    registry.register(ClientMetricsCollector(lambda: clients))
+    everything = chain(families, client_families(clients))
     if protobuf_format.is_wanted(accept):
-        everything = chain(families, _converted(registry))
-        return Page(b"".join(protobuf_format.protobuf_of(everything)), content_type=protobuf_format.CONTENT_TYPE)
-    text = "".join(text_of(families)).encode()
+        body = b"".join(protobuf_format.protobuf_of(chain(everything, _converted(registry))))
+        return Page(body, content_type=protobuf_format.CONTENT_TYPE)
+    text = "".join(text_of(everything)).encode("utf-8", "replace")
     return Page(text + generate_latest(registry), content_type=CONTENT_TYPE)
 
 

@@ -24,7 +24,7 @@ class Pending(Generic[R]):
     answers that follow it are abandoned as well, up to the connection and the turn (`Turns`) that wait for the last one.
     """
 
-    __slots__ = ("_abandoned", "_listener", "_response", "done")
+    __slots__ = ("_abandoned", "_listener", "_response", "done", "withdrawn")
 
     def __init__(self) -> None:
         self.done = False
@@ -32,6 +32,8 @@ class Pending(Generic[R]):
         self._listener: Callable[[R], object] | None = None
         self._abandoned: Callable[[], object] | bool = False
         """Callback for an abandoned answer; True if it was abandoned before a listener was added."""
+        self.withdrawn: Callable[[], object] | None = None
+        """Ends the wait for an answer that is not needed any more; None if the work continues without a listener."""
 
     def complete(self, response: R) -> None:
         """Complete the answer. A second call is a bug of the caller and raises RuntimeError."""
@@ -53,6 +55,14 @@ class Pending(Generic[R]):
         else:
             self._abandoned = True
 
+    def withdraw(self) -> None:
+        """Drop the listener, as the connection of the request is closed: nothing that waits may keep it in memory."""
+        self._listener = _discard
+        self._abandoned = False
+        withdrawn, self.withdrawn = self.withdrawn, None
+        if withdrawn is not None and not self.done:
+            withdrawn()
+
     def follow(self, answer: "Answer[R]") -> None:
         """Complete or abandon this answer as `answer` is, now or later."""
         if isinstance(answer, Pending):
@@ -69,6 +79,10 @@ class Pending(Generic[R]):
             listener(cast(R, self._response))
         elif abandoned is not None:
             abandoned()
+
+
+def _discard(_: object) -> None:
+    pass
 
 
 Steps: TypeAlias = Iterator[Pending[Any] | None]
@@ -88,6 +102,7 @@ def after(answer: "Answer[T]", follow: Callable[[T], "Answer[U]"]) -> "Answer[U]
         return follow(answer)
     whole: Pending[U] = Pending()
     answer.listen(lambda response: _follow_up(whole, partial(follow, response)), whole.abandon)
+    whole.withdrawn = answer.withdrawn
     return whole
 
 

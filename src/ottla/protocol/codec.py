@@ -13,8 +13,9 @@ fields become one precompiled struct call. Decoders are plans that a compiled lo
 compiled, generated as well (`decoder_source.py`).
 
 Invalid input. Decoders rely on the errors of Python or librt for truncation, check for negative lengths, and check at the
-end that the position is not past the data; all of these raise PeerError. No list is allocated ahead of its elements, so a
-wrong count has no cost. Encoders reject a value in a version that lacks its field unless the field is ignorable, as in Kafka.
+end that the position is not past the data; all of these raise PeerError. The count of an array is compared with the bytes that
+are left before its elements are decoded. Encoders reject a value in a version that lacks its field unless the field is
+ignorable, as in Kafka.
 """
 
 import struct

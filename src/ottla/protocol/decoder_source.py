@@ -13,7 +13,18 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from ottla.protocol.schema import Array, Bool, Field, Primitive, Records, String, Struct
+from ottla.protocol.schema import (
+    MOST_OF_MANY,
+    MOST_TAGS,
+    UNLIMITED,
+    Array,
+    Bool,
+    Field,
+    Primitive,
+    Records,
+    String,
+    Struct,
+)
 from ottla.protocol.source import FunctionSource, fixed_format
 from ottla.protocol.wire import write_uvarint
 
@@ -51,7 +62,9 @@ def generated(cls: type[Struct], flexible: bool, version: int, *, positions: boo
 
 
 class DecoderSource(FunctionSource):
-    """Generates decoders. The generated code keeps its position in `data` in the local `p`."""
+    """Generates decoders. The generated code keeps its position in `data` in the local `p`, and in `left` the number
+    of elements that arrays and tagged sections may still have.
+    """
 
     def __init__(self, flexible: bool, version: int, *, positions: bool, lenient: bool = False) -> None:
         super().__init__(flexible, version)
@@ -60,6 +73,7 @@ class DecoderSource(FunctionSource):
 
     def function(self, cls: type[Struct], lenient: Decoder | None = None) -> Decoder:
         """Generate the decoder of `cls`; `lenient` takes its place for messages with invalid UTF-8."""
+        self.line(1, f"left = {getattr(cls, 'ELEMENTS', UNLIMITED)}")
         if lenient is None:
             self.line(1, f"return {self.struct(1, cls)}, p")
         else:
@@ -140,7 +154,7 @@ class DecoderSource(FunctionSource):
         compact = self.compact(declared)
         kind = declared.type
         if isinstance(kind, Array):
-            self.array(depth, kind.element, target, nullable, compact, n)
+            self.array(depth, declared, target, n)
         elif isinstance(kind, Primitive) and kind.format:
             self.fixed(depth, [target], kind.format)
         elif isinstance(kind, Primitive):
@@ -175,7 +189,8 @@ class DecoderSource(FunctionSource):
             self.line(depth + 1, f"{target} = data[p:p + {n}]")
         self.line(depth + 1, f"p += {n}")
 
-    def array(self, depth: int, element: Any, target: str, nullable: bool, compact: bool, n: str = "") -> None:
+    def array(self, depth: int, declared: Field, target: str, n: str = "") -> None:
+        element, nullable, compact = declared.type.element, self.version in declared.nullable, self.compact(declared)
         n = n or self.length(depth, compact, Array)
         self.line(depth, f"if {n} < 0:")
         if nullable:
@@ -184,6 +199,11 @@ class DecoderSource(FunctionSource):
             self.line(depth + 1, f"raise PeerError({_NEGATIVE!r})")
         self.line(depth, "else:")
         inner = depth + 1
+        if declared.many:
+            text = f"an array of more elements than the {MOST_OF_MANY} allowed"
+            self.line(inner, f"if {n} > {MOST_OF_MANY}: raise PeerError({text!r})")
+        else:
+            self.take(inner, n)
         if isinstance(element, Primitive) and element.format and element is not Bool:
             self.line(
                 inner, f"if p + {n} * {element.size} > len(data): raise PeerError('an array runs past the frame')"
@@ -198,6 +218,8 @@ class DecoderSource(FunctionSource):
                 self.line(inner, f"else: {target} = list({unpack}('>%d{letter}' % {n}, data, p))")
             self.line(inner, f"p += {n} * {element.size}")
             return
+        least = self.least(element)
+        self.line(inner, f"if {n} * {least} > len(data) - p: raise PeerError('an array runs past the frame')")
         items, add = self.name("l"), self.name("a")
         self.line(inner, f"{items} = []")
         self.line(inner, f"{add} = {items}.append")
@@ -213,6 +235,11 @@ class DecoderSource(FunctionSource):
             self.line(inner + 1, f"{add}({self.struct(inner + 1, element)})")
         self.line(inner + 1, "if p > len(data): raise PeerError('an array runs past the frame')")
         self.line(inner, f"{target} = {items}")
+
+    def take(self, depth: int, n: str) -> None:
+        """Generate code that counts `n` elements."""
+        self.line(depth, f"left -= {n}")
+        self.line(depth, "if left < 0: raise PeerError('the arrays of the request have too many elements')")
 
     def tags(
         self, depth: int, tagged: list[Field], elsewhere: list[int], target: Callable[[Field], str], made: str
@@ -235,6 +262,9 @@ class DecoderSource(FunctionSource):
         self.line(depth, f"if {n}:")
         inner = depth + 1
         self.line(inner, f"if {n} > 127: {n}, p = uvarint_at(data, p - 1)")
+        text = f"a tagged section of more fields than the {MOST_TAGS} allowed"
+        self.line(inner, f"if {n} > {MOST_TAGS}: raise PeerError({text!r})")
+        self.take(inner, n)
         tag, size, end, last = self.name("t"), self.name("s"), self.name("e"), self.name("z")
         self.line(inner, f"{last} = -1")
         self.line(inner, f"for _ in range({n}):")

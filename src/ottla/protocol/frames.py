@@ -74,6 +74,7 @@ class FrameReader:
         self.partial: bytearray | None = None
         self.have: int = 0
         self.need: int = 0  # size of the unfinished frame with its size field; 4 until the size field is complete
+        self.finished: int = 0  # number of frames that were unfinished, and are complete
 
     def room(self) -> memoryview | None:
         """Return the memory for the rest of an unfinished frame, to be filled before the shared buffer; None without one."""
@@ -131,6 +132,14 @@ class FrameReader:
                 frames.extend(self.feed(shared, over))
         return frames
 
+    def release(self) -> None:
+        """Release the memory of an unfinished frame: its connection is closed."""
+        partial = self.partial
+        if partial is not None:
+            self.partial = None
+            self.have = 0
+            self.rooms.give(partial)
+
     def _keep(self, shared: bytearray, start: i64, end: i64) -> None:
         """Begin an unfinished frame with its received bytes."""
         have = end - start
@@ -146,6 +155,7 @@ class FrameReader:
         frame = bytes(memoryview(partial)[4 : self.need])
         self.partial = None
         self.have = 0
+        self.finished += 1
         self.rooms.give(partial)
         return frame
 

@@ -8,7 +8,8 @@ a generated function of the plan turns the list into objects. That division is m
 Compiled with mypyc where there is a compiler. Interpreted, the loop gives the same results in twice the time of generated
 decoders, which is why these (`decoder_source.py`) take its place where nothing is compiled.
 
-Invalid input raises PeerError or IndexError. No list is allocated ahead of its elements: a wrong count has no cost.
+Invalid input raises PeerError or IndexError. A count is compared with the bytes that are left before anything is allocated, and
+elements are counted array by array, before they are decoded.
 """
 
 import gc
@@ -19,6 +20,7 @@ from typing import Any, Final, final
 from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
+from ottla.protocol.schema import MOST_OF_MANY, MOST_TAGS, UNLIMITED
 from ottla.protocol.wire import PeerError, read_uvarint
 
 # Codes of fixed size; a tagged section is last.
@@ -55,6 +57,20 @@ _ARRAYS_WITHOUT_TRIAL: Final = 64
 
 
 @final
+class Allowance:
+    """Elements that the arrays and tagged sections of a message may still have."""
+
+    def __init__(self, elements: i64) -> None:
+        self.elements = elements
+
+    def take(self, elements: i64) -> None:
+        """Count elements that follow. Raises PeerError."""
+        self.elements -= elements
+        if self.elements < 0:
+            raise PeerError("the arrays of the request have too many elements")
+
+
+@final
 class Step:
     """Step of a plan: decodes one field, or the tagged section.
 
@@ -63,6 +79,8 @@ class Step:
     compact   whether the length is a varint
     plan      of a struct, or of the elements of an array
     tags      of a tagged section
+    least     fewest bytes of an element of an array
+    many      whether the elements of an array are not counted
     """
 
     def __init__(
@@ -72,12 +90,16 @@ class Step:
         compact: bool = False,
         plan: "Plan | None" = None,
         tags: "Tags | None" = None,
+        least: i64 = 1,
+        many: bool = False,
     ) -> None:
         self.code = code
         self.nullable = nullable
         self.compact = compact
         self.plan = plan
         self.tags = tags
+        self.least = least
+        self.many = many
 
 
 @final
@@ -112,11 +134,13 @@ class Plan:
     """Plan of a struct. `one` turns a list of values into an object, `many` a list of the values of several structs, and their
     number, into a list of objects, and `untagged` values without those of their tagged sections, all of which are empty.
 
+    elements    see `Message.ELEMENTS`
     next_trial  number of arrays before the next one that is tried without the values of tagged sections
     """
 
-    def __init__(self, steps: list[Step]) -> None:
+    def __init__(self, steps: list[Step], elements: i64 = UNLIMITED) -> None:
         self.steps = steps
+        self.elements = elements
         self.one: Callable[[list[Any]], Any] = list
         self.many: Callable[[list[Any], int], list[Any]] = _values
         self.untagged: Callable[[list[Any], int], list[Any]] = _values
@@ -126,12 +150,13 @@ class Plan:
     def read(self, data: bytes, position: i64) -> tuple[Any, int]:
         """Decode the struct at `position`; return it and the position after it. Raises PeerError and IndexError."""
         values: list[Any] = []
+        allowance = Allowance(self.elements)
         if len(data) - position < _PAUSE or not gc.isenabled():
-            end = _run(self, data, position, 1, values)
+            end = _run(self, data, position, 1, values, allowance)
             return self.one(values), end
         gc.disable()
         try:
-            end = _run(self, data, position, 1, values)
+            end = _run(self, data, position, 1, values, allowance)
             return self.one(values), end
         finally:
             gc.enable()
@@ -141,7 +166,9 @@ def _values(values: list[Any], _: int) -> list[Any]:
     return values
 
 
-def _run(plan: Plan, data: bytes, p: i64, count: i64, out: list[Any], untagged: bool = False) -> i64:
+def _run(
+    plan: Plan, data: bytes, p: i64, count: i64, out: list[Any], allowance: Allowance, untagged: bool = False
+) -> i64:
     """Decode `count` structs from `p`, append their values to `out`, and return the position after them.
 
     untagged  leave out what follows from an empty tagged section; return -1 if one is not empty
@@ -151,7 +178,7 @@ def _run(plan: Plan, data: bytes, p: i64, count: i64, out: list[Any], untagged: 
         for step in steps:
             code = step.code
             if code >= STRING:
-                p = _sized(step, code, data, p, out)
+                p = _sized(step, code, data, p, out, allowance)
             elif code == INT32:
                 out.append(read_i32_be(data, p))
                 p += 4
@@ -170,17 +197,17 @@ def _run(plan: Plan, data: bytes, p: i64, count: i64, out: list[Any], untagged: 
                 p += 1
             elif code == TAGS:
                 if not untagged:
-                    p = _tagged(step, data, p, out)
+                    p = _tagged(step, data, p, out, allowance)
                 elif data[p]:
                     return -1
                 else:
                     p += 1
             else:
-                p = _rare(step, code, data, p, out)
+                p = _rare(step, code, data, p, out, allowance)
     return p
 
 
-def _rare(step: Step, code: i64, data: bytes, p: i64, out: list[Any]) -> i64:
+def _rare(step: Step, code: i64, data: bytes, p: i64, out: list[Any], allowance: Allowance) -> i64:
     if code == UUID:
         if p + 16 > len(data):
             raise IndexError("a uuid runs past the frame")
@@ -210,12 +237,12 @@ def _rare(step: Step, code: i64, data: bytes, p: i64, out: list[Any]) -> i64:
     plan = step.plan
     assert plan is not None
     values: list[Any] = []
-    p = _run(plan, data, p, 1, values)
+    p = _run(plan, data, p, 1, values, allowance)
     out.append(plan.one(values))
     return p
 
 
-def _sized(step: Step, code: i64, data: bytes, p: i64, out: list[Any]) -> i64:
+def _sized(step: Step, code: i64, data: bytes, p: i64, out: list[Any], allowance: Allowance) -> i64:
     """Decode a value that begins with a length or a count."""
     n: i64
     if step.compact:
@@ -238,7 +265,7 @@ def _sized(step: Step, code: i64, data: bytes, p: i64, out: list[Any]) -> i64:
         out.append(None)
         return p
     if code >= INT32_ARRAY:
-        return _array(step, code, data, p, n, out)
+        return _array(step, code, data, p, n, out, allowance)
     end: i64 = p + n
     if end > len(data):
         raise IndexError("a value runs past the frame")
@@ -259,12 +286,16 @@ def _text(data: bytes, p: i64, end: i64) -> str:
         return data[p:end].decode("utf-8", "replace")
 
 
-def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any]) -> i64:
+def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any], allowance: Allowance) -> i64:
     values: list[Any] = []
+    if not step.many:
+        allowance.take(count)
+    elif count > MOST_OF_MANY:
+        raise PeerError(f"an array of {count} elements is larger than the {MOST_OF_MANY} allowed")
+    if count * step.least > len(data) - p:
+        raise PeerError("an array runs past the frame")
     if code == INT32_ARRAY:
         end: i64 = p + count * 4
-        if end > len(data):
-            raise PeerError("an array runs past the frame")
         while p < end:
             values.append(read_i32_be(data, p))
             p += 4
@@ -278,13 +309,15 @@ def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any
             if plan.next_trial > 0:
                 plan.next_trial -= 1
             else:
-                end = _run(plan, data, p, count, values, True)
+                left = allowance.elements
+                end = _run(plan, data, p, count, values, allowance, True)
                 if end >= 0:
                     out.append(plan.untagged(values, count))
                     return end
                 plan.next_trial = _ARRAYS_WITHOUT_TRIAL
+                allowance.elements = left
                 values = []
-        p = _run(plan, data, p, count, values)
+        p = _run(plan, data, p, count, values, allowance)
         if code == VALUE_ARRAY:
             out.append(values)
         elif count == 1:
@@ -294,24 +327,27 @@ def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any
     return p
 
 
-def _tagged(step: Step, data: bytes, p: i64, out: list[Any]) -> i64:
+def _tagged(step: Step, data: bytes, p: i64, out: list[Any], allowance: Allowance) -> i64:
     """Decode a tagged section: append the values of its fields, then the unknown tags by number, or None."""
     tags = step.tags
     assert tags is not None
     count: i64 = data[p]
     if count:
-        return _present_tags(tags, data, p, out)
+        return _present_tags(tags, data, p, out, allowance)
     for default in tags.defaults:
         out.append([] if isinstance(default, list) else default)  # noqa: PERF401 - sections without tags create no list
     out.append(None)
     return p + 1
 
 
-def _present_tags(tags: Tags, data: bytes, p: i64, out: list[Any]) -> i64:
+def _present_tags(tags: Tags, data: bytes, p: i64, out: list[Any], allowance: Allowance) -> i64:
     values: list[Any] = [[] if isinstance(default, list) else default for default in tags.defaults]
     unknown: dict[int, bytes] | None = None
     last = -1
     count, p = read_uvarint(data, p)
+    if count > MOST_TAGS:
+        raise PeerError(f"a tagged section of {count} fields is larger than the {MOST_TAGS} allowed")
+    allowance.take(count)
     for _ in range(count):
         tag, p = read_uvarint(data, p)
         size, p = read_uvarint(data, p)
@@ -324,7 +360,7 @@ def _present_tags(tags: Tags, data: bytes, p: i64, out: list[Any]) -> i64:
         if tag in tags.numbers:
             at = tags.numbers.index(tag)
             one: list[Any] = []
-            if _run(tags.plans[at], data, p, 1, one) != end:
+            if _run(tags.plans[at], data, p, 1, one, allowance) != end:
                 raise PeerError("a tagged field is not as long as it says")
             values[at] = one[0]
         elif tag in tags.elsewhere:

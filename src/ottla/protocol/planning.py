@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.protocol import plan as codes
 from ottla.protocol.plan import Plan, Step, Tags
-from ottla.protocol.schema import Array, Field, Int32, Primitive, Records, Struct
+from ottla.protocol.schema import UNLIMITED, Array, Field, Int32, Primitive, Records, Struct
 from ottla.protocol.source import FunctionSource
 
 _CODES = {
@@ -44,7 +44,7 @@ class Planner(FunctionSource):
             tagged = self.tagged(cls.FIELDS)
             steps.append(Step(codes.TAGS, tags=self.tags(cls, tagged)))
             order += [f.name for f in tagged]
-        made = Plan(steps)
+        made = Plan(steps, getattr(cls, "ELEMENTS", UNLIMITED))
         self.functions(made, cls, order, len(present))
         return made
 
@@ -54,10 +54,13 @@ class Planner(FunctionSource):
         if isinstance(kind, Array):
             element = kind.element
             if element is Int32:
-                return Step(codes.INT32_ARRAY, nullable, compact)
+                return Step(codes.INT32_ARRAY, nullable, compact, least=4, many=declared.many)
+            least = self.least(element)
             if isinstance(element, Primitive):
-                return Step(codes.VALUE_ARRAY, nullable, compact, Plan([Step(self.code(element), False, compact)]))
-            return Step(codes.STRUCT_ARRAY, nullable, compact, self.nested(element))
+                of_one = Plan([Step(self.code(element), False, compact)])
+                return Step(codes.VALUE_ARRAY, nullable, compact, of_one, least=least, many=declared.many)
+            plan = self.nested(element)
+            return Step(codes.STRUCT_ARRAY, nullable, compact, plan, least=least, many=declared.many)
         if isinstance(kind, Primitive):
             return Step(self.code(kind), nullable, compact)
         code = codes.STRUCT if not nullable else codes.TAGGED_STRUCT if tagged else codes.NULLABLE_STRUCT

@@ -10,6 +10,10 @@ A declaration is an ordinary class whose attributes describe the wire format, fi
 The metaclass replaces the `field(...)` values by slots and `FIELDS`: mypy knows the constructor, and objects have no
 dictionary. `codec.py` compiles (class, version) to functions on first use; this file does not handle bytes.
 
+Limits. An element of an array costs a broker more to decode than a client to send, and one thread serves all: the arrays
+and tagged sections of a request may have 100,000 elements together (50 ms). Arrays of which real clients send very many are
+declared with `many=True`, and have Kafka's own limit only.
+
 Version ranges are written as in Kafka's schemas: "3", "0-4", "3+"; an open end means "up to the newest".
 """
 
@@ -21,6 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Pro
 from ottla.protocol.context import NO_CONTEXT, RequestContext
 
 NEWEST: Final = 32767
+MOST_ELEMENTS: Final = 100_000
+"""Elements that the arrays of a request, without those of many, and its tagged sections may have together."""
+MOST_OF_MANY: Final = 1_000_000
+"""Elements of one array, as in Apache Kafka."""
+MOST_TAGS: Final = 10_000
+"""Fields of one tagged section, as in Apache Kafka."""
+UNLIMITED: Final = 1 << 62
 ZERO_UUID: Final = bytes(16)
 
 
@@ -100,6 +111,7 @@ class Field(NamedTuple):
     default: Any
     ignorable: bool
     never_flexible: bool
+    many: bool
 
     def default_value(self) -> Any:
         """Return the default: a new list; for a struct one shared object, which is replaced and never modified."""
@@ -136,6 +148,7 @@ def field(
     default: Any = _NO_DEFAULT,
     ignorable: bool = False,
     never_flexible: bool = False,
+    many: bool = False,
 ) -> Any:
     """Declare a field.
 
@@ -145,10 +158,11 @@ def field(
     default         Kafka's default, if it is not the zero value of the type
     ignorable       whether a value may be dropped in versions without the field
     never_flexible  whether flexible versions use the old length encoding as well (client id of the request header)
+    many            whether real clients send so many elements that they do not count as elements of a request
     """
     present = version_range(versions)
     tagged_in = NO_VERSIONS if tag < 0 else version_range(tagged) if tagged else present
-    return Field("", kind, present, version_range(nullable), tag, tagged_in, default, ignorable, never_flexible)
+    return Field("", kind, present, version_range(nullable), tag, tagged_in, default, ignorable, never_flexible, many)
 
 
 class _StructMeta(type):
@@ -219,6 +233,8 @@ class Message(Struct):
     API: ClassVar[int] = -1
     VERSIONS: ClassVar[VersionRange] = ALL_VERSIONS
     FLEXIBLE: ClassVar[VersionRange] = NO_VERSIONS
+    ELEMENTS: ClassVar[int] = UNLIMITED
+    """Elements that its arrays and tagged sections may have together."""
 
 
 class _Received:
@@ -247,6 +263,7 @@ class Request(Message, _Received, Generic[ResponseT]):
     """Request, generic in the class of its response; `context` is set by the broker that receives it."""
 
     __slots__ = ("context",)
+    ELEMENTS: ClassVar[int] = MOST_ELEMENTS
 
 
 M = TypeVar("M", bound=type[Message])

@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from ottla.protocol.schema import Field, Primitive, Struct
+from ottla.protocol.schema import Array, Field, Primitive, String, Struct
 from ottla.protocol.wire import UVARINT_BYTES, PeerError, read_uvarint, write_uvarint
 
 
@@ -62,6 +62,22 @@ class FunctionSource:
         return sorted(
             (f for f in fields if self.version in f.tagged and self.version in f.versions), key=lambda f: f.tag
         )
+
+    def least(self, kind: Any, declared: Field | None = None) -> int:
+        """Return the fewest bytes of a value of a type, of a field or an element of an array.
+
+        declared  the field; None for an element, which is not nullable
+        """
+        compact = self.flexible if declared is None else self.compact(declared)
+        if isinstance(kind, Array):
+            return 1 if compact else 4
+        if isinstance(kind, Primitive):
+            if kind.format:
+                return kind.size
+            return 1 if compact else 2 if kind is String else 4
+        if declared is not None and self.version in declared.nullable:
+            return 1
+        return sum(self.least(f.type, f) for f in kind.FIELDS if self.present(f)) + int(self.flexible)
 
     def compact(self, declared: Field) -> bool:
         return self.flexible and not declared.never_flexible

@@ -14,7 +14,8 @@ All decisions return an error code of the protocol, NONE if the request is grant
 import base64
 import hmac
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.protocol.errors import (
@@ -26,9 +27,16 @@ from ottla.protocol.errors import (
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     INVALID_PRINCIPAL_TYPE,
     NONE,
+    POLICY_VIOLATION,
 )
 from ottla.security.scram import LEAST_ITERATIONS, ScramCredential, base36, credential, salted
 
+MOST_TOKENS: Final = 1000
+"""Maximum number of tokens of one owner."""
+MOST_RENEWERS: Final = 100
+"""Maximum number of renewers of one token."""
+USER: Final = "User:"
+"""Begin of the principals that own tokens: a login by SCRAM is always that of a user."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 NOT_ALLOWED_EXPIRY_MS: Final = -1
 """Expiry in the answers to requests that are not allowed on their connection; that of all other errors is 0."""
@@ -115,12 +123,36 @@ def token_credential(secret: bytes, token_id: str, mechanism: int) -> ScramCrede
     return credential(mechanism, salt, salted(mechanism, password, salt, LEAST_ITERATIONS), LEAST_ITERATIONS)
 
 
-def find_by_hmac(tokens: Iterable[DelegationToken], secret: bytes, value: bytes) -> DelegationToken | None:
-    """Return the token with an HMAC."""
-    for token in tokens:
-        if hmac.compare_digest(token_hmac(secret, token.token_id), value):
-            return token
-    return None
+class TokenIndex:
+    """Tokens by HMAC, and their numbers by owner. An HMAC is computed once for each token."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._tokens: Mapping[str, DelegationToken] = {}
+        self._hmacs: dict[str, bytes] = {}
+        self._ids: dict[bytes, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def update(self, tokens: Mapping[str, DelegationToken]) -> None:
+        """Replace the tokens, which are those of the current metadata by id."""
+        if tokens is self._tokens:
+            return
+        for token_id in self._hmacs.keys() - tokens.keys():
+            del self._ids[self._hmacs.pop(token_id)]
+        for token_id in tokens.keys() - self._hmacs.keys():
+            value = self._hmacs[token_id] = token_hmac(self._secret, token_id)
+            self._ids[value] = token_id
+        self._counts = Counter(token.owner for token in tokens.values())
+        self._tokens = tokens
+
+    def find(self, value: bytes) -> DelegationToken | None:
+        """Return the token with an HMAC."""
+        token_id = self._ids.get(value)
+        return None if token_id is None else self._tokens[token_id]
+
+    def count(self, owner: str) -> int:
+        """Return the number of tokens of an owner."""
+        return self._counts[owner]
 
 
 def requests_allowed(principal: str, security_protocol: str, *, by_token: bool) -> bool:
@@ -145,6 +177,7 @@ def create(
     allowed: bool,
     enabled: bool,
     may_create_for: Callable[[str], bool],
+    existing: int = 0,
 ) -> Decision:
     """Decide on CreateDelegationToken.
 
@@ -152,15 +185,18 @@ def create(
     allowed         result of `requests_allowed`
     enabled         there is a secret key
     may_create_for  CREATE_TOKENS on a user, by its principal
+    existing        number of tokens that the owner has
     """
     if not allowed:
         return Decision(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if owner != requester and not may_create_for(owner):
         return Decision(DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if not all(renewer.startswith("User:") for renewer in renewers):
+    if not all(principal.startswith(USER) for principal in (owner, *renewers)):
         return Decision(INVALID_PRINCIPAL_TYPE)
     if not enabled:
         return Decision(DELEGATION_TOKEN_AUTH_DISABLED)
+    if existing >= MOST_TOKENS or len(renewers) > MOST_RENEWERS:
+        return Decision(POLICY_VIOLATION)
     lifetime_ms = min(limits.max_lifetime_ms, requested_ms) if requested_ms > 0 else limits.max_lifetime_ms
     max_ms = now_ms + lifetime_ms
     expires_ms = min(max_ms, now_ms + limits.expiry_time_ms)

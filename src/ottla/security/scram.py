@@ -6,6 +6,10 @@ The exchange of tokens that uses them is in `sasl/scram.py`.
 import hashlib
 import hmac
 import json
+import math
+import string
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 SHA_256: Final = 1
@@ -17,7 +21,16 @@ LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16384
 
 _SALT_BITS: Final = 130
+_BASE36_LENGTHS: Final = range(22, 27)
+"""Lengths of 130 random bits in base 36; shorter ones are as rare as a lottery win."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_ALPHABETS: Final = (
+    _DIGITS.encode(),
+    (string.ascii_letters + string.digits + "+/=-_").encode(),
+    bytes(range(0x20, 0x7F)),
+    bytes(range(256)),
+)
+"""Characters of which salts are made, from the fewest on: those of Kafka's tools, base64 and the like, text, bytes."""
 
 
 class ScramCredential(NamedTuple):
@@ -63,17 +76,62 @@ def credential(mechanism: int, salt: bytes, salted_password: bytes, iterations: 
     return ScramCredential(salt, hashlib.new(name, client_key).digest(), server_key, iterations)
 
 
-def made_up_credential(mechanism: int, secret: bytes, user: str) -> ScramCredential:
+class CredentialForm(NamedTuple):
+    """Form of a credential: all that a client sees of it before it proves its password.
+
+    alphabet    index of the salt's characters in _ALPHABETS
+    length      of the salt; 0 for 130 bits in base 36, whose length varies
+    iterations  number of iterations
+    """
+
+    alphabet: int = 0
+    length: int = 0
+    iterations: int = LEAST_ITERATIONS
+
+    @classmethod
+    def of(cls, credential: ScramCredential) -> "CredentialForm":
+        """Return the form of a credential."""
+        salt = credential.salt
+        alphabet = next(index for index, characters in enumerate(_ALPHABETS) if set(salt) <= set(characters))
+        is_base36 = alphabet == 0 and len(salt) in _BASE36_LENGTHS
+        return cls(alphabet, 0 if is_base36 else len(salt), credential.iterations)
+
+
+def made_up_credential(
+    mechanism: int, secret: bytes, user: str, forms: Mapping[CredentialForm, int] = MappingProxyType({})
+) -> ScramCredential:
     """Return a credential that no password fits, for a user that does not exist.
 
-    It is the same for a name as long as the secret is the same, and its salt looks like those of Kafka's tools: 130 bits
-    in base 36.
+    It is the same for a name as long as the secret is the same, and has the form of the credential of an existing user.
+
+    forms  the forms of those, with their numbers; without any the form is that of Kafka's tools. Each form is as frequent among
+           made-up credentials as among others, and a user that is created or deleted changes few of them
     """
-    salt = base36(_derived(secret, b"salt", mechanism, user), _SALT_BITS).encode()
+    form = CredentialForm()
+    if len(forms) > 1:
+        form = max(forms, key=lambda other: _score(forms[other], secret, mechanism, f"{tuple(other)} {user}"))
+    elif forms:
+        form = next(iter(forms))
     size = hashlib.new(_HASHES[mechanism]).digest_size
     stored_key = _derived(secret, b"stored key", mechanism, user)[:size]
     server_key = _derived(secret, b"server key", mechanism, user)[:size]
-    return ScramCredential(salt, stored_key, server_key, LEAST_ITERATIONS)
+    return ScramCredential(_made_up_salt(form, secret, mechanism, user), stored_key, server_key, form.iterations)
+
+
+def _score(weight: int, secret: bytes, mechanism: int, text: str) -> float:
+    """Return a score that is the highest of all with a probability in proportion to the weight."""
+    number = int.from_bytes(_derived(secret, b"form", mechanism, text)[:8]) + 1
+    return weight / -math.log(number / (2.0**64 + 2))
+
+
+def _made_up_salt(form: CredentialForm, secret: bytes, mechanism: int, user: str) -> bytes:
+    if form.length == 0:
+        return base36(_derived(secret, b"salt", mechanism, user), _SALT_BITS).encode()
+    alphabet = _ALPHABETS[form.alphabet]
+    made = b""
+    while len(made) < form.length:
+        made += _derived(secret, b"salt %d" % len(made), mechanism, user)
+    return bytes(alphabet[byte % len(alphabet)] for byte in made[: form.length])
 
 
 def _derived(secret: bytes, purpose: bytes, mechanism: int, user: str) -> bytes:

@@ -14,6 +14,7 @@ from ottla.protocol.errors import (
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     INVALID_PRINCIPAL_TYPE,
     NONE,
+    POLICY_VIOLATION,
     SASL_AUTHENTICATION_FAILED,
 )
 from ottla.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
@@ -125,6 +126,31 @@ def test_a_renewer_that_is_no_user(alice: SecuredWire) -> None:
     made = alice.send(CreateDelegationTokenRequest(renewers=parts, max_lifetime_ms=-1), 3)
     assert (made.error_code, made.principal_name, made.issue_timestamp_ms) == (INVALID_PRINCIPAL_TYPE, "alice", -1)
     assert (made.expiry_timestamp_ms, made.max_timestamp_ms, made.token_id, made.hmac) == (-1, -1, "", b"")
+
+
+@pytest.mark.usefixtures("ottla_only")
+@pytest.mark.parametrize("kind", ["Group", "user", ""])
+def test_an_owner_that_is_no_user(alice: SecuredWire, kind: str) -> None:
+    """Apache Kafka creates the token, and it logs in as the user of that name."""
+    request = CreateDelegationTokenRequest(owner_principal_type=kind, owner_principal_name="bob", max_lifetime_ms=-1)
+    made = alice.send(request, 3)
+    assert (made.error_code, made.token_id, made.hmac) == (INVALID_PRINCIPAL_TYPE, "", b"")
+
+
+@pytest.mark.usefixtures("ottla_only")
+def test_the_tokens_of_an_owner_are_limited(connect: Connect) -> None:
+    """Apache Kafka has no limit. Other owners are not affected."""
+    wire = connect()
+    assert wire.log_in("alice").error_code == NONE
+    owners = [CreatableRenewers(principal_type="User", principal_name="x")] * 101
+    refused = wire.send(CreateDelegationTokenRequest(renewers=owners, max_lifetime_ms=-1), 3)
+    assert refused.error_code == POLICY_VIOLATION
+    request = CreateDelegationTokenRequest(
+        owner_principal_type="User", owner_principal_name="many", max_lifetime_ms=600_000
+    )
+    codes = [wire.send(request, 3).error_code for _ in range(1001)]
+    assert codes == [NONE] * 1000 + [POLICY_VIOLATION]
+    assert create(wire).error_code == NONE
 
 
 def test_connections_that_are_not_authenticated(connect: Connect, secured: Secured) -> None:

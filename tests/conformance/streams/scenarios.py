@@ -415,6 +415,20 @@ def a_topic_that_cannot_be_created(wire: Wire, make_topic: TopicFactory) -> Play
 
 
 @scenario
+def a_repartition_topic_with_too_many_partitions(wire: Wire, make_topic: TopicFactory) -> Play:
+    play = Play(wire, make_topic)
+    through = play.name("through")
+    play.topology = [
+        subtopology("0", sources=[play.topic("lines", 1)], sinks=[through]),
+        subtopology("1", repartition=[info(through, 2**31 - 1)]),
+    ]
+    play.enter("A")
+    play.settle("A", lambda answer: "failed" in answer.status[0].status_detail)
+    play.state()
+    return play
+
+
+@scenario
 def topologies_that_are_refused(wire: Wire, make_topic: TopicFactory) -> Play:
     play = Play(wire, make_topic)
     lines = play.topic("lines", 2)

@@ -15,7 +15,7 @@ from ottla.security.sasl.oauthbearer import ValidatedToken
 MODULES = "org.apache.kafka.common.security"
 PLAIN = f"{MODULES}.plain.PlainLoginModule required"
 BEARER = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;"
-SOURCE = CredentialSource(lambda user, mechanism: None, None, lambda: bytes(32), b"secret")
+SOURCE = CredentialSource(lambda user, mechanism: None, None, lambda: bytes(32), lambda: b"secret")
 HANDLER = "sasl.server.callback.handler.class"
 
 

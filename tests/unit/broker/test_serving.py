@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.connection_memory import FrameTurns, Unread
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
@@ -87,6 +88,9 @@ class World:
     def __init__(self) -> None:
         self.stream, self.requests, self.timers = Stream(), Requests(), Timers()
         self.closed: list[ServedConnection] = []
+        clock: Any = self
+        self.turns = FrameTurns(1 << 17, 1 << 18, clock, self.timers)
+        self.unread = Unread(1 << 20)
         self.session = Session(("10.0.0.7", 4711), ("10.0.0.1", 9092))
         self.connection = ServedConnection(
             self.requests.pipeline,
@@ -94,6 +98,8 @@ class World:
             self.stream,
             FrameReader(1 << 20),
             bytearray(1 << 16),
+            self.turns,
+            self.unread,
             self.timers,
             lambda: 0,
             self.closed.append,

@@ -14,7 +14,7 @@ from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log import reading
 from ottla.metadata.image import OFFSETS_TOPIC, Image
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import Peer, RequestContext
@@ -72,7 +72,7 @@ class WholeBroker(Broker):
 
     def create_topic(self, name: str, partitions: int) -> None:
         metadata = self._broker.metadata
-        metadata.create([metadata.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), {})])
+        metadata.create([metadata.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())])
 
     def delete_topic(self, name: str) -> None:
         self._broker.metadata.delete([self._broker.image.topics[name]])

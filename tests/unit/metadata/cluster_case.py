@@ -59,6 +59,17 @@ class _Shared(SharedMetadata):
         super()._apply(changed)
 
 
+class Zeros:
+    """Random numbers that are all zero."""
+
+    def bytes16(self) -> bytes:
+        return bytes(16)
+
+    def below(self, bound: int) -> int:
+        del bound
+        return 0
+
+
 class _Process:
     """One process of a broker; its timers end with it."""
 
@@ -72,7 +83,7 @@ class _Process:
         self.store: MemoryMetadataStore = case.shared.connect(latency=lambda: 1, timers=self)
         self._previous = previous
         self._stopped_epoch = stopped_epoch
-        after(found_cluster(self.store, None, bytes(16), 1), self._loaded)
+        after(found_cluster(self.store, None, Zeros(), 1), self._loaded)
 
     def now_ms(self) -> int:
         return self.case.time.now_ms()

@@ -14,7 +14,7 @@ from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.store import Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
-from ottla.metadata.topic_plans import RequestedTopic, check_name
+from ottla.metadata.topic_plans import RequestedTopic, TopicBatch, check_name
 from ottla.protocol.answer import Steps
 from ottla.protocol.errors import (
     INVALID_CONFIG,
@@ -88,7 +88,7 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
     deltas: list[Delta] = []
     metadata.subscribe(deltas.append)
     before = metadata.image
-    topic = metadata.plans.plan(wanted(configs={"retention.ms": "7"}), {})
+    topic = metadata.plans.plan(wanted(configs={"retention.ms": "7"}), TopicBatch())
     assert metadata.image is before
     metadata.create([topic])
     assert (before.topics, deltas) == ({}, [Delta(metadata.image, (topic,), before=before)])
@@ -101,7 +101,7 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
 def test_deleted_topics_are_gone(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
-    metadata.create([metadata.plans.plan(wanted("a"), {}), metadata.plans.plan(wanted("b"), {})])
+    metadata.create([metadata.plans.plan(wanted("a"), TopicBatch()), metadata.plans.plan(wanted("b"), TopicBatch())])
     metadata.subscribe(deltas.append)
     before = metadata.image
     gone = before.topics["a"]
@@ -133,7 +133,7 @@ def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
 
 def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
     metadata = started_on(store)
-    topic = metadata.plans.plan(wanted(partitions=2), {})
+    topic = metadata.plans.plan(wanted(partitions=2), TopicBatch())
     metadata.create([topic])
     grown = metadata.plans.grow(topic, 4, None)
     assert grown.partitions[:2] == topic.partitions
@@ -168,10 +168,12 @@ def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
 )
 def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
     metadata = started_on(store)
-    metadata.create([metadata.plans.plan(wanted("old"), {}), metadata.plans.plan(wanted("a_b"), {})])
+    metadata.create(
+        [metadata.plans.plan(wanted("old"), TopicBatch()), metadata.plans.plan(wanted("a_b"), TopicBatch())]
+    )
     revision = store.revision
     with pytest.raises(Refused) as refused:
-        metadata.plans.plan(topic, {})
+        metadata.plans.plan(topic, TopicBatch())
     assert refused.value.code == code
     assert store.revision == revision
 

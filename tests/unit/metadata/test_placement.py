@@ -8,7 +8,7 @@ import pytest
 from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness, TopicImage
 from ottla.metadata.placement import ReplicaPlacer, assigned
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import RequestedTopic, TopicPlans
+from ottla.metadata.topic_plans import RequestedTopic, TopicBatch, TopicPlans
 from ottla.protocol.errors import INVALID_REPLICATION_FACTOR
 
 
@@ -77,7 +77,7 @@ def test_topics_are_refused_while_all_brokers_are_fenced() -> None:
     image = cluster({1: None, 2: None}, fenced=(1, 2))
     plans = TopicPlans(lambda: image, Chance(1), lambda: 1, lambda: 1)
     with pytest.raises(Refused, match=r"1 time\(s\): All brokers are currently fenced") as refused:
-        plans.plan(RequestedTopic("t", 3, 1, {}, {}), {})
+        plans.plan(RequestedTopic("t", 3, 1, {}, {}), TopicBatch())
     assert refused.value.code == INVALID_REPLICATION_FACTOR
     topic = TopicImage("t", bytes(16), (assigned([1], image.registered),), {})
     with pytest.raises(Refused, match="All brokers are currently fenced"):

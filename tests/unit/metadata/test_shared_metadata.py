@@ -10,7 +10,7 @@ from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.store import Change
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 
@@ -60,7 +60,7 @@ def cluster() -> Cluster:
 
 def create(broker: Metadata, name: str, partitions: int = 1) -> Callable[[], Answer[ChangeResult]]:
     def plan() -> Answer[ChangeResult]:
-        return broker.create([broker.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), {})])
+        return broker.create([broker.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())])
 
     return plan
 

@@ -12,7 +12,7 @@ from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.answer import NotReady, Pending
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, TOPIC_ALREADY_EXISTS
 
@@ -61,7 +61,9 @@ def metadata(store: SqliteStore) -> Metadata:
 
 def create(metadata: Metadata, name: str) -> list[ChangeResult]:
     """Ask for a topic; the result is put into the list when it comes."""
-    answer = metadata.decide(lambda: metadata.create([metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), {})]))
+    answer = metadata.decide(
+        lambda: metadata.create([metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), TopicBatch())])
+    )
     heard: list[ChangeResult] = []
     if isinstance(answer, Pending):
         answer.listen(heard.append)

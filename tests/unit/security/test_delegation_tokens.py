@@ -3,11 +3,16 @@
 import base64
 import hashlib
 import hmac
+import random
+import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.tokens import TokenLogins
 from ottla.protocol.errors import (
     DELEGATION_TOKEN_AUTH_DISABLED,
     DELEGATION_TOKEN_AUTHORIZATION_FAILED,
@@ -17,16 +22,19 @@ from ottla.protocol.errors import (
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     INVALID_PRINCIPAL_TYPE,
     NONE,
+    POLICY_VIOLATION,
 )
 from ottla.security.delegation_tokens import (
     ANONYMOUS,
+    MOST_RENEWERS,
+    MOST_TOKENS,
     Decision,
     DelegationToken,
+    TokenIndex,
     TokenLimits,
     create,
     describe,
     expire,
-    find_by_hmac,
     new_token_id,
     renew,
     requests_allowed,
@@ -44,8 +52,8 @@ TOKEN = DelegationToken("id", "User:o", "User:q", ("User:r",), NOW, NOW + DAY, N
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_ids(random: bytes) -> None:
-    token_id = new_token_id(random)
+def test_ids(given_bytes: bytes) -> None:
+    token_id = new_token_id(given_bytes)
     assert len(token_id) == 22
     assert token_id[0] != "-"
     assert base64.urlsafe_b64decode(token_id + "==")[6] >> 4 == 4
@@ -60,9 +68,49 @@ def test_an_id_that_would_begin_with_a_dash() -> None:
 
 def test_the_hmac() -> None:
     assert token_hmac(SECRET, "id") == hmac.new(SECRET, b"id", hashlib.sha512).digest()
-    tokens = [TOKEN._replace(token_id=token_id) for token_id in ("a", "b", "c")]
-    assert find_by_hmac(tokens, SECRET, token_hmac(SECRET, "b")) == tokens[1]
-    assert find_by_hmac(tokens, b"other", token_hmac(SECRET, "b")) is None
+
+
+def test_tokens_are_found_by_their_hmac_as_the_metadata_changes(dice_seed: int) -> None:
+    rng = random.Random(dice_seed)
+    index = TokenIndex(SECRET)
+    tokens: dict[str, DelegationToken] = {}
+    for _ in range(300):
+        tokens = dict(tokens)
+        token_id = str(rng.randrange(40))
+        if rng.random() < 0.4:
+            tokens.pop(token_id, None)
+        else:
+            tokens[token_id] = TOKEN._replace(
+                token_id=token_id, owner=f"User:{rng.randrange(3)}", max_ms=rng.randrange(9)
+            )
+        index.update(tokens)
+        for token_id in map(str, range(40)):
+            assert index.find(token_hmac(SECRET, token_id)) == tokens.get(token_id)
+            assert index.find(token_hmac(b"other", token_id)) is None
+        for owner in ("User:0", "User:1", "User:9"):
+            assert index.count(owner) == sum(token.owner == owner for token in tokens.values())
+
+
+def test_a_look_up_does_not_take_longer_with_more_tokens() -> None:
+    """An HMAC was computed for each token of the cluster at each request."""
+    index = TokenIndex(SECRET)
+    index.update({str(number): TOKEN._replace(token_id=str(number)) for number in range(20_000)})
+    begin = time.process_time()
+    for _ in range(1000):
+        index.find(bytes(64))
+    assert time.process_time() - begin < 0.1
+
+
+def test_only_tokens_of_users_log_in() -> None:
+    """A token of Group:admin, which Kafka may have created, would log in as User:admin."""
+    owners = {"a": "User:admin", "b": "Group:admin", "c": "admin", "d": ":admin", "e": "user:admin"}
+    tokens = {token_id: TOKEN._replace(token_id=token_id, owner=owner) for token_id, owner in owners.items()}
+    broker: Any = SimpleNamespace(image=SimpleNamespace(tokens=tokens))
+    logins = TokenLogins(broker, SECRET)
+    known = {token_id: logins.login(token_id, 1) for token_id in tokens}
+    assert known["a"] is not None
+    assert known["a"].owner == "admin"
+    assert [token_id for token_id, login in known.items() if login is not None] == ["a"]
 
 
 @pytest.mark.parametrize("mechanism", list(NAMES))
@@ -123,6 +171,7 @@ def created(
     *,
     allowed: bool = True,
     enabled: bool = True,
+    existing: int = 0,
 ) -> Decision:
     return create(
         "User:a",
@@ -134,7 +183,8 @@ def created(
         now_ms=NOW,
         allowed=allowed,
         enabled=enabled,
-        may_create_for=lambda principal: principal == "User:b",
+        may_create_for=lambda principal: principal in ("User:b", "Group:b"),
+        existing=existing,
     )
 
 
@@ -152,6 +202,11 @@ def test_refused_creations() -> None:
     assert created(enabled=False) == Decision(DELEGATION_TOKEN_AUTH_DISABLED)
     assert created("User:c") == Decision(DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     assert created(renewers=("User:x", "Group:y")) == Decision(INVALID_PRINCIPAL_TYPE)
+    assert created("Group:b") == Decision(INVALID_PRINCIPAL_TYPE)
+    assert created(existing=MOST_TOKENS) == Decision(POLICY_VIOLATION)
+    assert created(existing=MOST_TOKENS - 1).error == NONE
+    assert created(renewers=("User:x",) * (MOST_RENEWERS + 1)) == Decision(POLICY_VIOLATION)
+    assert created(renewers=("User:x",) * MOST_RENEWERS).error == NONE
     # The order of the checks.
     assert created("User:c", ("Group:y",), allowed=False, enabled=False).error == DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     assert created("User:c", ("Group:y",), enabled=False).error == DELEGATION_TOKEN_AUTHORIZATION_FAILED

@@ -12,7 +12,7 @@ from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listener_configs import Listener, inter_broker_listener
-from ottla.environment import Address, Environment
+from ottla.environment import Address, Environment, Random
 from ottla.environment.files import Store
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
@@ -173,13 +173,17 @@ def registration(
 
 
 def found_cluster(
-    store: MetadataStore, cluster_id: str | None, new_id: bytes, min_insync_replicas: int
+    store: MetadataStore, cluster_id: str | None, random: Random, min_insync_replicas: int
 ) -> Answer[Snapshot]:
     """Load the metadata of a cluster, which is founded if the store is empty. The answer has an error if that fails.
 
     cluster_id  id in the data directories, None if they are new: they found a cluster only then
-    new_id      id of a new cluster
+    random      makes the id of a new cluster, and its secret
     """
+    new_id = random.bytes16()
+
+    def new_secret() -> bytes:
+        return (random.bytes16() + random.bytes16()).hex().encode()
 
     def loaded(snapshot: Snapshot) -> Answer[Snapshot]:
         if snapshot.error is not None:
@@ -192,7 +196,13 @@ def found_cluster(
                     f"the data directories belong to cluster {cluster_id}, and the metadata store has cluster {known}: "
                     "give the right --cluster or another --data-dir"
                 )
-            return snapshot
+            if any(entry.key == keys.SECRET for entry in snapshot.entries):
+                return snapshot
+            # An earlier release has founded the cluster. Another broker may write the secret at the same time.
+            change = Change({keys.SECRET: 0}, put={keys.SECRET: new_secret()})
+            return after(
+                store.change(change), lambda outcome: again() if outcome.error is None else _failed(outcome.error)
+            )
         if cluster_id is not None:
             return _failed(
                 f"the metadata store has no cluster, and the data directories belong to cluster {cluster_id}: the prefix is "
@@ -200,6 +210,7 @@ def found_cluster(
             )
         put = {
             keys.CLUSTER_ID: uuid_text(new_id).encode(),
+            keys.SECRET: new_secret(),
             keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode(),
             keys.BROKER_DEFAULTS: keys.compact({keys.MIN_ISR: str(min_insync_replicas)}),
             **keys.feature_levels(initial()),

@@ -4,7 +4,8 @@ Behaviour
     on a connection that is not authenticated, or is so by a token   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     without delegation.token.secret.key                              DELEGATION_TOKEN_AUTH_DISABLED
     for another owner                                                requires CREATE_TOKENS on that user (KIP-373)
-    a renewer that is not a user                                     INVALID_PRINCIPAL_TYPE
+    an owner or renewer that is not a user                           INVALID_PRINCIPAL_TYPE
+    too many tokens of the owner, or renewers                        POLICY_VIOLATION
     lifetime                                                         at most delegation.token.max.lifetime.ms
 
 Versions
@@ -18,7 +19,7 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.tokens import token_request
+from ottla.broker.tokens import number_of_tokens, token_request
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE
@@ -51,6 +52,7 @@ def create_delegation_token(
         now_ms=state.now_ms,
         allowed=state.allowed,
         enabled=state.enabled,
+        existing=number_of_tokens(owner, state, broker),
         may_create_for=lambda other: context.allowed(AclOperation.CREATE_TOKENS, AclResourceType.USER, other),
     )
     token = decision.token

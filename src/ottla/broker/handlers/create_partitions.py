@@ -7,6 +7,7 @@ Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", answered once
     unknown topic               UNKNOWN_TOPIC_OR_PARTITION, without a text
     the present count, or lower INVALID_PARTITIONS
+    more than 10,000 partitions are added in all   POLICY_VIOLATION for every topic
     assignments                 one for each new partition, else INVALID_REPLICA_ASSIGNMENT
     validate only               everything is checked, nothing is created
     a timeout of 0 or below     REQUEST_TIMED_OUT for every topic, and nothing is created; not if all are refused for a name
@@ -27,6 +28,7 @@ from ottla.broker.permission import may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata.topic_plans import TooLarge, check_additions
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import (
@@ -52,22 +54,31 @@ _logger = logging.getLogger("ottla.broker")
 def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answer[CreatePartitionsResponse]:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
+    allowed: list[CreatePartitionsTopic] = []
     grown: list[TopicImage] = []
     before = {name: len(topic.partitions) for name in times if (topic := broker.image.topics.get(name)) is not None}
     mutations = Mutations(broker.throttling, CREATE_PARTITIONS, request.context)
     for name, requested in {topic.name: topic for topic in request.topics}.items():
-        code, message = NONE, None
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
             if not may_use_topic(request.context, AclOperation.ALTER, name):
                 raise Refused(TOPIC_AUTHORIZATION_FAILED, None)
             if request.timeout_ms <= 0:
-                return _timed_out(request)
+                return _all_refused(request, REQUEST_TIMED_OUT, None)
+            allowed.append(requested)
+            results[name] = _row(name, NONE, None)
+        except Refused as refused:
+            results[name] = _row(name, refused.code, refused.message)
+    try:
+        check_additions(sum(max(topic.count - before.get(topic.name, topic.count), 0) for topic in allowed))
+    except TooLarge as refused:
+        return _all_refused(request, refused.code, refused.message)
+    for requested in allowed:
+        try:
             grown.append(_grown(requested, broker, mutations))
         except Refused as refused:
-            code, message = refused.code, refused.message
-        results[name] = CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
+            results[requested.name] = _row(requested.name, refused.code, refused.message)
 
     def response(change: ChangeResult) -> CreatePartitionsResponse:
         for topic in grown:
@@ -90,12 +101,12 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
     return after(broker.metadata.change(*grown), response)
 
 
-def _timed_out(request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    rows = [
-        CreatePartitionsTopicResult(name=topic.name, error_code=REQUEST_TIMED_OUT, error_message=None)
-        for topic in request.topics
-    ]
-    return CreatePartitionsResponse(results=rows)
+def _row(name: str, code: int, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _all_refused(request: CreatePartitionsRequest, code: int, message: str | None) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_row(topic.name, code, message) for topic in request.topics])
 
 
 def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:

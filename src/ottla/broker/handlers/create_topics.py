@@ -8,6 +8,7 @@ Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", for both
     exists, or differs from an existing one in '.' and '_' only   TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION
     __cluster_metadata          INVALID_REQUEST; other internal topics may be created manually
+    more than 10,000 partitions, or topics, partitions and configs, in all   POLICY_VIOLATION for every topic
     validate only               everything is checked, nothing is created
     a timeout of 0 or below     REQUEST_TIMED_OUT for every topic, and nothing is created; not if all are refused for a name
                                 twice, __cluster_metadata or the authorization
@@ -32,7 +33,7 @@ from ottla.metadata.config_descriptions import describe_resource
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.topic_plans import RequestedTopic, TooLarge, TopicBatch
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED
@@ -53,7 +54,9 @@ _Described = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 @handles(CreateTopicsRequest, in_turn=True)
 def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[CreateTopicsResponse]:
     times = Counter(topic.name for topic in request.topics)
-    planned: dict[str, TopicImage] = {}
+    batch = TopicBatch()
+    planned = batch.topics
+    allowed: list[RequestedTopic] = []
     refusals: dict[str, CreatableTopicResult] = {}
     may_create_all = may_use_cluster(request.context, AclOperation.CREATE, is_logged=False)
     mutations = Mutations(broker.throttling, CREATE_TOPICS, request.context)
@@ -66,12 +69,24 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
             if not may_create_all and not may_use_topic(request.context, AclOperation.CREATE, name):
                 raise Refused(TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             if request.timeout_ms <= 0:
-                return _timed_out(request)
-            topic = broker.metadata.plans.plan(_new_topic(requested), planned)
-            mutations.add(len(topic.partitions))
-            planned[name] = topic
+                return _all_refused(request, REQUEST_TIMED_OUT, None)
+            allowed.append(_new_topic(requested))
         except Refused as refused:
             refusals[name] = _refused(name, refused.code, refused.message)
+    plans = broker.metadata.plans
+    try:
+        plans.check_total(allowed)
+        for new in allowed:
+            try:
+                topic = plans.plan(new, batch)
+                mutations.add(len(topic.partitions))
+                batch.add(topic)
+            except TooLarge:
+                raise
+            except Refused as refused:
+                refusals[new.name] = _refused(new.name, refused.code, refused.message)
+    except TooLarge as refused:
+        return _all_refused(request, refused.code, refused.message)
 
     def response(changes: Mapping[str, ChangeResult]) -> CreateTopicsResponse:
         results = []
@@ -90,8 +105,8 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
     return after(broker.topics.create_planned(list(planned.values()), request.context.requester), response)
 
 
-def _timed_out(request: CreateTopicsRequest) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_refused(topic.name, REQUEST_TIMED_OUT, None) for topic in request.topics])
+def _all_refused(request: CreateTopicsRequest, code: int, message: str | None) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused(topic.name, code, message) for topic in request.topics])
 
 
 def _new_topic(requested: CreatableTopic) -> RequestedTopic:

@@ -55,6 +55,7 @@ from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import AppendResult, StorageError, Unfinished
 from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.protocol.answer import Answer, Pending, after
+from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
     CORRUPT_MESSAGE,
@@ -341,15 +342,15 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
     response = ProduceResponse(responses=responses)
     if appends is not None:
         pending: Answer[ProduceResponse] | None = appends.answer(response, first_error)
-        return pending if pending is None else after(pending, partial(_with_leaders, request, broker))
+        return pending if pending is None else after(pending, partial(_with_leaders, request.context, broker))
     if first_error != NONE:
-        _with_leaders(request, broker, response)
+        _with_leaders(request.context, broker, response)
     return _at_once(response, acks, first_error)
 
 
-def _with_leaders(request: PositionalRequest, broker: Broker, response: Any) -> Any:
+def _with_leaders(context: RequestContext, broker: Broker, response: Any) -> Any:
     """Return the response with the current leaders of the partitions that this broker does not lead, from version 10 on."""
-    if request.context.version >= _FIRST_WITH_LEADERS and isinstance(response, ProduceResponse):
+    if context.version >= _FIRST_WITH_LEADERS and isinstance(response, ProduceResponse):
         topics, topics_by_id = broker.image.topics, broker.image.topics_by_id
         rows = [
             Unled(topics.get(topic.name) or topics_by_id.get(topic.topic_id), row.index, row)
@@ -357,7 +358,7 @@ def _with_leaders(request: PositionalRequest, broker: Broker, response: Any) -> 
             for row in topic.partition_responses
             if row.error_code != NONE
         ]
-        response.node_endpoints = add_current_leaders(broker, request.context, rows, LeaderIdAndEpoch, NodeEndpoint)
+        response.node_endpoints = add_current_leaders(broker, context, rows, LeaderIdAndEpoch, NodeEndpoint)
     return response
 
 

@@ -158,7 +158,7 @@ def broker_families(broker: "Broker", load: LoopLoad) -> Iterator[Family]:
     yield single("kafka_server_kafkaserver_brokerstate", GAUGE, text, state)
     for name, value in process_io().items():
         yield single(f"kafka_server_kafkaserver_linux_disk_{name}", GAUGE, "Counter of /proc/self/io.", value)
-    instances = len(broker.telemetry.received.instances())
+    instances = len(broker.telemetry.received)
     text = "Client instances that have pushed metrics."
     yield single("kafka_server_client_metrics_instance_count", GAUGE, text, instances)
     text = "Longest time for which the event loop was held in the last one to two minutes."

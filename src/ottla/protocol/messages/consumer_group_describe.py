@@ -21,7 +21,7 @@ from ottla.protocol.schema import (
 
 @message(api=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
-    group_ids: list[str] = field(Array(String))
+    group_ids: list[str] = field(Array(String), many=True)
     include_authorized_operations: bool = field(Bool)
 
 

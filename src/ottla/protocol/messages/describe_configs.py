@@ -14,7 +14,7 @@ class DescribeConfigsResource(Struct):
 
 @message(api=32, versions="0-4", flexible="4+")
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
-    resources: list[DescribeConfigsResource] = field(Array(DescribeConfigsResource))
+    resources: list[DescribeConfigsResource] = field(Array(DescribeConfigsResource), many=True)
     include_synonyms: bool = field(Bool, versions="1+")
     include_documentation: bool = field(Bool, versions="3+")
 

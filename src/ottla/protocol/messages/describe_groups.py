@@ -8,7 +8,7 @@ from ottla.protocol.schema import Array, Bool, Bytes, Int16, Int32, Request, Res
 
 @message(api=15, versions="0-6", flexible="5+")
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
-    groups: list[str] = field(Array(String))
+    groups: list[str] = field(Array(String), many=True)
     include_authorized_operations: bool = field(Bool, versions="3+")
 
 

@@ -17,7 +17,7 @@ class Cursor(Struct):
 
 @message(api=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
-    topics: list[TopicRequest] = field(Array(TopicRequest))
+    topics: list[TopicRequest] = field(Array(TopicRequest), many=True)
     response_partition_limit: int = field(Int32, default=2000)
     cursor: Cursor | None = field(Cursor, nullable="0+", default=None)
 

@@ -16,14 +16,14 @@ class ListOffsetsPartition(Struct):
 
 class ListOffsetsTopic(Struct):
     name: str = field(String)
-    partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition))
+    partitions: list[ListOffsetsPartition] = field(Array(ListOffsetsPartition), many=True)
 
 
 @message(api=2, versions="0-11", flexible="6+")
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     replica_id: int = field(Int32)
     isolation_level: int = field(Int8, versions="2+")
-    topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic))
+    topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic), many=True)
     timeout_ms: int = field(Int32, versions="10+", ignorable=True)
 
 

@@ -18,7 +18,7 @@ class OffsetCommitRequestPartition(Struct):
 class OffsetCommitRequestTopic(Struct):
     name: str = field(String, versions="0-9", ignorable=True)
     topic_id: bytes = field(Uuid, versions="10+", ignorable=True)
-    partitions: list[OffsetCommitRequestPartition] = field(Array(OffsetCommitRequestPartition))
+    partitions: list[OffsetCommitRequestPartition] = field(Array(OffsetCommitRequestPartition), many=True)
 
 
 @message(api=8, versions="0-10", flexible="8+")
@@ -28,7 +28,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     member_id: str = field(String, versions="1+", ignorable=True)
     retention_time_ms: int = field(Int64, versions="2-4", default=-1, ignorable=True)
     group_instance_id: str | None = field(String, versions="7+", nullable="7+", default=None)
-    topics: list[OffsetCommitRequestTopic] = field(Array(OffsetCommitRequestTopic))
+    topics: list[OffsetCommitRequestTopic] = field(Array(OffsetCommitRequestTopic), many=True)
 
 
 class OffsetCommitResponsePartition(Struct):

@@ -22,27 +22,31 @@ from ottla.protocol.schema import (
 
 class OffsetFetchRequestTopic(Struct):
     name: str = field(String, versions="0-7")
-    partition_indexes: list[int] = field(Array(Int32), versions="0-7")
+    partition_indexes: list[int] = field(Array(Int32), versions="0-7", many=True)
 
 
 class OffsetFetchRequestTopics(Struct):
     name: str = field(String, versions="8-9", ignorable=True)
     topic_id: bytes = field(Uuid, versions="10+", ignorable=True)
-    partition_indexes: list[int] = field(Array(Int32), versions="8+")
+    partition_indexes: list[int] = field(Array(Int32), versions="8+", many=True)
 
 
 class OffsetFetchRequestGroup(Struct):
     group_id: str = field(String, versions="8+")
     member_id: str | None = field(String, versions="9+", nullable="9+", default=None, ignorable=True)
     member_epoch: int = field(Int32, versions="9+", default=-1, ignorable=True)
-    topics: list[OffsetFetchRequestTopics] | None = field(Array(OffsetFetchRequestTopics), versions="8+", nullable="8+")
+    topics: list[OffsetFetchRequestTopics] | None = field(
+        Array(OffsetFetchRequestTopics), versions="8+", nullable="8+", many=True
+    )
 
 
 @message(api=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     group_id: str = field(String, versions="0-7")
-    topics: list[OffsetFetchRequestTopic] | None = field(Array(OffsetFetchRequestTopic), versions="0-7", nullable="2-7")
-    groups: list[OffsetFetchRequestGroup] = field(Array(OffsetFetchRequestGroup), versions="8+")
+    topics: list[OffsetFetchRequestTopic] | None = field(
+        Array(OffsetFetchRequestTopic), versions="0-7", nullable="2-7", many=True
+    )
+    groups: list[OffsetFetchRequestGroup] = field(Array(OffsetFetchRequestGroup), versions="8+", many=True)
     require_stable: bool = field(Bool, versions="7+")
 
 

@@ -14,13 +14,13 @@ class OffsetForLeaderPartition(Struct):
 
 class OffsetForLeaderTopic(Struct):
     topic: str = field(String)
-    partitions: list[OffsetForLeaderPartition] = field(Array(OffsetForLeaderPartition))
+    partitions: list[OffsetForLeaderPartition] = field(Array(OffsetForLeaderPartition), many=True)
 
 
 @message(api=23, versions="0-4", flexible="4+")
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     replica_id: int = field(Int32, versions="3+", default=-2, ignorable=True)
-    topics: list[OffsetForLeaderTopic] = field(Array(OffsetForLeaderTopic))
+    topics: list[OffsetForLeaderTopic] = field(Array(OffsetForLeaderTopic), many=True)
 
 
 class EpochEndOffset(Struct):

@@ -8,7 +8,7 @@ from ottla.protocol.schema import Array, Bool, Int16, Int32, Request, Response, 
 
 @message(api=77, versions="0-1", flexible="0+")
 class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
-    group_ids: list[str] = field(Array(String))
+    group_ids: list[str] = field(Array(String), many=True)
     include_authorized_operations: bool = field(Bool)
 
 

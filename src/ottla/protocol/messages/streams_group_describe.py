@@ -22,7 +22,7 @@ from ottla.protocol.schema import (
 
 @message(api=89, versions="0-1", flexible="0+")
 class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
-    group_ids: list[str] = field(Array(String))
+    group_ids: list[str] = field(Array(String), many=True)
     include_authorized_operations: bool = field(Bool)
     include_topology_description: bool = field(Bool, versions="1+")
 

@@ -16,7 +16,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 class TxnOffsetCommitRequestTopic(Struct):
     name: str = field(String, versions="0-5", ignorable=True)
     topic_id: bytes = field(Uuid, versions="6+", ignorable=True)
-    partitions: list[TxnOffsetCommitRequestPartition] = field(Array(TxnOffsetCommitRequestPartition))
+    partitions: list[TxnOffsetCommitRequestPartition] = field(Array(TxnOffsetCommitRequestPartition), many=True)
 
 
 @message(api=28, versions="0-6", flexible="3+")
@@ -28,7 +28,7 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     generation_id_or_member_epoch: int = field(Int32, versions="3+", default=-1)
     member_id: str = field(String, versions="3+")
     group_instance_id: str | None = field(String, versions="3+", nullable="3+", default=None)
-    topics: list[TxnOffsetCommitRequestTopic] = field(Array(TxnOffsetCommitRequestTopic))
+    topics: list[TxnOffsetCommitRequestTopic] = field(Array(TxnOffsetCommitRequestTopic), many=True)
 
 
 class TxnOffsetCommitResponsePartition(Struct):

@@ -30,6 +30,7 @@ from ottla.security.sasl.mechanism import (
 from ottla.security.scram import (
     LEAST_ITERATIONS,
     NAMES,
+    CredentialForm,
     ScramCredential,
     base36,
     hash_name,
@@ -84,6 +85,7 @@ class ScramServer:
     tokens       look-up of a delegation token by its id; None refuses all
     nonce        NONCE_BYTES random bytes
     secret       key that the made-up salts of unknown users depend on
+    forms        returns the forms of all users' credentials for that mechanism, and how many have each
     occasion     occasion of the exchange, for error texts
     """
 
@@ -91,6 +93,7 @@ class ScramServer:
         "_auth_message",
         "_credential",
         "_credentials",
+        "_forms",
         "_mechanism",
         "_nonce",
         "_occasion",
@@ -111,6 +114,7 @@ class ScramServer:
         *,
         nonce: bytes,
         secret: bytes,
+        forms: Callable[[], Mapping[CredentialForm, int]] = dict,
         occasion: str = AUTHENTICATION,
     ) -> None:
         self._mechanism = mechanism
@@ -118,6 +122,7 @@ class ScramServer:
         self._tokens = tokens
         self._nonce = base36(nonce)
         self._secret = secret
+        self._forms = forms
         self._occasion = occasion
         self._user = ""  # the owner, in case of a delegation token
         self._credential: ScramCredential | None = None
@@ -167,7 +172,9 @@ class ScramServer:
             if login is not None:
                 credential, self._user, self.expires_ms = login
                 self.token_id = user
-        return made_up_credential(NAMES[self._mechanism], self._secret, user) if credential is None else credential
+        # It is made up in any case: the time that it takes must not tell either. The salts of tokens have one form only.
+        made_up = made_up_credential(NAMES[self._mechanism], self._secret, user, {} if by_token else self._forms())
+        return made_up if credential is None else credential
 
     def _final(self, message: str, credential: ScramCredential) -> bytes:
         fields = _CLIENT_FINAL.fullmatch(message)

@@ -2,6 +2,9 @@
 
 import base64
 import hashlib
+import random
+import re
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +20,7 @@ from ottla.security.sasl.mechanism import (
     MalformedToken,
 )
 from ottla.security.sasl.scram import ScramClient, ScramServer, TokenCredential
-from ottla.security.scram import NAMES, ScramCredential, base36, credential, made_up_credential, salted
+from ottla.security.scram import NAMES, CredentialForm, ScramCredential, base36, credential, made_up_credential, salted
 from tests.unit.security.sasl.exchanges import NOW, run
 
 SECRET = b"secret of the broker"
@@ -272,3 +275,45 @@ def test_base_36() -> None:
     assert base36(b"") == "0"
     assert base36((35 * 36 + 10).to_bytes(2)) == "za"
     assert len(base36(hashlib.sha256(b"x").digest())) <= 26
+
+
+FORMS: dict[str, tuple[Callable[[random.Random], bytes], int]] = {
+    "Kafka's tools": (lambda rng: base36(rng.randbytes(17)).encode(), 4096),
+    "more iterations": (lambda rng: base36(rng.randbytes(17)).encode(), 8192),
+    "16 bytes": (lambda rng: rng.randbytes(16), 16384),
+    "base64": (lambda rng: base64.b64encode(rng.randbytes(24)), 4096),
+}
+
+
+@pytest.mark.parametrize("names", [["Kafka's tools"], ["more iterations"], ["16 bytes"], ["base64"], [*FORMS]])
+def test_made_up_credentials_look_like_those_of_users(names: list[str], dice_seed: int) -> None:
+    """Each form of a salt is as frequent among users that do not exist: it tells nothing."""
+    rng = random.Random(dice_seed)
+    known = []
+    for number in range(400):
+        make, iterations = FORMS[names[number % len(names)]]
+        known.append(ScramCredential(make(rng), b"", b"", iterations))
+    forms = Counter(map(CredentialForm.of, known))
+    assert len(forms) == len(names)
+    made_up = Counter(CredentialForm.of(made_up_credential(1, SECRET, f"user{number}", forms)) for number in range(400))
+    assert made_up.keys() == forms.keys()
+    assert all(abs(made_up[form] - forms[form]) < 60 for form in forms)
+
+
+def test_a_new_user_changes_few_made_up_credentials(dice_seed: int) -> None:
+    rng = random.Random(dice_seed)
+    before = Counter({CredentialForm(0, 0, 4096): 50, CredentialForm(3, 16, 8192): 50})
+    after = before + Counter({CredentialForm(3, 16, 8192): 1})
+    users = [f"user{rng.random()}" for _ in range(1000)]
+    changed = sum(
+        made_up_credential(1, SECRET, user, before) != made_up_credential(1, SECRET, user, after) for user in users
+    )
+    assert changed < 30
+
+
+def test_made_up_tokens_look_like_tokens_whatever_users_look_like() -> None:
+    forms = {CredentialForm(3, 16, 8192): 1}
+    server = ScramServer(SCRAM_SHA_256, NO_USERS.get, {"id": TOKEN}.get, nonce=b"x", secret=SECRET, forms=lambda: forms)
+    user = ScramServer(SCRAM_SHA_256, NO_USERS.get, {"id": TOKEN}.get, nonce=b"x", secret=SECRET, forms=lambda: forms)
+    assert re.search(rb",s=[a-zA-Z0-9+/=]{36},i=4096$", server.step(b"n,,n=other,r=abc,tokenauth=true", NOW))
+    assert re.search(rb",s=[a-zA-Z0-9+/=]{24},i=8192$", user.step(b"n,,n=id,r=abc", NOW))
