@@ -3,7 +3,8 @@
 Order. Like Kafka, a connection serves one request at a time. A connection is in one of these states:
 
     idle       `_waiting` and `_writing` are false: a frame is served as it arrives
-    waiting    an answer is pending, or the connection is throttled: frames go into `_backlog`
+    waiting    an answer is pending, the connection is throttled, or it has used up its part of this pass of the event loop:
+               frames go into `_backlog`
     writing    an answer is not yet sent in full: frames go into `_backlog`
     closed     nothing happens any more
 
@@ -11,6 +12,9 @@ Answers leave in the order of requests. When data arrives while the backlog is n
 then slows the client down, and the backlog does not fill the memory.
 
 A frame of more than 1 MB is received in its turn (`connection_memory.py`): reading pauses until it begins.
+
+Turns. One read may bring 18,000 small requests, and all connections share one thread. In a pass of the event loop a connection
+is served 64 requests, or requests for 2 ms; the rest waits in the backlog for the next pass, after those of other connections.
 
 Small answers to pipelined requests are collected in `_held` and leave by one call into the system, at the latest when all
 frames that have arrived are served, or an answer has to wait.
@@ -51,6 +55,9 @@ _BEFORE_LOGIN: Final = 1 << 12
 """Number of bytes that are received at a time from a client that is not authenticated."""
 _MOST_HELD: Final = 1 << 16
 """Size of a response from which on it is sent at once, and not collected with others."""
+_REQUESTS_A_PASS: Final = 64
+_NS_A_PASS: Final = 2_000_000
+"""Requests of one connection, and time for them in ns, after which other connections are served first."""
 
 
 def _abandoned(envelope: Envelope) -> Response | PeerError:
@@ -222,12 +229,17 @@ class ServedConnection:
             return
         try:
             frames = self._frames.feed(shared, received) if room is None else self._frames.feed_rest(shared, received)
+            end_ns = self._pipeline.now_ns() + _NS_A_PASS if len(frames) > 1 else 0
             for number, frame in enumerate(frames):
                 if self._waiting or self._writing:
                     self._wait_behind(frames[number:])
                     break
                 if self.is_closed:
                     return
+                if number and (number == _REQUESTS_A_PASS or self._pipeline.now_ns() > end_ns):
+                    self._let_others_go_first()
+                    self._wait_behind(frames[number:])
+                    break
                 self._serve(frame, more=number < len(frames) - 1)
         except PeerError as error:
             self.drop(error)
@@ -409,22 +421,34 @@ class ServedConnection:
 
     def _go_on(self) -> None:
         """Serve the frames of the backlog after an answer was sent."""
+        number = 0
+        end_ns = self._pipeline.now_ns() + _NS_A_PASS if len(self._backlog) > 1 else 0
         try:
             while self._backlog and not self._waiting and not self._writing and not self.is_closed:
+                if number and (number == _REQUESTS_A_PASS or self._pipeline.now_ns() > end_ns):
+                    self._let_others_go_first()
+                    break
+                number += 1
                 frame = self._backlog.popleft()
                 if self._queued_since:
                     self._queued_ns = self._pipeline.now_ns() - self._queued_since.popleft()
-                self._serve(frame)
+                self._serve(frame, more=bool(self._backlog))
         except PeerError as error:
             self.drop(error)
         except Exception:  # noqa: BLE001
             self._fail()
+        self._flush()
         if self._muted and not self._waiting and not self._writing and not self.is_closed:
             self._muted = False
             if not self._is_held:
                 self._stream.resume_reading()
         if self._turn_of >= 0:
             self._settle_turn()
+
+    def _let_others_go_first(self) -> None:
+        """Leave the next frame to the next pass of the event loop."""
+        self._waiting = True
+        self._timers.call_later(0, self.serve_again)
 
     def _finish(self, envelope: Envelope, response: Response | None) -> int:
         """Record a request and count it; returns the throttle time of the connection in ms."""

@@ -247,3 +247,62 @@ def test_a_closed_connection_serves_nothing(world: World) -> None:
     pending.complete(HeartbeatResponse(error_code=0))
     assert world.requests.served == ["a"]
     assert world.stream.writes == []
+
+
+def test_64_requests_of_a_connection_are_served_in_a_pass_of_the_loop(world: World) -> None:
+    groups = [f"g{number}" for number in range(150)]
+    world.send(*groups)
+    assert world.requests.served == groups[:64]
+    assert world.answers == 64
+    assert world.stream.reading == ["paused"]
+    assert [delay for delay, _ in world.timers.calls] == [0]
+    world.timers.calls[0][1]()
+    assert world.requests.served == groups[:128]
+    world.timers.calls[1][1]()
+    assert world.requests.served == groups
+    assert world.stream.reading == ["paused", "resumed"]
+    assert len(world.timers.calls) == 2
+    assert len(world.stream.writes) == 3
+
+
+def test_requests_that_take_long_leave_the_next_ones_to_the_next_pass(world: World) -> None:
+    answer = world.requests.answer
+
+    def answer_slowly(envelope: Envelope, context: RequestContext) -> Answer[Response] | None:
+        world.requests.now += 900_000
+        return answer(envelope, context)
+
+    world.requests.pipeline.answer = answer_slowly
+    world.send("a", "b", "c", "d", "e", "f", "g")
+    assert world.requests.served == ["a", "b", "c"]
+    world.timers.calls[0][1]()
+    assert world.requests.served == ["a", "b", "c", "d", "e", "f"]
+    world.timers.calls[1][1]()
+    assert world.requests.served == ["a", "b", "c", "d", "e", "f", "g"]
+    assert world.answers == 7
+
+
+def test_frames_that_arrive_while_others_are_served_keep_their_order(world: World) -> None:
+    groups = [f"g{number}" for number in range(70)]
+    world.send(*groups)
+    world.send("last")
+    assert world.requests.served == groups[:64]
+    world.timers.calls[0][1]()
+    assert world.requests.served == [*groups, "last"]
+
+
+def test_a_connection_that_closes_before_its_turn_serves_nothing_more(world: World) -> None:
+    world.send(*[f"g{number}" for number in range(70)])
+    world.connection.close()
+    world.timers.calls[0][1]()
+    assert len(world.requests.served) == 64
+
+
+def test_an_answer_that_was_pending_does_not_serve_the_whole_backlog_at_once(world: World) -> None:
+    pending: Pending[Response] = Pending()
+    world.requests.responses["a"] = pending
+    world.send("a", *[f"g{number}" for number in range(100)])
+    pending.complete(HeartbeatResponse(error_code=0))
+    assert len(world.requests.served) == 65
+    world.timers.calls[0][1]()
+    assert len(world.requests.served) == 101
