@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.protocol.errors import (
+    INVALID_CONFIG,
     INVALID_RECORD,
     INVALID_REQUEST,
     NONE,
@@ -187,9 +188,38 @@ def test_telemetry_is_advertised_as_long_as_somebody_is_subscribed(client: Wire,
 
 @pytest.mark.usefixtures("ottla_only")
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_metrics_are_taken(client: Wire, codec: int) -> None:
+def test_metrics_are_taken(client: Wire, subscribe: Subscribe, codec: int) -> None:
     """Apache Kafka hands them to its reporters; one without refuses them."""
-    answer = get(client)
+    subscribe("a", "*", 400)
+    answer = subscribed(client, ["*"])
     metrics = b"otlp" * 1000
     packed = compress(codec, metrics) if codec else metrics
     assert push(client, answer.client_instance_id, answer.subscription_id, packed, compression_type=codec) == NONE
+
+
+def test_metrics_without_a_subscription_are_refused(client: Wire) -> None:
+    """They are not decompressed: 16 MB of them may come in some KB."""
+    answer = get(client)
+    packed = compress(4, bytes(1 << 20))
+    instance, subscription = answer.client_instance_id, answer.subscription_id
+    assert push(client, instance, subscription, packed, compression_type=4) == INVALID_RECORD
+
+
+@pytest.mark.usefixtures("ottla_only")
+@pytest.mark.parametrize("expression", ["(?=a)b", r"(a)\1", "a{100000}"])
+def test_patterns_of_clients_are_those_of_re2(broker: Wire, expression: str) -> None:
+    """Apache Kafka takes Java's, whose time may grow exponentially."""
+    match = AlterableConfig(name="match", config_operation=SET, value=f"client_id={expression}")
+    resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name="refused", configs=[match])
+    answer = broker.send(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == INVALID_CONFIG
+
+
+@pytest.mark.usefixtures("ottla_only")
+def test_a_pattern_that_others_choke_on_takes_no_time(client: Wire, subscribe: Subscribe) -> None:
+    """28 letters held a broker for 42 s; Apache Kafka's threads likewise."""
+    client.client_id = "a" * 249
+    subscribe("a", "*", 400, "client_id=(a|a)*(a*)*b")
+    begun = time.monotonic()
+    get(client)
+    assert time.monotonic() - begun < 1

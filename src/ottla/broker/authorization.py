@@ -9,7 +9,8 @@ A Python class has a method `authorize(request: AuthorizationRequest) -> bool`, 
 called once with all configs of the broker as texts. It is called for each check, because only the class knows how long a
 decision holds. A request for which it raises is denied.
 
-The logger ottla.authorizer has a line for each decision, as Kafka's audit log: INFO if denied, DEBUG if allowed.
+The logger ottla.authorizer has a line for each decision, as Kafka's audit log: INFO if denied, DEBUG if allowed. A request has
+20 lines at most, and one with the number of its other decisions: a client must not fill the disk with names that it makes up.
 """
 
 import logging
@@ -30,6 +31,8 @@ ALLOWS_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MOST_DECISIONS: Final = 10_000
 """Permitted operations kept for one connection."""
+LINES_A_REQUEST: Final = 20
+"""Lines in the audit log about one request, before the one with the number of others."""
 audit: Final = logging.getLogger("ottla.authorizer")
 _TYPES: Final = {
     AclResourceType.TOPIC: "Topic",
@@ -112,13 +115,32 @@ class Authorization:
             return PluginAuthorizer(self, principal, host)
         return SessionAuthorizer(self, principal, host)
 
+
+class AuditLog:
+    """Audit log of the requests of one connection."""
+
+    __slots__ = ("_lines", "_others", "_others_denied")
+
+    def __init__(self) -> None:
+        self._lines = self._others = self._others_denied = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether the request may have another line."""
+        return self._lines < LINES_A_REQUEST
+
     def record(
         self, decision: Decision, context: RequestContext, operation: int, resource_type: int, name: str
     ) -> None:
-        """Write a decision to the audit log."""
+        """Write a decision, or count it."""
         level = logging.DEBUG if decision.is_allowed else logging.INFO
         if not audit.isEnabledFor(level):
             return
+        if not self.has_room:
+            self._others += 1
+            self._others_denied += not decision.is_allowed
+            return
+        self._lines += 1
         audit.log(
             level,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
@@ -133,16 +155,33 @@ class Authorization:
             decision.rule if isinstance(decision.rule, str) else decision.rule.audited(),
         )
 
+    def end_request(self, context: RequestContext) -> None:
+        """Write the number of decisions that were only counted."""
+        self._lines = 0
+        if self._others:
+            audit.log(
+                logging.INFO if self._others_denied else logging.DEBUG,
+                "Principal = %s from host = %s: %d more decisions for request = %s, %d of them Denied",
+                context.principal,
+                context.client_host.removeprefix("/"),
+                self._others,
+                APIS[context.api].name if context.api in APIS else "?",
+                self._others_denied,
+            )
+            self._others = self._others_denied = 0
+
 
 class SessionAuthorizer:
     """Permissions of one connection by ACLs; what they allow is kept until ACLs change."""
 
-    __slots__ = ("_allowed", "_authorization", "_host", "_principal", "_standard")
+    __slots__ = ("_allowed", "_authorization", "_host", "_log", "_principal", "_standard", "end_request")
 
     def __init__(self, authorization: Authorization, principal: str, host: str) -> None:
         self._authorization = authorization
         self._principal = principal
         self._host = host
+        self._log = AuditLog()
+        self.end_request = self._log.end_request
         self._standard = authorization.current
         self._allowed: set[tuple[int, int, str]] = set()
         """Operation, resource type and name of what the standard authorizer has allowed."""
@@ -168,7 +207,7 @@ class SessionAuthorizer:
     ) -> bool:
         decision = self._standard.decide(self._principal, self._host, operation, resource_type, name)
         if is_logged:
-            self._authorization.record(decision, context, operation, resource_type, name)
+            self._log.record(decision, context, operation, resource_type, name)
         if not decision.is_allowed:
             self._authorization.denied += 1
             return False
@@ -182,19 +221,21 @@ class SessionAuthorizer:
         decision = self._authorization.current.decide_for_any(self._principal, self._host, operation, resource_type)
         self._authorization.requests += 1
         self._authorization.denied += not decision.is_allowed
-        self._authorization.record(decision, context, operation, resource_type, "hardcode")
+        self._log.record(decision, context, operation, resource_type, "hardcode")
         return decision.is_allowed
 
 
 class PluginAuthorizer:
     """Permissions of one connection by a Python class."""
 
-    __slots__ = ("_authorization", "_host", "_principal")
+    __slots__ = ("_authorization", "_host", "_log", "_principal", "end_request")
 
     def __init__(self, authorization: Authorization, principal: str, host: str) -> None:
         self._authorization = authorization
         self._principal = principal
         self._host = host
+        self._log = AuditLog()
+        self.end_request = self._log.end_request
 
     def allows(
         self, context: RequestContext, operation: int, resource_type: int, name: str, *, is_logged: bool = True
@@ -215,12 +256,13 @@ class PluginAuthorizer:
         try:
             is_allowed = bool(authorization.plugin.authorize(request))
         except Exception:  # noqa: BLE001
-            audit.exception("%s failed, the request is denied: %s", rule, request)
+            if self._log.has_room:
+                audit.exception("%s failed, the request is denied: %s", rule, request)
             is_allowed = False
         authorization.requests += 1
         authorization.denied += not is_allowed
         if is_logged:
-            authorization.record(Decision(is_allowed, rule), context, operation, resource_type, name)
+            self._log.record(Decision(is_allowed, rule), context, operation, resource_type, name)
         return is_allowed
 
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:

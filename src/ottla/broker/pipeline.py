@@ -103,6 +103,10 @@ class Pipeline:
         except Exception:
             _logger.exception("cannot serve %r", envelope, extra=log_fields(request.context))
             return refusal(envelope, UNKNOWN_SERVER_ERROR)
+        finally:
+            context: RequestContext = request.context
+            if context.authorizer is not None:
+                context.authorizer.end_request(context)
 
     def _handle_in_turn(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
         """Call the handler of a request whose turn has come; a PeerError is returned, and closes the connection."""

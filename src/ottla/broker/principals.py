@@ -4,6 +4,7 @@ A Python class in principal.builder.class (`package.module:Name`) has a method `
 which returns a principal as "User:alice", and may raise ValueError to close the connection.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -12,8 +13,9 @@ from ottla.broker.plugins import is_python_class, load_class
 from ottla.broker.session import ANONYMOUS
 from ottla.metadata.configs import InvalidConfig
 from ottla.security.tls.der import MalformedDer
-from ottla.security.tls.names import InvalidRule, NoMatchingRule, PrincipalMapper, subject_name
+from ottla.security.tls.names import LONGEST_FOR_SLOW_RULES, InvalidRule, NoMatchingRule, PrincipalMapper, subject_name
 
+_logger = logging.getLogger("ottla.broker")
 _BUILDER: Final = "principal.builder.class"
 
 
@@ -48,6 +50,13 @@ def principal_builder(values: ListenerValues) -> PrincipalBuilder:
         mapper = PrincipalMapper(values.text("ssl.principal.mapping.rules") or "")
     except InvalidRule as cause:
         raise InvalidConfig(str(cause)) from None
+    for rule in mapper.slow_rules:
+        _logger.warning(
+            "%s of ssl.principal.mapping.rules has a pattern that RE2 lacks (look-ahead or back-reference): it is applied to "
+            "names of %d characters at most, as its time may grow exponentially",
+            rule,
+            LONGEST_FOR_SLOW_RULES,
+        )
 
     def build_default(context: AuthenticationContext) -> str:
         if context.user is not None:

@@ -6,11 +6,11 @@ becomes invalid, and the client requests it again. Requests and pushes that come
 instance is in memory only: it is lost at a restart.
 """
 
-import re
+import logging
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.metadata.alteration import CLIENT_METRICS
@@ -31,7 +31,9 @@ from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
 from ottla.protocol.uuids import uuid_text
 from ottla.records.compression import decompress
 from ottla.records.errors import CorruptRecords
+from ottla.regexes import InvalidRegex, compiled
 
+_logger = logging.getLogger("ottla.broker")
 ACCEPTED_COMPRESSION: Final = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy: in Kafka's order of preference."""
 _DEFAULT_INTERVAL_MS: Final = 300_000
@@ -44,7 +46,7 @@ _UNPACKED: Final = 16
 class _Subscription(NamedTuple):
     metrics: tuple[str, ...]
     interval_ms: int
-    matches: Mapping[str, re.Pattern[str]]
+    matches: Mapping[str, Any]
 
 
 class Subscribed(NamedTuple):
@@ -118,6 +120,8 @@ class Telemetry:
         if instance.error != NONE:
             raise Refused(instance.error, None)
         instance.terminating = request.terminating
+        if request.metrics and not instance.subscribed.metrics:
+            raise Refused(INVALID_RECORD, None)  # nobody wants them: they are not worth to be decompressed
         try:
             otlp = decompress(request.compression_type, request.metrics, _UNPACKED * self.max_bytes)
         except CorruptRecords:
@@ -187,15 +191,27 @@ class Telemetry:
 
 def _subscriptions(image: Image) -> list[_Subscription]:
     subscriptions = []
-    for (kind, _), texts in image.configs.items():
+    for (kind, name), texts in image.configs.items():
         if kind == CLIENT_METRICS:
-            matches = {}
-            for pattern in _items(texts.get("match", "")):
-                selector, _, expression = pattern.partition("=")
-                matches[selector.strip()] = re.compile(expression.strip())
+            try:
+                matches = _matches(texts.get("match", ""))
+            except InvalidRegex as cause:  # stored by Apache Kafka, which takes Java's expressions
+                _logger.warning(
+                    "the client metrics subscription %s has no clients: its `match` is not RE2, %s", name, cause
+                )
+                continue
             interval_ms = int(texts.get("interval.ms", _DEFAULT_INTERVAL_MS))
             subscriptions.append(_Subscription(tuple(_items(texts.get("metrics", ""))), interval_ms, matches))
     return subscriptions
+
+
+def _matches(text: str) -> dict[str, Any]:
+    """Return the patterns by what they select. Raises InvalidRegex."""
+    matches = {}
+    for pattern in _items(text):
+        selector, _, expression = pattern.partition("=")
+        matches[selector.strip()] = compiled(expression.strip())
+    return matches
 
 
 def _items(text: str) -> list[str]:

@@ -95,7 +95,8 @@ def _action(options: dict[str, Any]) -> str:
 
 
 def _validate(pattern: str, *, as_json: bool) -> None:
-    from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
+    from ottla.coordinators.groups.consumer.regexes import check_regex
+    from ottla.regexes import InvalidRegex
 
     reason = None
     try:

@@ -29,6 +29,7 @@ from ottla.metadata.configs import (
 )
 from ottla.metadata.refusal import Refused
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_SERVER_ERROR
+from ottla.regexes import InvalidRegex, compiled
 
 SET: Final = 0
 DELETE: Final = 1
@@ -199,7 +200,7 @@ def _check_match(pattern: str) -> None:
     selector, equals, expression = (part.strip() for part in pattern.partition("="))
     try:
         if not equals or selector not in _METRICS_MATCHES:
-            raise re.error("no selector")
-        re.compile(expression)
-    except re.error:
+            raise InvalidRegex("no selector")
+        compiled(expression)
+    except InvalidRegex:
         raise Refused(INVALID_CONFIG, f"Illegal client matching pattern: {pattern}") from None

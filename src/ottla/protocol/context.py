@@ -34,6 +34,10 @@ class Authorizer(Protocol):
     def allows_any(self, context: "RequestContext", operation: int, resource_type: int) -> bool:
         """Return True if there can be a resource of a type on which the sender is authorized for an operation."""
 
+    @property
+    def end_request(self) -> Callable[["RequestContext"], None]:
+        """Return what is called after the handler of each request."""
+
 
 class RequestContext(NamedTuple):
     """Context of a request.

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex, matching
+from ottla.coordinators.groups.consumer.regexes import check_regex, matching
+from ottla.regexes import InvalidRegex
 
 NAMES = ["orders", "orders-eu", "orders.us", "Orders", "payments", "__consumer_offsets"]
 

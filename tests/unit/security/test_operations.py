@@ -25,6 +25,9 @@ class ReadOnly:
     def allows_any(self, context: RequestContext, operation: int, resource_type: int) -> bool:
         return self.allows(context, operation, resource_type, "t")
 
+    def end_request(self, context: RequestContext) -> None:
+        assert context.authorizer is self
+
 
 def test_without_an_authorizer_everything_is_allowed() -> None:
     context = RequestContext()

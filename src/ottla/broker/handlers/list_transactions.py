@@ -18,7 +18,6 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_transactional_id
-from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex, matching
 from ottla.coordinators.transactions.transaction import STATES, Transaction
 from ottla.protocol.answer import Answer
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION
@@ -27,6 +26,7 @@ from ottla.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from ottla.regexes import InvalidRegex, compiled
 from ottla.security.operations import AclOperation
 
 
@@ -37,21 +37,22 @@ def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answe
         return ListTransactionsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
     pattern = request.transactional_id_pattern
     try:
-        check_regex(pattern or "")
+        expression = compiled(pattern or "")
     except InvalidRegex:
         return ListTransactionsResponse(error_code=INVALID_REGULAR_EXPRESSION)
     unknown = [state for state in request.state_filters if state not in STATES]
     states = set(request.state_filters) - set(unknown)
+    producer_ids = set(request.producer_id_filters)
     now = broker.clock.wall_ms()
 
     def is_wanted(transaction: Transaction) -> bool:
         if request.state_filters and STATES[transaction.state] not in states:
             return False
-        if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        if producer_ids and transaction.producer_id not in producer_ids:
             return False
         if request.duration_filter >= 0 and now - transaction.started_ms <= request.duration_filter:
             return False
-        if pattern and not matching(pattern, (transaction.transactional_id,)):
+        if pattern and not expression.fullmatch(transaction.transactional_id):
             return False
         return may_use_transactional_id(
             request.context, AclOperation.DESCRIBE, transaction.transactional_id, is_logged=False

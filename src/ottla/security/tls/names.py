@@ -3,13 +3,15 @@
 The text is that of Java's X500Principal.getName(), RFC 2253: the last attribute first, `CN=Alice,OU=Users,O=Org\\, Inc`.
 Attributes of RFC 2253 have names, all others are numbers with their value in hexadecimal, `1.2.840.113549.1.9.1=#1603...`.
 
-A mapping rule is `RULE:pattern/replacement/[L|U]` or DEFAULT. Patterns are regular expressions of Python; these features of
-Java's have no counterpart in them: `\\p{...}`, `[a&&b]`, `\\h`, `\\R`, `\\Q...\\E`, named groups as `(?<name>...)`.
+A mapping rule is `RULE:pattern/replacement/[L|U]` or DEFAULT. Patterns are regular expressions of RE2, as the subject comes
+from a client. One that RE2 lacks (look-ahead, back-reference) is Python's, with subjects of 1,024 characters at most; these
+features of Java's have no counterpart in either: `[a&&b]`, `\\R`.
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from ottla.regexes import InvalidRegex, compiled
 from ottla.security.tls.der import (
     OBJECT_IDENTIFIER,
     SEQUENCE,
@@ -36,6 +38,8 @@ _TEXT_TAGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 """Tags of texts: UTF8String, PrintableString, TeletexString, IA5String, GeneralString, BMPString."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 DEFAULT_RULES: Final = "DEFAULT"
+LONGEST_FOR_SLOW_RULES: Final = 1024
+"""Characters of a subject that a rule which is not RE2 is applied to."""
 _RULE_PATTERN: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE_PATTERN})\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE_PATTERN)
@@ -88,9 +92,14 @@ class NoMatchingRule(Exception):
 
 
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
+    pattern: Any
     replacement: str
     case: str
+
+    @property
+    def is_linear(self) -> bool:
+        """Return whether it takes time linear in the subject."""
+        return not isinstance(self.pattern, re.Pattern)
 
 
 class PrincipalMapper:
@@ -104,11 +113,21 @@ class PrincipalMapper:
     def __init__(self, rules: str = DEFAULT_RULES) -> None:
         self._rules = [rule for text in _split(rules) if (rule := _parsed(text)) != ""]
 
+    @property
+    def slow_rules(self) -> list[str]:
+        """Return the rules whose time is not linear in the subject."""
+        return [_shown(rule) for rule in self._rules if not isinstance(rule, str) and not rule.is_linear]
+
     def name(self, distinguished_name: str) -> str:
         """Return the name of the principal. Raises NoMatchingRule."""
         for rule in self._rules:
             if isinstance(rule, str):
                 return distinguished_name
+            if not rule.is_linear and len(distinguished_name) > LONGEST_FOR_SLOW_RULES:
+                text = (
+                    f"a name of {len(distinguished_name)} characters is too long for {_shown(rule)}, which is not RE2"
+                )
+                raise NoMatchingRule(text)
             if rule.pattern.fullmatch(distinguished_name) is not None:
                 name = _replaced(rule, distinguished_name)
                 return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
@@ -139,6 +158,10 @@ def _parsed(text: str) -> _Rule | str:
     if matched[2] is None:
         return ""
     try:
+        return _Rule(compiled(matched[2], captures=True), matched[3], matched[4])
+    except InvalidRegex:
+        pass
+    try:
         return _Rule(re.compile(matched[2]), matched[3], matched[4])
     except re.error as error:
         raise InvalidRule(f"Invalid rule: {text}: {error}") from None
@@ -150,7 +173,7 @@ def _replaced(rule: _Rule, name: str) -> str:
     A pattern that also matches the empty end of the name is replaced a second time there, as in Java.
     """
 
-    def value(reference: re.Match[str], matched: re.Match[str]) -> str:
+    def value(reference: re.Match[str], matched: Any) -> str:
         if reference[0][0] == "\\":
             if reference[1] is None:
                 raise NoMatchingRule("character to be escaped is missing")
@@ -167,6 +190,7 @@ def _replaced(rule: _Rule, name: str) -> str:
             raise NoMatchingRule(f"No group {digits[0]}")
         return f"${digits}"
 
-    return rule.pattern.sub(
+    replaced: str = rule.pattern.sub(
         lambda matched: _REFERENCE.sub(lambda reference: value(reference, matched), rule.replacement), name
     )
+    return replaced

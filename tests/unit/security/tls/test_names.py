@@ -3,6 +3,7 @@
 import base64
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,23 @@ DUKE = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 )
 def test_rules(rules: str, name: str) -> None:
     assert PrincipalMapper(rules).name(DUKE) == name
+
+
+def test_a_rule_takes_time_linear_in_the_name() -> None:
+    begun = time.monotonic()
+    with pytest.raises(NoMatchingRule):
+        PrincipalMapper("RULE:^CN=(a|a)*(a*)*b$/x/").name("CN=" + "a" * 5_000)
+    assert time.monotonic() - begun < 1
+
+
+def test_a_rule_that_re2_lacks_is_applied_to_short_names_only() -> None:
+    mapper = PrincipalMapper("RULE:^CN=(?!admin)(.*)$/$1/,DEFAULT")
+    assert mapper.slow_rules == ["RULE:^CN=(?!admin)(.*)$/$1"]
+    assert mapper.name("CN=x") == "x"
+    assert mapper.name("CN=admin") == "CN=admin"
+    with pytest.raises(NoMatchingRule, match="too long"):
+        mapper.name("CN=" + "x" * 1_022)
+    assert PrincipalMapper("RULE:^CN=(.*)$/$1/").slow_rules == []
 
 
 @pytest.mark.parametrize("rules", ["", "RULE:^CN=zz$/x/", "RULE:CN=Duke/x/"])

@@ -29,7 +29,7 @@ from ottla.coordinators.groups.consumer.records import (
     regex_tombstone,
     target_epoch,
 )
-from ottla.coordinators.groups.consumer.regexes import InvalidRegex, check_regex
+from ottla.coordinators.groups.consumer.regexes import check_regex
 from ottla.coordinators.groups.consumer.subscriptions import refresh_is_due, subscribed_ids
 from ottla.coordinators.groups.consumer.timers import end_revocation, refresh_regexes
 from ottla.coordinators.groups.heartbeat_interval import interval_ms, settling_ms, tenth_ms
@@ -39,6 +39,7 @@ from ottla.coordinators.runtime import Millis, Timer
 from ottla.metadata.refusal import Refused
 from ottla.protocol import errors
 from ottla.protocol.context import RequestContext
+from ottla.regexes import InvalidRegex
 
 
 class Update:
