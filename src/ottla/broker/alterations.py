@@ -65,7 +65,8 @@ class ConfigAlterations:
     """Alters the configs of resources on this broker.
 
     config  returns the broker's configs in force
-    checks  further checks of new configs of the broker; they raise InvalidConfig
+    checks        further checks of new configs of the broker; they raise InvalidConfig
+    preparations  what the checks have to wait for
     """
 
     def __init__(
@@ -74,9 +75,11 @@ class ConfigAlterations:
         config: Callable[[], BrokerConfig],
         node_id: int,
         checks: Sequence[Callable[[BrokerConfig], None]] = (),
+        preparations: Sequence[Callable[[BrokerConfig], Answer[None]]] = (),
     ) -> None:
         self._metadata = metadata
         self._checks = checks
+        self._preparations = preparations
         self._config = config
         self._node_id = node_id
 
@@ -125,7 +128,11 @@ class ConfigAlterations:
         texts = edited(alteration.kind, _NOTHING if alteration.replaces else current, alteration.edits, self._config())
         self._check_set(alteration, current, texts)
         if alteration.kind == BROKER:
-            self._check_together(alteration.name, texts)
+            new = self._new_config(alteration.name, texts)
+            prepared = in_sequence(partial(prepare, new) for prepare in self._preparations)
+            return after(
+                prepared, lambda _: self._change_broker(alteration, current, texts, new, validate_only=validate_only)
+            )
         if validate_only or texts == dict(current):
             return CHANGED
         if alteration.kind == TOPIC:
@@ -143,8 +150,27 @@ class ConfigAlterations:
             has_elr=has_elr(self._metadata.image),
         )
 
-    def _check_together(self, name: str, texts: Mapping[str, str]) -> None:
-        """Raise Refused when the broker could not run with these new configs of `name` (its node id; "" for all brokers)."""
+    def _change_broker(
+        self,
+        alteration: Alteration,
+        current: Mapping[str, str],
+        texts: Mapping[str, str],
+        new: BrokerConfig,
+        *,
+        validate_only: bool,
+    ) -> Answer[ChangeResult]:
+        """Check the configs that the broker would have, and change them."""
+        try:
+            for check in self._checks:
+                check(new)
+        except InvalidConfig as cause:
+            return ChangeResult(INVALID_REQUEST, str(cause))
+        if validate_only or texts == dict(current):
+            return CHANGED
+        return self._metadata.configure(BROKER, alteration.name, texts)
+
+    def _new_config(self, name: str, texts: Mapping[str, str]) -> BrokerConfig:
+        """Return the configs of the broker with new ones of `name` (its node id; "" for all brokers). Raises Refused."""
         layers = {node: self._metadata.image.configs_of(BROKER, node) for node in ("", str(self._node_id))} | {
             name: texts
         }
@@ -154,10 +180,9 @@ class ConfigAlterations:
             )
             new = self._config().with_dynamic(for_all=for_all, for_this=for_this)
             new.check()
-            for check in self._checks:
-                check(new)
         except InvalidConfig as cause:
             raise Refused(INVALID_REQUEST, str(cause)) from None
+        return new
 
     def _current(self, alteration: Alteration) -> Mapping[str, str]:
         """Return the resource's current configs. Raises Refused for a resource that cannot have configs."""

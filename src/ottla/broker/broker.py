@@ -27,6 +27,7 @@ from ottla.metadata.features import feature_level
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.turns import Turns
+from ottla.protocol.answer import Answer
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import LEADER_NOT_AVAILABLE
 from ottla.replication.replicas import PartitionView, Replicas
@@ -59,6 +60,7 @@ class Broker:
     resolve       returns the IP address of a host, None if it has none
     slices        long work on the event loop, in slices
     peers         requests to other brokers of the cluster
+    config_preparations  what must be read before the checks of new configs of this broker
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
     authorization  the authorizer; None if every client may do everything
     timeouts      timers of requests that wait
@@ -92,6 +94,7 @@ class Broker:
         self.large_checks = Turns()
         self.expirations = Expirations()
         self.encoded_metadata: tuple[tuple[object, ...], EncodedResponse] | None = None
+        self.config_preparations: list[Callable[[BrokerConfig], Answer[None]]] = []
         self.config_checks: list[Callable[[BrokerConfig], None]] = []
         self.metadata = metadata
         self.replicas = replicas

@@ -105,8 +105,9 @@ def secure_listener(listener: Listener, broker: Broker, environment: Environment
             )
         except InvalidConfig as cause:
             raise InvalidConfig(f"listener {listener.name}: {cause}") from None
-        check = certificates.check
-        broker.config_checks.append(lambda config: check(ListenerValues(config, listener.name)))
+        tls = certificates
+        broker.config_preparations.append(lambda config: tls.prepare(ListenerValues(config, listener.name)))
+        broker.config_checks.append(lambda config: tls.check(ListenerValues(config, listener.name)))
     return ListenerSecurity(
         listener.protocol,
         certificates,

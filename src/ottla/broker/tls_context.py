@@ -2,19 +2,23 @@
 
 New connections get the new certificate, open ones stay. A new certificate must have the subject and the alternative names
 of the old one (ssl.allow.dn.changes, ssl.allow.san.changes); otherwise the old one stays, with a line in the log.
+
+Files that a request names are read by a worker: a path may be on a mount that does not answer. While the broker starts they
+are read at once.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.listener_configs import ListenerValues
 from ottla.broker.periodic import PAUSED, Periodic
 from ottla.environment import Environment, Worker
+from ottla.environment.small_files import read_small_file
 from ottla.environment.tls_serving import TlsListener
 from ottla.environment.tls_session import TlsContext
 from ottla.metadata.configs import InvalidConfig
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.security.extra import MissingPackage
 from ottla.security.tls.changes import IncompatibleCertificate, check_change
 from ottla.security.tls.contexts import TlsError, TlsSettings, check_handshake, client_context, server_context
@@ -25,12 +29,10 @@ from ottla.security.tls.stores import KeyMaterial, KeyStoreSettings, StoreError,
 _logger = logging.getLogger("ottla.broker")
 _LOOK_MS: Final = 5_000
 """Interval at which the files of stores are read again."""
+_READING_MS: Final = 2_000
+"""Time that a change of the configs waits for the files that it names."""
 
 Read = Callable[[str], bytes]
-
-
-def _read(path: str) -> bytes:
-    return Path(path).read_bytes()
 
 
 def tls_settings(values: ListenerValues, *, has_sasl: bool = False) -> TlsSettings:
@@ -101,7 +103,7 @@ def _load(settings: TlsSettings, read: Read, *, serves_brokers: bool) -> _Loaded
 def peer_context(values: ListenerValues) -> TlsContext:
     """Return the context of this broker as a client of other brokers. Raises InvalidConfig."""
     try:
-        return client_context(tls_settings(values), _read)
+        return client_context(tls_settings(values), read_small_file)
     except (StoreError, TlsError) as cause:
         raise InvalidConfig(f"{cause}{f': {cause.reason}' if cause.reason else ''}") from None
     except MissingPackage as cause:
@@ -129,6 +131,9 @@ class ListenerTls:
         self._has_sasl = has_sasl
         self._serves_brokers = serves_brokers
         self._workers = environment.workers
+        self._timers = environment.timers
+        self._contents: dict[str, bytes | OSError] = {}
+        """What a worker has read for the next change, by path."""
         self._reading = environment.workers.start("ottla-certificates")
         self._handshakes: Worker | None = None
         self._unusable: TlsSettings | None = None
@@ -150,11 +155,11 @@ class ListenerTls:
             tls_settings(source, has_sasl=self._has_sasl) for source in (values, values.with_start_values())
         )
         try:
-            return self._load(settings)
+            return _load(settings, read_small_file, serves_brokers=self._serves_brokers)
         except InvalidConfig as cause:
             if settings == static:
                 raise
-            loaded = self._load(static)
+            loaded = _load(static, read_small_file, serves_brokers=self._serves_brokers)
             self._unusable = settings
             _logger.error("listener %s ignores the stores in the metadata: %s", self._name, cause)
             return loaded
@@ -167,17 +172,50 @@ class ListenerTls:
             self._handshakes = self._workers.start("ottla-handshakes")
         return self._handshakes
 
-    def check(self, values: ListenerValues, *, reloads: bool = False) -> None:
-        """Raise InvalidConfig if the listener could not go on with these configs.
-
-        reloads  the files are read although the settings are equal
-        """
+    def prepare(self, values: ListenerValues) -> Answer[None]:
+        """Read the files of new configs, for `check` and `apply`."""
         settings = tls_settings(values, has_sasl=self._has_sasl)
-        if settings != self._loaded.settings or reloads:
-            self._check_change(self._load(settings), values)
+        return None if settings == self._loaded.settings else self._fetch(_files_of(settings))
 
-    def _load(self, settings: TlsSettings) -> _Loaded:
-        return _load(settings, _read, serves_brokers=self._serves_brokers)
+    def _fetch(self, paths: Iterable[str]) -> Answer[None]:
+        """Read files on a worker. One that is not read in time is an error, and stays one until it is read again."""
+        wanted = tuple(paths)
+        if not wanted:
+            return None
+        for path in wanted:
+            self._contents[path] = TimeoutError(f"{path} cannot be read in {_READING_MS // 1000} s")
+        answer: Pending[None] = Pending()
+
+        def finish() -> None:
+            if not answer.done:
+                answer.complete(None)
+
+        def read(contents: Mapping[str, bytes | OSError]) -> None:
+            timer.cancel()
+            if not answer.done:
+                self._contents.update(contents)
+                finish()
+
+        timer = self._timers.call_later(_READING_MS, finish)
+        self._reading.run(lambda: {path: _content(path) for path in wanted}, read, finish)
+        return answer
+
+    def _content(self, path: str) -> bytes:
+        content = self._contents.get(path)
+        if content is None:
+            raise OSError(f"{path} has not been read")
+        if isinstance(content, OSError):
+            raise content
+        return content
+
+    def check(self, values: ListenerValues) -> None:
+        """Raise InvalidConfig if the listener could not go on with these configs, whose files are read (`prepare`)."""
+        settings = tls_settings(values, has_sasl=self._has_sasl)
+        if settings != self._loaded.settings:
+            self._check_change(self._changed(settings), values)
+
+    def _changed(self, settings: TlsSettings) -> _Loaded:
+        return _load(settings, self._content, serves_brokers=self._serves_brokers)
 
     def _check_change(self, loaded: _Loaded, values: ListenerValues) -> None:
         try:
@@ -190,26 +228,35 @@ class ListenerTls:
         except (IncompatibleCertificate, MalformedDer) as cause:
             raise InvalidConfig(str(cause)) from None
 
-    def apply(self, *, reloads: bool = False) -> None:
+    def apply(self) -> None:
         """Take over the current configs; what cannot be used is logged, and the old context stays."""
+        settings = tls_settings(self._values(), has_sasl=self._has_sasl)
+        if settings in (self._loaded.settings, self._unusable):
+            return
+        missing = [path for path in _files_of(settings) if path not in self._contents]
+        after(self._fetch(missing), lambda _: self._take_over())
+
+    def _take_over(self) -> None:
         values = self._values()
         settings = tls_settings(values, has_sasl=self._has_sasl)
-        if settings in (self._loaded.settings, self._unusable) and not reloads:
-            return
+        is_ignored = settings == self._unusable  # then a file of the settings in force has changed
         try:
-            loaded = self._load(settings)
+            loaded = self._changed(self._loaded.settings if is_ignored else settings)
             self._check_change(loaded, values)
         except InvalidConfig as cause:
             self._unusable = settings
             _logger.error("listener %s keeps its certificate: %s", self._name, cause)
             return
-        self._loaded, self._unusable = loaded, None
+        finally:
+            self._contents.clear()
+        self._loaded, self._unusable = loaded, self._unusable if is_ignored else None
+        self._looking.run_in(_LOOK_MS)
         _logger.info("listener %s has a new TLS configuration, for connections from now on", self._name)
 
     def close(self) -> None:
         """End the timer and the workers."""
         self._looking.close()
-        self._reading.close(cancel=True)
+        self._reading.close(cancel=True, wait=False)  # it may wait for a mount
         if self._handshakes is not None:
             self._handshakes.close(cancel=True)
 
@@ -219,7 +266,7 @@ class ListenerTls:
 
         def read() -> Mapping[str, bytes] | None:
             try:
-                return {path: _read(path) for path in paths}
+                return {path: read_small_file(path) for path in paths}
             except OSError:
                 return None  # being replaced; it is read again
 
@@ -230,4 +277,18 @@ class ListenerTls:
         self._looking.run_in(_LOOK_MS)
         if files is not None and files != self._loaded.files and files != self._refused:
             self._refused = files
-            self.apply(reloads=True)
+            self._contents.update(files)
+            self._take_over()
+
+
+def _files_of(settings: TlsSettings) -> list[str]:
+    """Return the paths of the files of stores."""
+    locations = (settings.key_store.location, settings.trust_store.location)
+    return list(dict.fromkeys(filter(None, locations)))
+
+
+def _content(path: str) -> bytes | OSError:
+    try:
+        return read_small_file(path)
+    except OSError as cause:
+        return cause

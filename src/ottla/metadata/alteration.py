@@ -6,7 +6,6 @@
 In both cases the new set is checked as a whole, and applied as a whole or not at all.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 

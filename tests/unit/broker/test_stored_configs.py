@@ -168,6 +168,10 @@ def test_stored_configs_of_logins_have_no_effect(machine: Machine, name: str, va
 
 def test_unusable_stores_are_reported_once(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     machine.store({"listener.name.tls.ssl.keystore.location": "/missing"}, "1")
+    deadline = time.monotonic() + 10
+    while "keeps its certificate" not in caplog.text:  # a worker reads the file
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     caplog.clear()
     with caplog.at_level(logging.ERROR):
         machine.restart()

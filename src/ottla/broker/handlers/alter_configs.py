@@ -35,7 +35,9 @@ def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterC
         )
         for resource in request.resources
     ]
-    alterations = ConfigAlterations(broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks)
+    alterations = ConfigAlterations(
+        broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks, broker.config_preparations
+    )
     outcomes = alterations.alter(requested, request.context, validate_only=request.validate_only)
     return after(outcomes, _response)
 
