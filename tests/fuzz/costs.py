@@ -1,306 +1,170 @@
-"""What hostile but valid requests cost a broker: the longest pass of its loop and its memory, for each API.
+"""What one request may cost: the longest pass of the broker's loop and the peak of its memory, for hostile but valid requests.
 
-    python -m tests.fuzz.costs                        the table in docs/reliability.md: oldest and newest versions
-    python -m tests.fuzz.costs --all                  all versions and sizes: hours
-    python -m tests.fuzz.costs --apis Metadata,Fetch  some of the APIs
+    python -m tests.fuzz.costs --api Metadata,Fetch --sizes 1000,1MB --versions oldest-newest --json costs.json
 
-Each place of a request that has a size (`hostile.py`) is made 1 MB large, with names that do not exist, names of topics, and
-no names; on an open broker, and on one that permits nothing. The worst of an API is sent with 10 MB too. Then small requests
-are pipelined, 256 KB of them, and 1,000 connections send 1,000 elements each at once.
+prints the worst of each API, the longest pass first; rows above 50 ms are marked.
 """
 
 import argparse
+import dataclasses
 import json
-import resource
-import selectors
-import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from ottla.broker.handlers import SERVED
-from ottla.protocol import plan
-from ottla.protocol.api import APIS, CREATE_TOPICS
-from tests.fuzz.hostile import BARE, DISTINCT, EXISTING, KNOWN, Place, builder, longest_text, served_versions
-from tests.fuzz.measured_broker import DENYING, Cost, MeasuredBroker, NoAnswer
+from ottla.protocol import api
+from ottla.protocol.api import APIS
+from tests.fuzz import hostile
+from tests.fuzz.hostile import EMPTY, EXISTING, LARGEST, MEGABYTE, PIPELINED, UNKNOWN, Case
+from tests.fuzz.measured import DOES_NOT_END, Cost, MeasuredBroker
 
-DENIED: Final = "denied"
-PIPELINED: Final = "pipelined"
-CONNECTIONS: Final = "1,000 connections"
-MEGABYTE: Final = 1_000_000
-_QUIET_S: Final = 0.1
-_LONGEST_S: Final = 60.0
-_CHUNK: Final = 1 << 18
+LIMIT_MS: Final = 50
+SIZES: Final = ("0", "1", "1000", "100000", "1MB", "10MB", "max")
+_BRIEF: Final = {
+    UNKNOWN: frozenset({"0", "1", "1000", "100000", "max"}),
+    hostile.DENIED: frozenset({"1000", "100000"}),
+    EXISTING: frozenset({"1000", "100000"}),
+    EMPTY: frozenset({"1MB", "10MB"}),
+}
+"""The sizes that each kind of names has without `--thorough`: what fits most into a size are elements without names."""
+_MAKERS: Final = frozenset(
+    {api.CREATE_TOPICS, api.METADATA, api.CREATE_PARTITIONS, api.CREATE_ACLS, api.ALTER_CLIENT_QUOTAS, api.CREATE_DELEGATION_TOKEN}
+)
+"""APIs that may leave so much behind that the next request would be measured with it."""
+_MANY: Final = 1000
 
 
-class Case(NamedTuple):
-    """A request, and how it is sent."""
+class Row(NamedTuple):
+    """A measured case."""
 
-    key: int
+    api: str
     version: int
-    place: Place | None
-    elements: int
-    how: str
-
-    def __str__(self) -> str:
-        what = "small requests" if self.place is None else f"{self.place}"
-        return f"{APIS[self.key].name} {self.version}, {self.elements:,} {what}, {self.how}"
-
-
-class Measured(NamedTuple):
-    """A case and its cost; `reply` is the number of responses, or "closed"."""
-
-    case: Case
-    size: int
-    cost: Cost
-    reply: str
+    field: str
+    size: str
+    names: str
+    connections: int
+    longest_ms: float
+    peak_mb: float
+    outcome: str
 
 
-def exchange(
-    broker: MeasuredBroker, frames: Sequence[bytes], *, answers: int = 1, longest_s: float = _LONGEST_S
-) -> str:
-    """Send each frame on a connection of its own, and wait until the broker has answered, closed, or has nothing to do."""
-    with selectors.DefaultSelector() as selector:
-        peers = [_Peer(broker.address, frame) for frame in frames]
-        for peer in peers:
-            selector.register(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
-        left, last_ms, deadline = len(peers), -1.0, time.monotonic() + longest_s
-        while left and time.monotonic() < deadline:
-            events = selector.select(_QUIET_S)
-            for key, _ in events:
-                peer = key.data
-                was_sending = peer.rest
-                peer.move()
-                if peer.is_closed or peer.answers >= answers:
-                    selector.unregister(peer.socket)
-                    left -= 1
-                elif was_sending and not peer.rest:
-                    selector.modify(peer.socket, selectors.EVENT_READ, peer)
-            if not events:
-                cpu_ms = broker.measure(longest_s).cpu_ms
-                if cpu_ms - last_ms < 5:
-                    break
-                last_ms = cpu_ms
-        for peer in peers:
-            peer.socket.close()
-    closed = sum(peer.is_closed for peer in peers)
-    return "closed" if closed == len(peers) else str(sum(peer.answers for peer in peers))
+def cases(key: int, version: int, sizes: Sequence[str], names: Sequence[str], *, thorough: bool) -> Iterator[Case]:
+    """The cases of one version, the smallest size of each field first."""
+    for kind in names:
+        chosen = [size for size in SIZES if size in sizes and (thorough or size in _BRIEF[kind])]
+        chosen += [size for size in sizes if size not in SIZES and kind == UNKNOWN]
+        for path, declared in hostile.growing(key, version):
+            is_array = hostile.is_array(declared)
+            of_field = chosen
+            if not is_array:  # its names are not what grows
+                if kind != UNKNOWN:
+                    continue
+                of_field = list(sizes)
+            for size in of_field:
+                if (size == "max") == hostile.is_number(declared) and (size != "max" or hostile.may_be_largest(path)):
+                    yield _case(key, version, path, size, kind)
+        if "1MB" in sizes:
+            yield Case(key, version, PIPELINED, MEGABYTE, kind, fits=True)
+        elif "1000" in sizes:
+            yield Case(key, version, PIPELINED, MEGABYTE // 16, kind)
 
 
-class _Peer:
-    """A client that sends one frame and counts responses."""
-
-    def __init__(self, address: tuple[str, int], frame: bytes) -> None:
-        self.socket = socket.create_connection(address)
-        self.socket.setblocking(False)
-        self.rest = memoryview(frame)
-        self.answers = 0
-        self.is_closed = False
-        self._head = b""
-        self._skip = 0
-
-    def move(self) -> None:
-        """Send and receive what is possible."""
-        try:
-            if self.rest:
-                self.rest = self.rest[self.socket.send(self.rest[:_CHUNK]) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.is_closed = True
-            return
-        try:
-            data = self.socket.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.is_closed = True
-        self._count(data)
-
-    def _count(self, data: bytes) -> None:
-        """Count the responses that are complete."""
-        while data:
-            if self._skip:
-                taken = min(self._skip, len(data))
-                self._skip -= taken
-                data = data[taken:]
-                self.answers += not self._skip
-                continue
-            missing = 4 - len(self._head)
-            self._head, data = self._head + data[:missing], data[missing:]
-            if len(self._head) == 4:
-                self._skip, self._head = int.from_bytes(self._head, "big"), b""
+def _case(key: int, version: int, path: str, size: str, names: str) -> Case:
+    if size == "max":
+        return Case(key, version, path, LARGEST, names)
+    if size.endswith("MB"):
+        return Case(key, version, path, int(size[:-2]) * MEGABYTE, names, fits=True)
+    return Case(key, version, path, int(size), names)
 
 
-class Bench:
-    """Two brokers, an open one with topics and one that denies everything, and the measurements of them."""
-
-    def __init__(self, longest_s: float = _LONGEST_S) -> None:
-        self._longest_s = longest_s
-        self._open: MeasuredBroker | None = None
-        self._denying: MeasuredBroker | None = None
-
-    def broker(self, how: str) -> MeasuredBroker:
-        """Return the broker for a case, which runs."""
-        if how == DENIED:
-            if self._denying is None or not self._denying.is_running:
-                self._denying = MeasuredBroker(DENYING)
-            return self._denying
-        if self._open is None or not self._open.is_running:
-            self._open = MeasuredBroker()
-            _create_topics(self._open)
-        return self._open
-
-    def measure(self, case: Case) -> Measured:
-        """Send the request of a case."""
-        frames, answers = _frames(case)
-        size = sum(map(len, frames))
-        broker = self.broker(case.how)
-        exchange(
-            broker, [builder(case.key, case.version).ordinary()]
-        )  # what is imported and generated at the first request
-        broker.reset()
-        try:
-            reply = exchange(broker, frames, answers=answers, longest_s=self._longest_s)
-            return Measured(case, size, broker.measure(self._longest_s), reply)
-        except NoAnswer:
-            broker.close()
-            return Measured(case, size, Cost(1000 * self._longest_s, 1000 * self._longest_s, 0.0), "never")
-
-    def restart(self) -> None:
-        """End the brokers: what requests have created is gone with them."""
-        for broker in (self._open, self._denying):
-            if broker is not None:
-                broker.close()
-        self._open = self._denying = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.restart()
-
-
-def _create_topics(broker: MeasuredBroker) -> None:
-    creating = builder(CREATE_TOPICS, 7)
-    place = next(place for place in creating.places() if place.path == ("topics",))
-    frame = creating.with_elements(place, EXISTING, KNOWN)
-    # Without the inner elements that `KNOWN` puts in: an assignment and a config.
-    exchange(broker, [frame])
-
-
-def _frames(case: Case) -> tuple[list[bytes], int]:
-    """Return the frames of a case, one for each connection, and the number of responses to each."""
-    building = builder(case.key, case.version)
-    if case.place is None:
-        return [building.ordinary() * case.elements], case.elements
-    names = DISTINCT if case.how in (DENIED, CONNECTIONS) else case.how
-    frame = building.with_elements(case.place, case.elements, names)
-    return [frame] * (1_000 if case.how == CONNECTIONS else 1), 1
-
-
-def cases(key: int, version: int, size: int) -> Iterable[Case]:
-    """Iterate over the cases of one API and version whose requests have about `size` bytes."""
-    building = builder(key, version)
-    for place in building.places():
-        if not place.is_array:
-            yield Case(key, version, place, longest_text(place, size), BARE)
+def measured(
+    broker: MeasuredBroker, chosen: Iterator[Case], connections: int = 1, attempts: int = 1, limit_ms: float = LIMIT_MS
+) -> Iterator[Row]:
+    """Measure cases; one above the limit up to `attempts` times, of which the least counts. Larger sizes of what does not end
+    are left out.
+    """
+    endless: set[tuple[int, int, str, str]] = set()
+    for case in chosen:
+        name = (case.key, case.version, case.field, case.names)
+        if name in endless:
             continue
-        ways = (BARE, DISTINCT, KNOWN, DENIED) if place.kind is not None else (BARE,)
-        for how in ways:
-            names = DISTINCT if how == DENIED else how
-            yield Case(key, version, place, max(1, int(size / building.size_of_one(place, names))), how)
+        cost: Cost | None = None
+        for _ in range(attempts):
+            # Built for each attempt: a restart gives the topic another id.
+            attempt = broker.measure(*hostile.request(case, broker.topic_id), connections)
+            if cost is None or attempt.longest_ms < cost.longest_ms:
+                cost = attempt
+            if cost.outcome == DOES_NOT_END or cost.longest_ms <= limit_ms:
+                break
+        assert cost is not None
+        if cost.outcome == DOES_NOT_END:
+            endless.add(name)
+        if case.key in _MAKERS and case.size >= _MANY and cost.outcome != DOES_NOT_END:
+            broker.restart()
+        yield Row(case.api, case.version, case.field, case.size_text, case.names, connections, *dataclasses.astuple(cost))
 
 
-def crowds(key: int, version: int) -> Iterable[Case]:
-    """Iterate over what many small requests are sent as: pipelined, and over 1,000 connections."""
-    building = builder(key, version)
-    yield Case(key, version, None, (256 << 10) // len(building.ordinary()), PIPELINED)
-    arrays = [place for place in building.places() if place.is_array and place.kind is not None]
-    if arrays:
-        yield Case(key, version, arrays[0], 1_000, CONNECTIONS)
+def warm_up(broker: MeasuredBroker, key: int, version: int) -> None:
+    """Let the broker import the handler and make the decoder, once for all requests."""
+    broker.measure(*hostile.request(Case(key, version, hostile.CLIENT_ID, 1, hostile.DENIED), broker.topic_id))
 
 
-def measure_api(bench: Bench, key: int, versions: Iterable[int], sizes: Sequence[int]) -> list[Measured]:
-    """Measure one API; the worst case is measured with 10 MB too."""
-    found: list[Measured] = []
-    for version in versions:
-        for size in sizes:
-            found += map(bench.measure, cases(key, version, size))
-        found += map(bench.measure, crowds(key, version))
-    single = [one for one in found if one.case.how not in (PIPELINED, CONNECTIONS) and one.reply != "never"]
-    for worst in (
-        max(single, key=lambda one: one.cost.longest_ms, default=None),
-        max(single, key=lambda one: one.cost.peak_mb, default=None),
-    ):
-        if worst is not None and worst.case.place is not None:
-            factor = 10 * MEGABYTE / max(worst.size, 1)
-            count = int(worst.case.elements * factor)
-            if not worst.case.place.is_array:
-                count = longest_text(worst.case.place, count)
-            found.append(bench.measure(worst.case._replace(elements=count)))
-    return found
+def worst(rows: Sequence[Row]) -> list[Row]:
+    """The worst row of each API, with the highest peak of all of its rows."""
+    found: dict[str, Row] = {}
+    peaks: dict[str, float] = {}
+    for row in rows:
+        peaks[row.api] = max(peaks.get(row.api, 0), row.peak_mb)
+        if row.api not in found or row.longest_ms > found[row.api].longest_ms:
+            found[row.api] = row
+    return sorted((row._replace(peak_mb=peaks[row.api]) for row in found.values()), key=lambda row: -row.longest_ms)
 
 
-def worst(measured: Sequence[Measured]) -> tuple[Measured, Measured]:
-    """Return what takes the longest pass, and what takes the most memory."""
-    return (
-        max(measured, key=lambda one: one.cost.longest_ms),
-        max(measured, key=lambda one: one.cost.peak_mb),
-    )
+def table(rows: Sequence[Row]) -> str:
+    """The worst of each API as text; `!` marks what takes longer than a pass may."""
+    lines = [f"{'API':<38} {'v':>2} {'ms':>9} {'peak MB':>8}  {'outcome':<12} request"]
+    for row in worst(rows):
+        mark = "!" if row.longest_ms > LIMIT_MS else " "
+        what = f"{row.field} {row.size} {row.names}" + (f" x{row.connections}" if row.connections > 1 else "")
+        lines.append(
+            f"{row.api:<38} {row.version:>2} {row.longest_ms:>8.1f}{mark} {row.peak_mb:>8.1f}  {row.outcome:<12} {what}"
+        )
+    return "\n".join(lines)
 
 
-def row(measured: Sequence[Measured]) -> str:
-    """Return the row of an API in the table."""
-    slow, large = worst(measured)
-    api = APIS[slow.case.key].name
-    mark = " *" if slow.cost.longest_ms > 50 else ""
-    text = "never ends" if slow.reply == "never" else f"{slow.cost.longest_ms:.0f}"
-    return f"| {api} | {text}{mark} | {_shown(slow)} | {large.cost.peak_mb:.0f} | {_shown(large)} |"
-
-
-def _shown(one: Measured) -> str:
-    case = one.case
-    what = "requests" if case.place is None else f"`{case.place}`" if case.place.kind is not None else str(case.place)
-    size = f"{one.size / MEGABYTE:.1f} MB"
-    return f"version {case.version}: {case.elements:,} {what}, {case.how}, {size}"
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Measure, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.costs", description=__doc__)
-    parser.add_argument("--apis", metavar="NAME,...", help="only these")
-    parser.add_argument("--all", action="store_true", help="all versions, and all sizes up to 10 MB")
-    parser.add_argument("--limit", metavar="S", type=float, default=_LONGEST_S, help="end a broker after this time")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every measurement to a file")
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--api", help="names, separated by commas; all without")
+    parser.add_argument("--sizes", default=",".join(SIZES), help="elements, bytes with MB, `max` for the largest numbers")
+    parser.add_argument("--versions", choices=("oldest-newest", "all"), default="oldest-newest")
+    parser.add_argument("--names", default=",".join(hostile.NAMES))
+    parser.add_argument("--thorough", action="store_true", help="every size with every kind of names")
+    parser.add_argument("--connections", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=20, help="how long a request may take")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row there")
     options = parser.parse_args(arguments)
-    names = None if options.apis is None else set(options.apis.split(","))
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    sys.stdout.write(f"{'compiled' if plan.COMPILED else 'interpreted'}; longest pass in ms, memory in MB\n")
-    sys.stdout.write("| API | longest pass, ms | of | memory, MB | of |\n|---|---|---|---|---|\n")
-    written = options.json.open("w") if options.json else None
-    with Bench(options.limit) as bench:
-        for key in SERVED:
-            if names is not None and APIS[key].name not in names:
-                continue
-            served = served_versions(key)
-            versions = list(served) if options.all else sorted({served[0], served[-1]})
-            sizes = (0, 30_000, MEGABYTE, 10 * MEGABYTE) if options.all else (MEGABYTE,)
-            measured = measure_api(bench, key, versions, sizes)
-            bench.restart()
-            sys.stdout.write(row(measured) + "\n")
-            sys.stdout.flush()
-            if written is not None:
-                for one in measured:
-                    line = {"case": str(one.case), "size": one.size, "reply": one.reply, **one.cost._asdict()}
-                    written.write(json.dumps(line) + "\n")
-                written.flush()
+    wanted = options.api.split(",") if options.api else [APIS[key].name for key in SERVED]
+    keys = [key for key in SERVED if APIS[key].name in wanted]
+    rows: list[Row] = []
+    with MeasuredBroker(seconds=options.seconds) as broker:
+        for key in keys:
+            begun = time.monotonic()
+            for version in hostile.versions_of(key, every=options.versions == "all"):
+                broker.restart()
+                warm_up(broker, key, version)
+                chosen = cases(
+                    key, version, options.sizes.split(","), options.names.split(","), thorough=options.thorough
+                )
+                rows += measured(broker, chosen, options.connections)
+            if options.json:
+                options.json.write_text(json.dumps([row._asdict() for row in rows], indent=0), encoding="utf-8")
+            print(f"{APIS[key].name}: {time.monotonic() - begun:.0f} s, {len(rows)} rows", file=sys.stderr, flush=True)
+    print(table(rows))
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -1,295 +1,341 @@
-"""Hostile but valid requests: one array, string or tagged section of a request as large as one likes, all else ordinary.
+"""Hostile but valid requests: every array, string and number of a request in turn, grown to a size.
 
-A request of 10 MB has millions of elements. It is not built from objects: the frame is encoded with an array that says it has
-all of them and yields one, whose bytes are then repeated, with other names and numbers in each.
+Bytes are built from the declarations: one element is encoded, and its bytes are repeated with the right count, as a request of
+10 MB would otherwise take a million objects. Repeated names and indexes differ from each other where they are unknown or denied.
 """
 
 import struct
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
 
-from ottla.protocol import codec
-from ottla.protocol.api import APIS, Api
-from ottla.protocol.messages.header import RequestHeader
-from ottla.protocol.schema import Array, Field, Message, Primitive, Request, Struct
+from ottla.broker.handlers import SERVED
+from ottla.protocol.api import APIS
+from ottla.protocol.schema import Array, Bool, Bytes, Field, Primitive, Records, String, Struct, Uuid
 from ottla.protocol.wire import write_uvarint
 from ottla.records.batch import build
 from ottla.records.record import Record
 
-HEADER: Final = ("header",)
-TAGS: Final = ("tags",)
-"""Places that are no fields: tagged sections of the header and of the request."""
-EXISTING: Final = 1_000
-"""Number of topics t0000000, ... that exist where the names are those of topics that exist."""
-BARE, DISTINCT, KNOWN = "empty", "unknown", "existing"
-"""Names in the elements of an array: none, and elements without elements of their own; another one in each; of topics."""
-_DIGITS: Final = b"~~~~~~~"
-_NUMBER: Final = 0x7E7E7E7E
-_BATCH: Final = build([Record(0, 1_700_000_000_000, b"k", b"v")])
-_MOST_OBJECTS: Final = 200_000
-_LONGEST_TEXT: Final = 32_767
-_VALUES: Final[dict[str, Any]] = {
+UNKNOWN: Final = "unknown"
+DENIED: Final = "denied"
+EXISTING: Final = "existing"
+EMPTY: Final = "empty"
+NAMES: Final = (UNKNOWN, DENIED, EXISTING, EMPTY)
+"""What names say: `empty` makes every element as small as it can be, so that most of them fit into a size."""
+
+HEADER_TAGS: Final = "(header tags)"
+BODY_TAGS: Final = "(tags)"
+CLIENT_ID: Final = "(client id)"
+PIPELINED: Final = "(pipelined)"
+LARGEST: Final = -1
+"""A size: the largest number that a field can hold."""
+MEGABYTE: Final = 1 << 20
+SHORT_STRING: Final = 32_767
+"""Bytes of a string: of any that a version with 16-bit lengths can hold, and of any that Kafka reads."""
+
+_NUMBER: Final = b"\xa7NUM"
+_TEXT: Final = b"@@TXT@"
+_TEXT_MARK: Final = _TEXT.decode()
+_ORDINARY: Final[dict[str, Any]] = {
     "acks": 1,
-    "timeout_ms": 1_000,
-    "group_id": "g",
-    "transactional_id": "x",
-    "group_type": "consumer",
-    "protocol_type": "consumer",
-    "session_timeout_ms": 10_000,
-    "rebalance_timeout_ms": 10_000,
-    "replica_id": -1,
-    "max_bytes": 1 << 20,
-    "partition_max_bytes": 1 << 20,
-    "resource_type": 2,
-    "num_partitions": 1,
-    "replication_factor": 1,
-    "records": _BATCH,
-    "operation": 3,
-    "permission_type": 3,
-    "pattern_type": 3,
-    "resource_pattern_type": 3,
-    "resource_type_filter": 2,
-    "pattern_type_filter": 3,
-    "client_software_name": "a",
-    "client_software_version": "1",
-    "count": 2,
+    "election_type": 0,
+    "endpoint_type": 1,
+    "error_code": 0,
+    "generation_id": -1,
+    "generation_id_or_member_epoch": -1,
+    "iterations": 4096,
     "match_type": 0,
-    "validate_only": False,
+    "max_bytes": MEGABYTE,
+    "mechanism": 1,
+    "num_partitions": 1,
+    "operation": 3,
+    "partition_max_bytes": MEGABYTE,
+    "pattern_type_filter": 3,
+    "permission_type": 3,
+    "producer_id": -1,
+    "producer_epoch": -1,
+    "rebalance_timeout_ms": 1000,
+    "replica_id": -1,
+    "replication_factor": 1,
+    "resource_pattern_type": 3,
+    "resource_type": 2,
+    "resource_type_filter": 2,
+    "response_partition_limit": 2000,
+    "session_epoch": -1,
+    "session_timeout_ms": 1000,
+    "timeout_ms": 1000,
+    "transaction_timeout_ms": 1000,
 }
+"""Numbers that a client sends; otherwise 0."""
+_TEXTS: Final[dict[str, str]] = {
+    "client_software_name": "ottla",
+    "client_software_version": "1",
+    "entity_type": "user",
+    "host": "*",
+    "principal": "User:somebody",
+    "protocol_type": "consumer",
+    "principal_type": "User",
+    "owner_principal_type": "User",
+}
+_CONFIG: Final = {"name": "retention.ms", "value": "1000"}
+"""The config of a request in which something else is grown: an unknown one would be refused first."""
+_ABSENT: Final = frozenset(
+    {"assignments", "cluster_id", "committed_metadata", "cursor", "group_instance_id", "instance_id", "transactional_id"}
+)
+"""Fields that keep others from being looked at, or that a client seldom sets: only there when they are grown or not nullable."""
+_DISTINCT: Final = frozenset({"index", "partition", "partition_index", "partition_indexes", "partitions"})
+_NO_LARGEST: Final = ("_ms", "min_bytes", "acks")
+"""Numbers that say how long to wait, or that nothing is to be answered."""
 
 
-class Place(NamedTuple):
-    """What is enlarged: a field of the request by its path, and its type."""
+@dataclass(frozen=True)
+class Case:
+    """A request.
 
-    path: tuple[str, ...]
-    kind: Any
+    field  path of the field that is grown: "topics.partitions"
+    size   elements or bytes of it, or with `fits` bytes of the whole request
+    names  one of NAMES
+    """
+
+    key: int
+    version: int
+    field: str
+    size: int
+    names: str
+    fits: bool = False
 
     @property
-    def is_array(self) -> bool:
-        """Return whether it has elements, and not bytes."""
-        return isinstance(self.kind, Array) or self.kind is None
+    def api(self) -> str:
+        return APIS[self.key].name
 
-    def __str__(self) -> str:
-        if self.kind is not None:
-            return ".".join(self.path)
-        return "tags of the header" if self.path == HEADER else "tags"
-
-
-def places(cls: type[Message], version: int) -> Iterator[Place]:
-    """Iterate over everything in a request that has a size."""
-    yield from _places(cls, version, ())
-    if version in cls.FLEXIBLE:
-        yield Place(HEADER, None)
-        yield Place(TAGS, None)
+    @property
+    def size_text(self) -> str:
+        if self.size == LARGEST:
+            return "max"
+        return f"{self.size // MEGABYTE}MB" if self.fits else str(self.size)
 
 
-def _places(cls: type[Struct], version: int, path: tuple[str, ...]) -> Iterator[Place]:
-    for declared in cls.FIELDS:
+def versions_of(key: int, *, every: bool = False) -> list[int]:
+    """The newest and the oldest version that are served, or every one, the newest first."""
+    first, last = SERVED[key].versions
+    return list(range(last, first - 1, -1)) if every else sorted({first, last}, reverse=True)
+
+
+def is_flexible(key: int, version: int) -> bool:
+    return version >= APIS[key].flexible
+
+
+def growing(key: int, version: int) -> Iterator[tuple[str, Any]]:
+    """The path and the type of each array, string and number of a request."""
+    yield CLIENT_ID, String
+    if is_flexible(key, version):
+        yield HEADER_TAGS, Array(Bytes)
+        yield BODY_TAGS, Array(Bytes)
+    yield from _growing(APIS[key].request_class(), version, "")
+
+
+def _growing(kind: type[Struct], version: int, before: str) -> Iterator[tuple[str, Any]]:
+    for declared in kind.FIELDS:
         if version not in declared.versions:
             continue
-        here = (*path, declared.name)
-        element = declared.type.element if isinstance(declared.type, Array) else declared.type
-        if isinstance(declared.type, Array) or (isinstance(element, Primitive) and not element.format):
-            yield Place(here, declared.type)
-        if not isinstance(element, Primitive):
-            yield from _places(element, version, here)
+        path, inner = before + declared.name, declared.type
+        if isinstance(inner, Array) or (isinstance(inner, Primitive) and inner not in (Bool, Uuid)):
+            yield path, inner
+        if isinstance(inner, Array):
+            inner = inner.element
+        if not isinstance(inner, Primitive):
+            yield from _growing(inner, version, path + ".")
 
 
-class _Repeated(list[Any]):
-    """A list that says it has `count` elements and yields others."""
-
-    def __init__(self, count: int, elements: list[Any]) -> None:
-        super().__init__(elements)
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[at] for at in range(list.__len__(self)))
+def is_array(kind: Any) -> bool:
+    return isinstance(kind, Array)
 
 
-class Builder:
-    """Builds the frames of one API and version."""
-
-    def __init__(self, api: Api, version: int) -> None:
-        self.cls: type[Request] = api.request_class()
-        self.version = version
-        header = RequestHeader(
-            request_api_key=api.key, request_api_version=version, correlation_id=7, client_id="hostile"
-        )
-        self.head = codec.encode(header, api.request_header_version(version))
-
-    def places(self) -> list[Place]:
-        """Return everything in the request that has a size."""
-        return list(places(self.cls, self.version))
-
-    def ordinary(self) -> bytes:
-        """Return a small request."""
-        return _framed(self.head + codec.encode(self._message(), self.version))
-
-    def with_elements(self, place: Place, count: int, names: str) -> bytes:
-        """Return a request with `count` elements (bytes, of a text) at a place."""
-        if place.path == HEADER:
-            return _framed(self.head[:-1] + _tags(count) + codec.encode(self._message(), self.version))
-        if place.path == TAGS:
-            return _framed(self.head + codec.encode(self._message(), self.version)[:-1] + _tags(count))
-        if not isinstance(place.kind, Array):
-            text: Any = b"a" * count
-            message = self._message(place, text.decode() if place.kind.name == "string" else text)
-            return _framed(self.head + codec.encode(message, self.version))
-        element = self._element(place.kind.element, names)
-        if self._is_tagged(place) or (isinstance(place.kind.element, Primitive) and place.kind.element.format):
-            fixed = [element] * min(count, _MOST_OBJECTS * (1 if self._is_tagged(place) else 20))
-            if isinstance(element, int) and names != BARE:
-                fixed = [at % 30_000 if place.kind.element.size < 4 else at for at in range(len(fixed))]
-            return _framed(self.head + codec.encode(self._message(place, fixed), self.version))
-        with_one = codec.encode(self._message(place, _Repeated(count, [element])), self.version)
-        with_none = codec.encode(self._message(place, _Repeated(count, [])), self.version)
-        start = _common(with_one, with_none)
-        end = start + len(with_one) - len(with_none)
-        many = _repeated(with_one[start:end], count, names)
-        return _framed(self.head + with_one[:start] + many + with_one[end:])
-
-    def claiming(self, place: Place, count: int) -> bytes:
-        """Return a body whose array says that it has `count` elements, and ends there."""
-        element = self._element(place.kind.element, BARE)
-        if self._is_tagged(place):
-            return codec.encode(self._message(place, [element] * count), self.version)
-        if isinstance(place.kind.element, Primitive) and place.kind.element.format:
-            return codec.encode(self._message(place, [element] * count), self.version)
-        return codec.encode(self._message(place, _Repeated(count, [])), self.version)
-
-    def size_of_one(self, place: Place, names: str) -> float:
-        """Return the bytes that an element takes."""
-        some = 10
-        both = [len(self.with_elements(place, count, names)) for count in (some, 2 * some)]
-        return max((both[1] - both[0]) / some, 0.25)
-
-    def _is_tagged(self, place: Place) -> bool:
-        cls: Any = self.cls
-        for name in place.path:
-            declared = next(field for field in cls.FIELDS if field.name == name)
-            if self.version in declared.tagged:
-                return True
-            cls = declared.type.element if isinstance(declared.type, Array) else declared.type
-        return False
-
-    def _message(self, place: Place | None = None, value: Any = None) -> Request:
-        path = () if place is None else place.path
-        message: Request = self._struct(self.cls, path, value)
-        return message
-
-    def _struct(self, cls: type[Any], path: tuple[str, ...] = (), value: Any = None, names: str | None = None) -> Any:
-        """Return a struct: ordinary values, `value` at the end of the path, and in elements names that differ."""
-        made = cls()
-        for declared in cls.FIELDS:
-            if self.version not in declared.versions:
-                continue
-            if self.version in declared.tagged and not (path and declared.name == path[0]):
-                continue  # the default: no tagged section but the one that is enlarged
-            if path and declared.name == path[0]:
-                setattr(made, declared.name, self._on_path(declared, path[1:], value))
-            elif names is not None:
-                setattr(made, declared.name, self._repeated_value(declared, names))
-            else:
-                setattr(made, declared.name, self._ordinary_value(declared))
-        return made
-
-    def _on_path(self, declared: Field, rest: tuple[str, ...], value: Any) -> Any:
-        if not rest:
-            return value
-        kind = declared.type
-        if isinstance(kind, Array):
-            return [self._struct(kind.element, rest, value)]
-        return self._struct(kind, rest, value)
-
-    def _ordinary_value(self, declared: Field) -> Any:
-        if declared.name in _VALUES:
-            return _VALUES[declared.name]
-        kind = declared.type
-        if isinstance(kind, Array):
-            return []
-        if not isinstance(kind, Primitive):
-            return None if self.version in declared.nullable else self._struct(kind)
-        if kind.name == "string" and not declared.default:
-            return f"t{0:07d}" if "name" in declared.name or "topic" in declared.name else ""
-        default = declared.default_value()
-        return kind.default if default is None and self.version not in declared.nullable else default
-
-    def _element(self, kind: Any, names: str) -> Any:
-        if isinstance(kind, Primitive):
-            return self._primitive(kind, names)
-        return self._struct(kind, names=names)
-
-    def _repeated_value(self, declared: Field, names: str) -> Any:
-        kind = declared.type
-        if isinstance(kind, Array):
-            return [] if names == BARE else [self._element(kind.element, names)]
-        if not isinstance(kind, Primitive):
-            return None if self.version in declared.nullable else self._struct(kind, names=names)
-        if declared.name in ("partition_index", "partition", "partition_id", "index") and names == DISTINCT:
-            return _NUMBER
-        if declared.name in _VALUES and declared.name not in ("group_id", "transactional_id") and names != BARE:
-            return _VALUES[declared.name]
-        if not kind.format or kind.size == 16:
-            return self._primitive(kind, names)
-        default = declared.default_value()
-        return kind.default if default is None else default
-
-    def _primitive(self, kind: Primitive, names: str) -> Any:
-        if kind.name == "string":
-            return "" if names == BARE else ("t" if names == KNOWN else "u") + _DIGITS.decode()
-        if kind.name == "uuid":
-            return bytes(16) if names == BARE else b"u" * 9 + _DIGITS
-        if kind.name in ("bytes", "records"):
-            return b"" if names == BARE else _DIGITS if kind.name == "bytes" else _BATCH
-        return kind.default
+def is_number(kind: Any) -> bool:
+    return isinstance(kind, Primitive) and bool(kind.format)
 
 
-def _framed(frame: bytes) -> bytes:
-    return len(frame).to_bytes(4, "big") + frame
+def may_be_largest(path: str) -> bool:
+    return not path.endswith(_NO_LARGEST)
 
 
-def _tags(count: int) -> bytes:
-    return write_uvarint(count) + b"".join(write_uvarint(1_000 + at) + b"\0" for at in range(count))
+@cache
+def _batch(size: int) -> bytes:
+    return build([Record(0, 1, b"k", b"v" * size)])
 
 
-def _common(first: bytes, second: bytes) -> int:
-    """Return the length of the common start."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if first[:middle] == second[:middle] else (low, middle - 1)
-    return low
-
-
-def _repeated(element: bytes, count: int, names: str) -> bytes:
-    number = struct.pack(">i", _NUMBER)
-    if _DIGITS not in element and number not in element:
+def _repeated(element: bytes, count: int) -> bytes:
+    """`count` copies of an element; what is marked in it differs from one to the next."""
+    if element == _NUMBER:
+        return struct.pack(f">{count}i", *range(count))
+    texts, numbers = element.count(_TEXT), element.count(_NUMBER)
+    if not texts and not numbers:
         return element * count
-    others = EXISTING if names == KNOWN else max(count, 1)
-    different = (
-        element.replace(_DIGITS, b"%07d" % at).replace(number, struct.pack(">i", at))
-        for at in range(min(count, others))
+    form = element.replace(b"%", b"%%").replace(_TEXT, b"%b").replace(_NUMBER, b"%b")
+    # Which mark comes where.
+    order = sorted(
+        [(at, 0) for at in _places(element, _TEXT)] + [(at, 1) for at in _places(element, _NUMBER)],
     )
-    once = b"".join(different)
-    return (once * (1 + count // others))[: count * len(element)]
+    kinds = [mark for _, mark in order]
+    copies = []
+    for number in range(count):
+        marks = (b"%06x" % number, number.to_bytes(4, "big"))
+        copies.append(form % tuple(marks[mark] for mark in kinds))
+    return b"".join(copies)
 
 
-def longest_text(place: Place, size: int) -> int:
-    """Return the size of a text that has `size` bytes where the protocol allows it: 32,767 for strings."""
-    return min(size, _LONGEST_TEXT) if place.kind.name == "string" else size
+def _places(data: bytes, mark: bytes) -> Iterator[int]:
+    at = data.find(mark)
+    while at >= 0:
+        yield at
+        at = data.find(mark, at + len(mark))
 
 
-def served_versions(key: int) -> range:
-    """Return the versions of an API that a broker serves."""
-    from ottla.broker.handlers import SERVED
+class _Builder:
+    """Bytes of one request, whose field `grown` has `count` elements or bytes.
 
-    first, last = SERVED[key].versions
-    return range(first, last + 1)
+    topic_id  id of the topic `existing`
+    """
+
+    def __init__(self, case: Case, count: int, topic_id: bytes) -> None:
+        self._version = case.version
+        self._flexible = is_flexible(case.key, case.version)
+        self._grown = case.field
+        self._count = count
+        self._names = case.names
+        self._topic_id = topic_id
+        self._key = case.key
+
+    def frame(self, correlation_id: int = 1) -> bytes:
+        key, version = self._key, self._version
+        header = struct.pack(">hhi", key, version, correlation_id)
+        client = b"c" * min(self._count, SHORT_STRING) if self._grown == CLIENT_ID else b"costs"
+        header_version = APIS[key].request_header_version(version)
+        if header_version >= 1:
+            header += struct.pack(">h", len(client)) + client
+        if header_version >= 2:
+            header += self._tags(self._count) if self._grown == HEADER_TAGS else b"\0"
+        body = header + _settled(self._struct(APIS[key].request_class(), ""))
+        return len(body).to_bytes(4, "big") + body
+
+    def _tags(self, count: int) -> bytes:
+        return write_uvarint(count) + b"".join([write_uvarint(1000 + number) + b"\0" for number in range(count)])
+
+    def _leads(self, path: str) -> bool:
+        return self._grown == path or self._grown.startswith(path + ".")
+
+    def _struct(self, kind: type[Struct], before: str) -> bytes:
+        made, tagged = [], {}
+        for declared in kind.FIELDS:
+            path = before + declared.name
+            if self._version in declared.tagged and self._flexible:
+                if self._leads(path):
+                    tagged[declared.tag] = _settled(self._field(declared, path, is_tagged=True))
+            elif self._version in declared.versions:
+                made.append(self._field(declared, path))
+        if self._flexible:
+            if not before and self._grown == BODY_TAGS:
+                made.append(self._tags(self._count))
+            else:
+                made.append(write_uvarint(len(tagged)))
+                made += [write_uvarint(tag) + write_uvarint(len(data)) + data for tag, data in sorted(tagged.items())]
+        return b"".join(made)
+
+    def _field(self, declared: Field, path: str, *, is_tagged: bool = False) -> bytes:
+        kind = declared.type
+        nullable = self._version in declared.nullable
+        absent = declared.name in _ABSENT or self._names == EMPTY
+        missing = nullable and absent and not self._leads(path)
+        compact = self._flexible and not declared.never_flexible
+        if isinstance(kind, Array):
+            if missing:
+                return self._length(-1, compact=compact, wide=True)
+            return self._array(declared, path, compact=compact)
+        if isinstance(kind, Primitive):
+            if kind.format:
+                return self._number(declared, path)
+            if missing:
+                return self._length(-1, compact=compact, wide=kind is not String)
+            return self._blob(declared.name, kind, path, compact=compact)
+        if missing:
+            return b"\0" if is_tagged else b"\xff"
+        return (b"\1" if nullable else b"") + self._struct(kind, path + ".")
+
+    def _array(self, declared: Field, path: str, *, compact: bool) -> bytes:
+        leaf = declared.type.element
+        if self._grown == path:
+            count = self._count
+        elif self._leads(path):
+            count = 1
+        else:
+            count = 0 if self._names == EMPTY or declared.name in _ABSENT else 1
+        element = b""
+        if count:
+            if not isinstance(leaf, Primitive):
+                element = self._struct(leaf, path + ".")
+            elif leaf.format:
+                distinct = declared.name in _DISTINCT and leaf.format == "i"
+                element = _NUMBER if distinct else struct.pack(f">{leaf.format}", leaf.default)
+            else:
+                element = self._blob(declared.name, leaf, path + ".", compact=compact)
+        if self._grown != path:
+            return self._length(count, compact=compact, wide=True) + element * count
+        return self._length(count, compact=compact, wide=True) + _repeated(element, count)
+
+    def _number(self, declared: Field, path: str) -> bytes:
+        kind = declared.type
+        if self._grown == path and self._count == LARGEST:
+            if kind.format == "d":
+                return struct.pack(">d", 1e308)
+            bits = 8 * kind.size - (not kind.format.isupper())
+            return struct.pack(f">{kind.format}", (1 << bits) - 1)
+        if kind is Uuid:
+            return self._topic_id if self._names in (EXISTING, EMPTY) else b"\0\0\0\0otla\0\0" + _TEXT
+        if declared.name in _DISTINCT and kind.format == "i" and self._names != EXISTING:
+            return _NUMBER
+        return struct.pack(f">{kind.format}", _ORDINARY.get(declared.name, kind.default))
+
+    def _blob(self, name: str, kind: Primitive, path: str, *, compact: bool) -> bytes:
+        grown = self._grown == path
+        if kind is Records:
+            data = _batch(self._count if grown else 1)
+        elif kind is Bytes:
+            data = b"b" * (self._count if grown else 0 if self._names == EMPTY else 8)
+        elif grown:
+            data = b"s" * min(self._count, SHORT_STRING)
+        else:
+            data = self._text(name, path).encode()
+        return self._length(len(data), compact=compact, wide=kind is not String) + data
+
+    def _text(self, name: str, path: str) -> str:
+        if self._names == EMPTY:
+            return ""
+        if ".configs." in path and "configs" not in self._grown:
+            return _CONFIG.get(name, "")
+        if name in _TEXTS:
+            return _TEXTS[name]
+        return EXISTING if self._names == EXISTING else f"{self._names}-{_TEXT_MARK}"
+
+    def _length(self, length: int, *, compact: bool, wide: bool) -> bytes:
+        if compact:
+            return write_uvarint(length + 1)
+        return struct.pack(">i" if wide else ">h", length)
 
 
-def builder(key: int, version: int) -> Builder:
-    """Return the builder of an API and version."""
-    return Builder(APIS[key], version)
+def _settled(data: bytes) -> bytes:
+    """Number what is marked outside of the grown field 0."""
+    return data.replace(_TEXT, b"000000").replace(_NUMBER, bytes(4))
+
+
+def request(case: Case, topic_id: bytes = bytes(16)) -> tuple[bytes, int]:
+    """The frames of a case, and how many they are: several for PIPELINED, which fill its size."""
+    if case.field == PIPELINED:
+        frame = _Builder(case, 0, topic_id).frame()
+        count = max(1, case.size // len(frame))
+        return frame * count, count
+    if not case.fits:
+        return _Builder(case, case.size, topic_id).frame(), 1
+    one, two = (len(_Builder(case, count, topic_id).frame()) for count in (1, 2))
+    count = max(1, (case.size - one) // max(1, two - one))
+    return _Builder(case, count, topic_id).frame(), 1
