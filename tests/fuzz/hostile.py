@@ -81,7 +81,15 @@ _TEXTS: Final[dict[str, str]] = {
 _CONFIG: Final = {"name": "retention.ms", "value": "1000"}
 """The config of a request in which something else is grown: an unknown one would be refused first."""
 _ABSENT: Final = frozenset(
-    {"assignments", "cluster_id", "committed_metadata", "cursor", "group_instance_id", "instance_id", "transactional_id"}
+    {
+        "assignments",
+        "cluster_id",
+        "committed_metadata",
+        "cursor",
+        "group_instance_id",
+        "instance_id",
+        "transactional_id",
+    }
 )
 """Fields that keep others from being looked at, or that a client seldom sets: only there when they are grown or not nullable."""
 _DISTINCT: Final = frozenset({"index", "partition", "partition_index", "partition_indexes", "partitions"})

@@ -3,7 +3,9 @@
 import contextlib
 import ctypes
 import gc
+import math
 import multiprocessing
+import os
 import resource
 import selectors
 import shutil
@@ -25,15 +27,15 @@ from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.header import RequestHeader
 from ottla.protocol.schema import Request
-from ottla.testing.embedded import EmbeddedBroker
 from ottla.security.acls import ALL, DENY, PREFIXED
 from ottla.security.operations import AclResourceType
+from ottla.testing.embedded import EmbeddedBroker
 from tests.fuzz.hostile import DENIED, EXISTING
 
 ANSWERED: Final = "answered"
 CLOSED: Final = "closed"
 WAITS: Final = "waits"
-"""No response in time, but the broker serves others."""
+"""No response for some seconds in which the broker had nothing to do."""
 DOES_NOT_END: Final = "does not end"
 _CONFIGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -43,6 +45,10 @@ _CONFIGS: Final = {
     "delegation.token.secret.key": "secret",
 }
 _START_SECONDS: Final = 60
+_LOOK_SECONDS: Final = 0.25
+_IDLE_SECONDS: Final = 3
+_LEAST_CPU: Final = 0.02
+"""CPU seconds between two looks of a broker that is not idle."""
 _CHUNK: Final = 1 << 18
 Plant = Callable[[], object]
 
@@ -95,12 +101,13 @@ def _serve(commands: Connection, data_dir: Path, plant: Plant | None) -> None:
             # What was called before has ended when the second of two calls comes.
             for _ in range(2):
                 _wait_for_pass(broker)
-            if command == "reset":
-                gc.collect()
-                trim(0)
-                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-                resident = _memory("VmRSS")
-                _wait_for_pass(broker)
+            if command.startswith("reset"):
+                if command == "reset":
+                    gc.collect()
+                    trim(0)
+                    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+                    resident = _memory("VmRSS")
+                    _wait_for_pass(broker)
                 meter.longest_ns = 0
                 commands.send(None)
             else:
@@ -125,12 +132,14 @@ class Cost:
 class MeasuredBroker:
     """A broker in a process of its own, with the topic `existing`, and names that begin with `denied` denied to everybody.
 
-    plant    called in the process before the broker starts
-    seconds  how long a request may take
+    plant            called in the process before the broker starts
+    seconds          CPU that a request may take: how busy the machine is does not matter
+    measures_memory  collect garbage before each request, and tell its peak of memory, which takes longer than a small request
     """
 
-    def __init__(self, plant: Plant | None = None, seconds: float = 20) -> None:
+    def __init__(self, plant: Plant | None = None, seconds: float = 20, *, measures_memory: bool = True) -> None:
         self._plant = plant
+        self._reset = "reset" if measures_memory else "reset passes"
         self.seconds = seconds
         self.topic_id = bytes(16)
         _allow_many_files()
@@ -201,11 +210,11 @@ class MeasuredBroker:
 
     def measure(self, frames: bytes, count: int, connections: int = 1) -> Cost:
         """Send frames on every connection at once, and wait for `count` responses on each."""
-        if self._ask("reset") is None:
+        if self._ask(self._reset) is None:
             self.restart()
-            self._ask("reset")
+            self._ask(self._reset)
         outcome = self._exchange(frames, count, connections)
-        report = self._ask("report", 5 if outcome == WAITS else self.seconds)
+        report = self._ask("report", _IDLE_SECONDS if outcome == DOES_NOT_END else _START_SECONDS)
         if report is None:
             self.restart()
             return Cost(self.seconds * 1000, 0, DOES_NOT_END)
@@ -225,7 +234,7 @@ class MeasuredBroker:
         return None
 
     def _exchange(self, frames: bytes, count: int, connections: int) -> str:
-        deadline = time.monotonic() + self.seconds
+        limit = _Limit(self._process.pid or 0, self.seconds)
         outcomes: set[str] = set()
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
             opened = [stack.enter_context(socket.create_connection(self._address)) for _ in range(connections)]
@@ -234,9 +243,10 @@ class MeasuredBroker:
                 selector.register(opening, selectors.EVENT_READ | selectors.EVENT_WRITE, _Exchange(frames, count))
             left = connections
             while left:
-                events = selector.select(deadline - time.monotonic())
-                if not events or time.monotonic() > deadline:
-                    return WAITS
+                events = selector.select(_LOOK_SECONDS)
+                reached = limit.reached(is_idle=not events)
+                if reached is not None:
+                    return reached
                 for key, mask in events:
                     outcome = key.data.step(key.fileobj, mask)
                     if outcome is not None:
@@ -246,6 +256,37 @@ class MeasuredBroker:
                     elif key.data.is_sent and key.events != selectors.EVENT_READ:
                         selector.modify(key.fileobj, selectors.EVENT_READ, key.data)
         return CLOSED if CLOSED in outcomes else ANSWERED
+
+
+class _Limit:
+    """How long a process may work at a request, and be idle without having answered it."""
+
+    def __init__(self, process: int, seconds: float) -> None:
+        self._stat = Path(f"/proc/{process}/stat")
+        self._end = self._used() + seconds
+        self._last = self._used()
+        self._looked = self._busy = time.monotonic()
+
+    def reached(self, *, is_idle: bool) -> str | None:
+        """Return WAITS or DOES_NOT_END when it is over."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS and not is_idle:
+            return None
+        self._looked = now
+        used = self._used()
+        if used > self._end:
+            return DOES_NOT_END
+        if not is_idle or used - self._last > _LEAST_CPU:
+            self._last, self._busy = used, now
+        return WAITS if now - self._busy > _IDLE_SECONDS else None
+
+    def _used(self) -> float:
+        """CPU seconds of the process; without end when there is none."""
+        try:
+            fields = self._stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            return math.inf
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class _Exchange:
