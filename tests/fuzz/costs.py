@@ -183,8 +183,8 @@ def main(arguments: Sequence[str]) -> int:
                 rows += measured(broker, chosen, options.connections)
             if options.json:
                 options.json.write_text(json.dumps([row._asdict() for row in rows], indent=0), encoding="utf-8")
-            print(f"{APIS[key].name}: {time.monotonic() - begun:.0f} s, {len(rows)} rows", file=sys.stderr, flush=True)
-    print(table(rows))
+            sys.stderr.write(f"{APIS[key].name}: {time.monotonic() - begun:.0f} s, {len(rows)} rows\n")
+    sys.stdout.write(table(rows) + "\n")
     return 0
 
 

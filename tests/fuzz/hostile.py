@@ -1,7 +1,7 @@
 """Hostile but valid requests: every array, string and number of a request in turn, grown to a size.
 
 Bytes are built from the declarations: one element is encoded, and its bytes are repeated with the right count, as a request of
-10 MB would otherwise take a million objects. Repeated names and indexes differ from each other where they are unknown or denied.
+10 MB would otherwise take a million objects. Repeated names and indexes differ where they are unknown or denied.
 """
 
 import struct
@@ -91,7 +91,7 @@ _ABSENT: Final = frozenset(
         "transactional_id",
     }
 )
-"""Fields that keep others from being looked at, or that a client seldom sets: only there when they are grown or not nullable."""
+"""Fields that keep others from being read, or that a client seldom sets: only there when they are grown or not nullable."""
 _DISTINCT: Final = frozenset({"index", "partition", "partition_index", "partition_indexes", "partitions"})
 _NO_LARGEST: Final = ("_ms", "min_bytes", "acks")
 """Numbers that say how long to wait, or that nothing is to be answered."""
