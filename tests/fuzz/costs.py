@@ -18,13 +18,13 @@ from ottla.broker.handlers import SERVED
 from ottla.protocol import api
 from ottla.protocol.api import APIS
 from tests.fuzz import hostile
-from tests.fuzz.hostile import EMPTY, EXISTING, LARGEST, MEGABYTE, PIPELINED, UNKNOWN, Case
+from tests.fuzz.hostile import EMPTY, EXISTING, LARGEST, MEGABYTE, MOST, PIPELINED, UNKNOWN, Case
 from tests.fuzz.measured import DOES_NOT_END, Cost, MeasuredBroker
 
 LIMIT_MS: Final = 50
-SIZES: Final = ("0", "1", "1000", "100000", "1MB", "10MB", "max")
+SIZES: Final = ("0", "1", "1000", "most", "100000", "1MB", "10MB", "max")
 _BRIEF: Final = {
-    UNKNOWN: frozenset({"0", "1", "1000", "100000", "max"}),
+    UNKNOWN: frozenset({"0", "1", "1000", "most", "100000", "max"}),
     hostile.DENIED: frozenset({"1000"}),
     EXISTING: frozenset({"1000"}),
     EMPTY: frozenset({"1MB", "10MB"}),
@@ -73,6 +73,8 @@ def cases(key: int, version: int, sizes: Sequence[str], names: Sequence[str], *,
                     continue
                 of_field = list(sizes)
             for size in of_field:
+                if size == "most" and (not is_array or path[0] == "("):
+                    continue
                 if (size == "max") == hostile.is_number(declared) and (size != "max" or hostile.may_be_largest(path)):
                     yield _case(key, version, path, size, kind)
         if "1MB" in sizes and (thorough or kind == UNKNOWN):
@@ -82,6 +84,8 @@ def cases(key: int, version: int, sizes: Sequence[str], names: Sequence[str], *,
 def _case(key: int, version: int, path: str, size: str, names: str) -> Case:
     if size == "max":
         return Case(key, version, path, LARGEST, names)
+    if size == "most":
+        return Case(key, version, path, MOST, names)
     if size.endswith("MB"):
         return Case(key, version, path, int(size[:-2]) * MEGABYTE, names, fits=True)
     return Case(key, version, path, int(size), names)
@@ -117,7 +121,12 @@ def measured(
         assert cost is not None
         if cost.outcome == DOES_NOT_END:
             endless.add(name)
-        if restarts and case.key in MAKERS and case.size >= _MANY and cost.outcome != DOES_NOT_END:
+        if (
+            restarts
+            and case.key in MAKERS
+            and (case.size >= _MANY or case.size == MOST)
+            and cost.outcome != DOES_NOT_END
+        ):
             broker.restart()
         yield Row(
             case.api, case.version, case.field, case.size_text, case.names, connections, *dataclasses.astuple(cost)
@@ -152,6 +161,37 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def comparison(before: Sequence[Row], after: Sequence[Row]) -> str:
+    """The worst of each API before and after a change, as a table in Markdown; `*` marks what still takes too long."""
+    earlier = {row.api: row for row in worst(before)}
+    lines = [
+        "| API | ms before | ms after | peak MB before | peak MB after | longest pass after: version, field, size, names |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for row in worst(after):
+        old = earlier.get(row.api)
+        mark = " *" if row.longest_ms > LIMIT_MS else ""
+        columns = (
+            row.api,
+            _duration(old) if old else "not measured",
+            _duration(row) + mark,
+            f"{old.peak_mb:.1f}" if old else "not measured",
+            f"{row.peak_mb:.1f}",
+            f"{row.version}, {row.field}, {row.size}, {row.names}",
+        )
+        lines.append(f"| {' | '.join(columns)} |")
+    return "\n".join(lines)
+
+
+def _duration(row: Row) -> str:
+    return f"above {row.longest_ms:.0f}" if row.outcome == DOES_NOT_END else f"{row.longest_ms:.1f}"
+
+
+def _rows(files: str) -> list[Row]:
+    """The rows of JSON files, whose names are separated by commas."""
+    return [Row(**row) for name in files.split(",") for row in json.loads(Path(name).read_text(encoding="utf-8"))]
+
+
 def _versions(key: int, which: str) -> list[int]:
     versions = hostile.versions_of(key, every=which == "all")
     return {"newest": versions[:1], "oldest": versions[-1:]}.get(which, versions)
@@ -169,7 +209,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=20, help="CPU that a request may take")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row there")
+    parser.add_argument("--compare", nargs=2, metavar="FILES", help="print two earlier results side by side, and end")
     options = parser.parse_args(arguments)
+    if options.compare:
+        sys.stdout.write(comparison(*map(_rows, options.compare)) + "\n")
+        return 0
     wanted = options.api.split(",") if options.api else [APIS[key].name for key in SERVED]
     keys = [key for key in SERVED if APIS[key].name in wanted]
     rows: list[Row] = []

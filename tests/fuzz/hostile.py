@@ -11,7 +11,9 @@ from functools import cache
 from typing import Any, Final
 
 from ottla.broker.handlers import SERVED
+from ottla.protocol import codec
 from ottla.protocol.api import APIS
+from ottla.protocol.messages.header import RequestHeader
 from ottla.protocol.schema import Array, Bool, Bytes, Field, Primitive, Records, String, Struct, Uuid
 from ottla.protocol.wire import write_uvarint
 from ottla.records.batch import build
@@ -30,6 +32,9 @@ CLIENT_ID: Final = "(client id)"
 PIPELINED: Final = "(pipelined)"
 LARGEST: Final = -1
 """A size: the largest number that a field can hold."""
+MOST: Final = -2
+"""A size: as many elements as all arrays of a request may have together, 100,000."""
+MOST_ELEMENTS: Final = 100_000
 MEGABYTE: Final = 1 << 20
 SHORT_STRING: Final = 32_767
 """Bytes of a string: of any that a version with 16-bit lengths can hold, and of any that Kafka reads."""
@@ -121,6 +126,8 @@ class Case:
     def size_text(self) -> str:
         if self.size == LARGEST:
             return "max"
+        if self.size == MOST:
+            return "most"
         return f"{self.size // MEGABYTE}MB" if self.fits else str(self.size)
 
 
@@ -336,12 +343,29 @@ def _settled(data: bytes) -> bytes:
     return data.replace(_TEXT, b"000000").replace(_NUMBER, bytes(4))
 
 
+def elements(case: Case, frame: bytes) -> int:
+    """Elements of all arrays of a request."""
+    _, body = codec.decode(RequestHeader, APIS[case.key].request_header_version(case.version), frame, 4)
+    return _elements_in(codec.decode(APIS[case.key].request_class(), case.version, frame, body)[0])
+
+
+def _elements_in(value: Any) -> int:
+    if isinstance(value, list):
+        return len(value) + sum(map(_elements_in, value))
+    if isinstance(value, Struct):
+        return sum(_elements_in(getattr(value, declared.name)) for declared in value.FIELDS)
+    return 0
+
+
 def request(case: Case, topic_id: bytes = bytes(16)) -> tuple[bytes, int]:
     """The frames of a case, and how many they are: several for PIPELINED, which fill its size."""
     if case.field == PIPELINED:
         frame = _Builder(case, 0, topic_id).frame()
         count = max(1, case.size // len(frame))
         return frame * count, count
+    if case.size == MOST:
+        one, two = (elements(case, _Builder(case, count, topic_id).frame()) for count in (1, 2))
+        return _Builder(case, 1 + (MOST_ELEMENTS - one) // (two - one), topic_id).frame(), 1
     if not case.fits:
         return _Builder(case, case.size, topic_id).frame(), 1
     one, two = (len(_Builder(case, count, topic_id).frame()) for count in (1, 2))

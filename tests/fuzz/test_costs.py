@@ -208,6 +208,12 @@ def test_a_request_of_any_size_can_be_read(key: int) -> None:
                     assert len(value) == size
 
 
+def test_the_most_elements_of_a_request_are_what_is_read() -> None:
+    case = Case(api.METADATA, 13, "topics", hostile.MOST, UNKNOWN)
+    frame, _ = hostile.request(case)
+    assert hostile.elements(case, frame) == hostile.MOST_ELEMENTS
+
+
 def test_the_worst_of_each_api_has_the_highest_peak_of_all() -> None:
     row = Row("Fetch", 18, CLIENT_ID, "1", UNKNOWN, 1, 3.0, 1.0, ANSWERED)
     slow = row._replace(longest_ms=60.0, peak_mb=0.5)
@@ -215,3 +221,12 @@ def test_the_worst_of_each_api_has_the_highest_peak_of_all() -> None:
         slow._replace(peak_mb=1.0),
         row._replace(api="Produce"),
     ]
+
+
+def test_a_comparison_marks_what_still_takes_too_long() -> None:
+    before = Row("Fetch", 18, "topics", "1000", UNKNOWN, 1, 3000.0, 1.0, "does not end")
+    slow, quick = (before._replace(longest_ms=ms, outcome=ANSWERED) for ms in (60.0, 6.0))
+    assert "| Fetch | above 3000 | 60.0 * | 1.0 | 1.0 | 18, topics, 1000, unknown |" in costs.comparison(
+        [before], [slow]
+    )
+    assert "| Fetch | above 3000 | 6.0 | 1.0 | 1.0 |" in costs.comparison([before], [quick])
