@@ -1,18 +1,23 @@
-"""A frame costs memory in proportion to its size, whatever it claims: lengths, counts, sizes of tagged sections, packed data.
+"""A frame costs at most ten times its bytes and 16 MB of memory, whatever it claims: lengths, counts, sizes, packed data.
+
+A request may have 100,000 elements, so that an element may take a share of the 16 MB: 160 bytes.
 
 Measured with tracemalloc as the highest total while one input is read. Compiled code allocates through Python too.
 """
 
 import random
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from ottla.protocol import codec
 from ottla.protocol.frames import FrameReader
-from ottla.protocol.schema import Array, Message, Primitive, Struct
-from ottla.protocol.wire import PeerError
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
+from ottla.protocol.schema import LEAST_OF_MANY, MOST_ELEMENTS, Array, Field, Message, Primitive, String, Struct
+from ottla.protocol.wire import PeerError, write_uvarint
 from ottla.records import compression, legacy
 from ottla.records.batch import BatchHeader, records_of, scan, seal
 from ottla.records.columns import ColumnReader
@@ -21,9 +26,9 @@ from ottla.records.validation import ProduceRules, prepare
 from tests.fuzz.targets import NOW
 from tests.oracles.dice import MessageDice, declared_messages
 
-# Bytes of Python objects for one byte of a message: an array of empty strings is the worst, 8 for the reference and the
-# list's spare room; a struct of nothing but defaults costs its slots.
-PER_BYTE = 200
+PER_BYTE = 10
+CONSTANT = 16 << 20
+PER_ELEMENT = CONSTANT // MOST_ELEMENTS
 FLOOR = 50_000
 LIMIT = 1 << 20
 MESSAGES = list(declared_messages().values())
@@ -59,53 +64,103 @@ def test_a_lying_length_anywhere_costs_nothing() -> None:
                 assert peak(refused_or_read, cls, version, data) < FLOOR + PER_BYTE * len(data), (cls, data.hex())
 
 
-def smallest(kind: object, version: int, *, flexible: bool) -> int:
-    """The fewest bytes that a value takes on the wire."""
+def smallest(kind: Any, version: int, *, flexible: bool) -> bytes:
+    """The encoding of a value with the fewest bytes."""
     if isinstance(kind, Array):
-        return 1 if flexible else 4
+        return b"\x01" if flexible else bytes(4)
     if isinstance(kind, Primitive):
-        if kind.format:
-            return kind.size
-        return 1 if flexible else 2 if kind.name == "string" else 4
-    assert isinstance(kind, type)
-    assert issubclass(kind, Struct)
-    fields = [f for f in kind.FIELDS if version in f.versions and version not in f.tagged]
-    return sum(smallest(f.type, version, flexible=flexible) for f in fields) + (1 if flexible else 0)
+        return bytes(kind.size) if kind.format else b"\x01" if flexible else bytes(2 if kind is String else 4)
+    fields = [field for field in kind.FIELDS if version in field.versions and version not in field.tagged]
+    end = b"\0" if flexible else b""
+    return b"".join(smallest_field(field, version, flexible=flexible) for field in fields) + end
 
 
-def elements(cls: type[Struct], version: int) -> list[object]:
-    """The element types of every list in `cls`."""
-    found: list[object] = []
-    for declared in cls.FIELDS:
-        if version in declared.versions:
-            kind = declared.type
-            if isinstance(kind, Array):
-                kind = kind.element
-                found.append(kind)
-            if isinstance(kind, type) and issubclass(kind, Struct):
-                found += elements(kind, version)
-    return found
+def smallest_field(field: Field, version: int, *, flexible: bool) -> bytes:
+    if not isinstance(field.type, Array | Primitive) and version in field.nullable:
+        return b"\xff"
+    return smallest(field.type, version, flexible=flexible and not field.never_flexible)
+
+
+def arrays(cls: type[Struct], version: int) -> Iterator[tuple[Field, ...]]:
+    """The path to every array in `cls`."""
+    for field in cls.FIELDS:
+        if version in field.versions and version not in field.tagged and isinstance(field.type, Array):
+            yield (field,)
+            if not isinstance(field.type.element, Primitive):
+                yield from ((field, *path) for path in arrays(field.type.element, version))
+
+
+def dense(cls: type[Struct], version: int, path: tuple[Field, ...], count: int, *, flexible: bool) -> bytes:
+    """A message with `count` of the smallest elements in one array, and hardly anything else."""
+    encoded = []
+    for field in cls.FIELDS:
+        if version not in field.versions or version in field.tagged:
+            continue
+        if field is not path[0]:
+            encoded.append(smallest_field(field, version, flexible=flexible))
+            continue
+        element = field.type.element
+        if len(path) == 1:
+            length, elements = count, smallest(element, version, flexible=flexible) * count
+        else:
+            length, elements = 1, dense(element, version, path[1:], count, flexible=flexible)
+        is_compact = flexible and not field.never_flexible
+        encoded += [write_uvarint(length + 1) if is_compact else length.to_bytes(4, "big"), elements]
+    return b"".join(encoded) + (b"\0" if flexible else b"")
+
+
+REQUESTS = [cls for cls in MESSAGES if cls.__name__.endswith("Request")]
 
 
 def test_every_element_of_a_list_takes_a_byte() -> None:
     """Otherwise a count alone would make as many objects as it says."""
     for cls in MESSAGES:
         for version in range(cls.VERSIONS.first, cls.VERSIONS.last + 1):
-            for kind in elements(cls, version):
-                assert smallest(kind, version, flexible=version in cls.FLEXIBLE) > 0, (cls, version, kind)
+            for path in arrays(cls, version):
+                element = path[-1].type.element
+                assert smallest(element, version, flexible=version in cls.FLEXIBLE), (cls, version, element)
 
 
-def test_the_densest_frame_costs_a_bounded_multiple() -> None:
-    """Nothing but zeros, or ones: lists as long as they can be, of elements as small as they can be."""
-    for cls in MESSAGES:
-        if not cls.__name__.endswith("Request"):
-            continue
-        version = cls.VERSIONS.last
-        for byte in (b"\0", b"\x01"):
-            for count in (b"\0\0\x27\x10", b"\x91\x4e"):
-                data = count + byte * 10_000
-                refused_or_read(cls, version, data[:10])
-                assert peak(refused_or_read, cls, version, data) < FLOOR + PER_BYTE * len(data), (cls, byte, count)
+@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
+def test_the_densest_array_costs_a_bounded_multiple(cls: type[Message]) -> None:
+    """Every array of every version, full of the smallest elements: each within its share, so that all are within the bound."""
+    count = 2000
+    measured = set()
+    for version in range(cls.VERSIONS.last, cls.VERSIONS.first - 1, -1):
+        flexible = version in cls.FLEXIBLE
+        for path in arrays(cls, version):
+            place = (
+                tuple(field.name for field in path),
+                flexible,
+                len(dense(cls, version, path, 1, flexible=flexible)),
+            )
+            if place in measured:
+                continue  # of the same size as in a later version
+            measured.add(place)
+            refused_or_read(cls, version, dense(cls, version, path, 3, flexible=flexible))  # compiles the decoders
+            data = dense(cls, version, path, count, flexible=flexible)
+            taken = peak(refused_or_read, cls, version, data)
+            assert taken < FLOOR + PER_BYTE * len(data) + PER_ELEMENT * count, (version, place, taken / count)
+
+
+def test_a_large_dense_frame_costs_a_bounded_multiple(request: pytest.FixtureRequest) -> None:
+    """Whole frames as dense as they are accepted; with --soak of all requests, versions and arrays, and of 10 MB."""
+    in_full = request.config.getoption("--soak") > 1
+    size = (10 if in_full else 1) << 20
+    for cls in REQUESTS if in_full else [MetadataRequest, OffsetFetchRequest]:
+        versions = range(cls.VERSIONS.first, cls.VERSIONS.last + 1) if in_full else (cls.VERSIONS.last,)
+        for version in versions:
+            flexible = version in cls.FLEXIBLE
+            for path in arrays(cls, version):
+                least = len(smallest(path[-1].type.element, version, flexible=flexible))
+                for count in {size // least, min(size // least, MOST_ELEMENTS), MOST_ELEMENTS + size // LEAST_OF_MANY}:
+                    data = dense(cls, version, path, count, flexible=flexible)
+                    if len(data) > size + 100:
+                        continue
+                    if len(data) < size:  # bytes behind the message: what is checked is what a count may say
+                        data += bytes(size - len(data))
+                    taken = peak(refused_or_read, cls, version, data)
+                    assert taken < PER_BYTE * size + CONSTANT, (cls, version, path[-1].name, count, taken)
 
 
 def test_an_announced_frame_costs_what_arrives() -> None:

@@ -14,6 +14,8 @@ from functools import cache
 from typing import Any, Final
 
 from ottla.protocol.schema import (
+    LEAST_OF_MANY,
+    MOST_ELEMENTS,
     MOST_OF_MANY,
     MOST_TAGS,
     UNLIMITED,
@@ -220,6 +222,10 @@ class DecoderSource(FunctionSource):
             return
         least = self.least(element)
         self.line(inner, f"if {n} * {least} > len(data) - p: raise PeerError('an array runs past the frame')")
+        if declared.many and not isinstance(element, Primitive):
+            most = f"{MOST_ELEMENTS} + (len(data) - p) // {LEAST_OF_MANY}"
+            text = "an array of elements that are nearly all empty"
+            self.line(inner, f"if {n} > {MOST_ELEMENTS} and {n} > {most}: raise PeerError({text!r})")
         items, add = self.name("l"), self.name("a")
         self.line(inner, f"{items} = []")
         self.line(inner, f"{add} = {items}.append")

@@ -20,7 +20,7 @@ from typing import Any, Final, final
 from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from ottla.protocol.schema import MOST_OF_MANY, MOST_TAGS, UNLIMITED
+from ottla.protocol.schema import LEAST_OF_MANY, MOST_ELEMENTS, MOST_OF_MANY, MOST_TAGS, UNLIMITED
 from ottla.protocol.wire import PeerError, read_uvarint
 
 # Codes of fixed size; a tagged section is last.
@@ -294,6 +294,8 @@ def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any
         raise PeerError(f"an array of {count} elements is larger than the {MOST_OF_MANY} allowed")
     if count * step.least > len(data) - p:
         raise PeerError("an array runs past the frame")
+    if code == STRUCT_ARRAY and count > MOST_ELEMENTS and count > MOST_ELEMENTS + (len(data) - p) // LEAST_OF_MANY:
+        raise PeerError(f"an array of {count} elements that are nearly all empty")
     if code == INT32_ARRAY:
         end: i64 = p + count * 4
         while p < end:

@@ -29,6 +29,10 @@ MOST_ELEMENTS: Final = 100_000
 """Elements that the arrays of a request, without those of many, and its tagged sections may have together."""
 MOST_OF_MANY: Final = 1_000_000
 """Elements of one array, as in Apache Kafka."""
+LEAST_OF_MANY: Final = 16
+"""Bytes that the structs of an array of many take on average, above the first MOST_ELEMENTS: those of real clients have names
+and numbers. An empty one of 3 bytes would take 140 bytes of memory.
+"""
 MOST_TAGS: Final = 10_000
 """Fields of one tagged section, as in Apache Kafka."""
 UNLIMITED: Final = 1 << 62
