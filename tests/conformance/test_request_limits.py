@@ -4,7 +4,7 @@ import pytest
 
 from ottla.protocol.api import API_VERSIONS, DESCRIBE_GROUPS, METADATA
 from ottla.protocol.schema import MOST_ELEMENTS, MOST_OF_MANY, MOST_TAGS
-from tests.fuzz.hostile import BARE, HEADER, TAGS, Place, builder
+from tests.fuzz.grown_requests import BARE, HEADER, TAGS, Place, builder
 
 from .conftest import Closed, Wire
 

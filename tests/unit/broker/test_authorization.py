@@ -4,6 +4,7 @@ import logging
 import socket
 
 import pytest
+from tests.fuzz.grown_requests import DISTINCT, builder
 
 from ottla.broker.authorization import Authorization, AuthorizationRequest
 from ottla.metadata.configs import InvalidConfig
@@ -13,7 +14,6 @@ from ottla.protocol.context import RequestContext
 from ottla.security.acls import ALLOW, DENY, LITERAL, Acl
 from ottla.security.operations import AclOperation, AclResourceType
 from ottla.testing.embedded import EmbeddedBroker
-from tests.fuzz.hostile import DISTINCT, builder
 
 READ, WRITE, TOPIC = AclOperation.READ, AclOperation.WRITE, AclResourceType.TOPIC
 STANDARD = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.fuzz.hostile import BARE, DISTINCT, HEADER, TAGS, Place, builder
+from tests.fuzz.grown_requests import BARE, DISTINCT, HEADER, TAGS, Place, builder
 
 from ottla.protocol import codec
 from ottla.protocol.api import APIS, CREATE_TOPICS, METADATA, OFFSET_FETCH
