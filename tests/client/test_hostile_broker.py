@@ -36,6 +36,7 @@ print(json.dumps([outcome, time.monotonic() - began, resource.getrusage(resource
 """
 MOST_MB: Final = 700
 """Of the whole process: a frame of 95 MB is received into a growing buffer, and copied once."""
+COUNT: Final = 6_500_001
 Reply = Callable[[int, int, bytes, bytes], Iterator[bytes]]
 """Returns what the broker sends to a request: by its API, version, correlation id and bytes; piece by piece."""
 
@@ -95,6 +96,13 @@ def count_of_brokers(key: int, version: int, correlation: bytes, request: bytes)
     yield framed(correlation, b"\0\0\0\0\xff\xff\xff\xff\x07" + bytes(50), flexible=True)
 
 
+def many_brokers(key: int, version: int, correlation: bytes, request: bytes) -> Iterator[bytes]:
+    """A true count; each has 14 bytes, of which an unknown tagged field is four."""
+    count = bytes((0x80 | COUNT & 0x7F, 0x80 | COUNT >> 7 & 0x7F, 0x80 | COUNT >> 14 & 0x7F, COUNT >> 21))
+    yield struct.pack(">i", 95 << 20) + correlation + b"\0" + bytes(4) + count
+    yield from (b"\1" * (1 << 20) for _ in range(95))
+
+
 def long_text(key: int, version: int, correlation: bytes, request: bytes) -> Iterator[bytes]:
     """One broker, whose host says that it has 2 GB."""
     yield framed(correlation, bytes(4) + b"\x02" + bytes(4) + b"\xff\xff\xff\xff\x07" + bytes(1000), flexible=True)
@@ -121,6 +129,7 @@ ATTACKS: Final[dict[str, tuple[Reply, dict[str, str]]]] = {
     "answers that nothing asked for": (unasked, {}),
     "size of 2 GB after the login": (after_versions(huge_size), {}),
     "count of brokers": (after_versions(count_of_brokers), {}),
+    "6.5 million brokers": (after_versions(many_brokers), {}),
     "length of a text": (after_versions(long_text), {}),
     "two thousand million iterations of SCRAM": (
         after_versions(scram_iterations),

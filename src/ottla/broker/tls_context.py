@@ -133,7 +133,7 @@ class ListenerTls:
         self._workers = environment.workers
         self._timers = environment.timers
         self._contents: dict[str, bytes | OSError] = {}
-        """What a worker has read for the next change, by path."""
+        """Contents that a worker has read for the next change, by path."""
         self._reading = environment.workers.start("ottla-certificates")
         self._handshakes: Worker | None = None
         self._unusable: TlsSettings | None = None
@@ -179,10 +179,10 @@ class ListenerTls:
 
     def _fetch(self, paths: Iterable[str]) -> Answer[None]:
         """Read files on a worker. One that is not read in time is an error, and stays one until it is read again."""
-        wanted = tuple(paths)
-        if not wanted:
+        files = tuple(paths)
+        if not files:
             return None
-        for path in wanted:
+        for path in files:
             self._contents[path] = TimeoutError(f"{path} cannot be read in {_READING_MS // 1000} s")
         answer: Pending[None] = Pending()
 
@@ -197,7 +197,7 @@ class ListenerTls:
                 finish()
 
         timer = self._timers.call_later(_READING_MS, finish)
-        self._reading.run(lambda: {path: _content(path) for path in wanted}, read, finish)
+        self._reading.run(lambda: {path: _content(path) for path in files}, read, finish)
         return answer
 
     def _content(self, path: str) -> bytes:

@@ -201,10 +201,9 @@ class DecoderSource(FunctionSource):
             self.line(depth + 1, f"raise PeerError({_NEGATIVE!r})")
         self.line(depth, "else:")
         inner = depth + 1
-        if declared.many:
-            text = f"an array of more elements than the {MOST_OF_MANY} allowed"
-            self.line(inner, f"if {n} > {MOST_OF_MANY}: raise PeerError({text!r})")
-        else:
+        text = f"an array of more elements than the {MOST_OF_MANY} allowed"
+        self.line(inner, f"if {n} > {MOST_OF_MANY}: raise PeerError({text!r})")
+        if not declared.many:
             self.take(inner, n)
         if isinstance(element, Primitive) and element.format and element is not Bool:
             self.line(

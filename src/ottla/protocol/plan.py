@@ -288,10 +288,10 @@ def _text(data: bytes, p: i64, end: i64) -> str:
 
 def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any], allowance: Allowance) -> i64:
     values: list[Any] = []
+    if count > MOST_OF_MANY:
+        raise PeerError(f"an array of {count} elements is larger than the {MOST_OF_MANY} allowed")
     if not step.many:
         allowance.take(count)
-    elif count > MOST_OF_MANY:
-        raise PeerError(f"an array of {count} elements is larger than the {MOST_OF_MANY} allowed")
     if count * step.least > len(data) - p:
         raise PeerError("an array runs past the frame")
     if code == STRUCT_ARRAY and count > MOST_ELEMENTS and count > MOST_ELEMENTS + (len(data) - p) // LEAST_OF_MANY:

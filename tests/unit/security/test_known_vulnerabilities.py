@@ -54,7 +54,7 @@ def test_tokens_are_not_accepted_without_the_keys_to_check_them() -> None:
             f"{prefix}sasl.oauthbearer.expected.issuer": "https://issuer",
         }
     )
-    source = CredentialSource(lambda user, mechanism: None, None, lambda: bytes(32), b"secret")
+    source = CredentialSource(lambda user, mechanism: None, None, lambda: bytes(32), lambda: b"secret")
     with pytest.raises(InvalidConfig, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url value is required"):
         mechanisms(config, "A", source, process_environment(loop))
 
