@@ -11,9 +11,10 @@ The throttle time is the time without traffic until the rate has fallen to the q
 they use a token bucket instead, which may be overdrawn once. This module reads no clock: times are arguments, in ms.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import isfinite
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 Entity = tuple[tuple[str, str | None], ...]
 """Entity of a quota: (type, name) by type; the name None is the default, for entities without a quota of their own."""
@@ -42,7 +43,12 @@ _WHOLE_NUMBERS: Final = {
 _OF_CLIENTS: Final = frozenset((PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE))
 _OF_ADDRESSES: Final = frozenset((CONNECTION_CREATION_RATE,))
 _EPSILON: Final = 1e-6
+_MOST_LOOK_UPS: Final = 1000
 _MOST_IDLE_RATES: Final = 1000
+_LOOKED_AT: Final = 8
+"""Number of usages that are looked at when there is a new one."""
+MOST_RATES: Final = 10_000
+"""Number of clients, or addresses, whose usage is known. Clients choose their ids: those idle for longest are forgotten."""
 
 
 class InvalidQuota(ValueError):
@@ -246,6 +252,10 @@ Sharer = tuple[str, str]
 """Key of a shared rate: (user, client id), "" for all users or all clients of one."""
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
 class QuotaLimits:
     """Limits of one kind by user and client. The most specific quota wins, as in Kafka:
 
@@ -268,7 +278,7 @@ class QuotaLimits:
         """Return the key of the rate that a client shares, and its limit; None without a limit."""
         asked = user, client_id
         if asked not in self._sharers:
-            if len(self._sharers) > _MOST_IDLE_RATES:
+            if len(self._sharers) > _MOST_LOOK_UPS:
                 self._sharers.clear()
             self._sharers[asked] = self._look_up(user, client_id)
         return self._sharers[asked]
@@ -292,6 +302,22 @@ class QuotaLimits:
         return None
 
 
+def _newest(known: dict[K, V], key: K, is_idle: Callable[[V], bool]) -> V | None:
+    """Remove the value of a key, which is put back as the newest one.
+
+    If it is new, make room: some of the oldest are dropped if they are idle, and begin again as the newest ones otherwise.
+    """
+    value = known.pop(key, None)
+    if value is None and len(known) >= _MOST_IDLE_RATES:
+        for oldest in list(islice(known, _LOOKED_AT)):
+            kept = known.pop(oldest)
+            if not is_idle(kept):
+                known[oldest] = kept
+        while len(known) >= MOST_RATES:
+            del known[next(iter(known))]
+    return value
+
+
 class RateQuota:
     """A quota on a rate, and the measured rates by sharer.
 
@@ -312,11 +338,8 @@ class RateQuota:
         if quota is None:
             return 0
         sharer, limit = quota
-        rate = self._rates.get(sharer)
-        if rate is None:
-            if len(self._rates) >= _MOST_IDLE_RATES:
-                self._rates = {other: rate for other, rate in self._rates.items() if not rate.is_idle(now)}
-            rate = self._rates[sharer] = Rate(self._window)
+        rate = _newest(self._rates, sharer, lambda rate: rate.is_idle(now)) or Rate(self._window)
+        self._rates[sharer] = rate
         rate.record(value, now)
         throttle_ms = rate.throttle_ms(limit, now)
         return throttle_ms if self._most_ms < 0 else min(throttle_ms, self._most_ms)
@@ -342,7 +365,7 @@ class MutationQuota:
         self.limits = limits
         self._window = window
         self._buckets: dict[Sharer, tuple[TokenBucket, float]] = {}
-        """Buckets with their limits. Clients choose their ids: those that are full again are dropped now and then."""
+        """Buckets with their limits."""
 
     def take(self, user: str, client_id: str, count: int, now: int, *, strict: bool) -> tuple[bool, int]:
         """Return whether `count` mutations are allowed, and the throttle time of the client in ms.
@@ -353,13 +376,7 @@ class MutationQuota:
         if limited is None:
             return True, 0
         sharer, limit = limited
-        entry = self._buckets.get(sharer)
-        if entry is None and len(self._buckets) >= _MOST_IDLE_RATES:
-            self._buckets = {
-                other: (bucket, quota)
-                for other, (bucket, quota) in self._buckets.items()
-                if not bucket.is_idle(quota, now)
-            }
+        entry = _newest(self._buckets, sharer, lambda entry: entry[0].is_idle(entry[1], now))
         bucket = TokenBucket(self._window, limit, now) if entry is None else entry[0]
         self._buckets[sharer] = bucket, limit
         if strict and bucket.tokens(limit, now) < 0:
@@ -386,11 +403,8 @@ class ConnectionQuota:
         limit = self.limits.get(address, self.limits.get(None))
         if limit is None:
             return 0
-        rate = self._rates.get(address)
-        if rate is None:
-            if len(self._rates) >= _MOST_IDLE_RATES:
-                self._rates = {other: rate for other, rate in self._rates.items() if not rate.is_idle(now)}
-            rate = self._rates[address] = Rate(self._window)
+        rate = _newest(self._rates, address, lambda rate: rate.is_idle(now)) or Rate(self._window)
+        self._rates[address] = rate
         rate.record(1, now)
         throttle_ms = min(rate.throttle_ms(limit, now), self._window.size_ms)
         if throttle_ms > 0:

@@ -1,14 +1,19 @@
 """Rates, buckets and who shares them; that Apache Kafka reckons the same is in tests/conformance/test_throttling.py."""
 
+import time
+
 import pytest
 
 from ottla.security.quotas import (
+    CLIENT_ID,
     CONTROLLER_MUTATION_RATE,
+    MOST_RATES,
     PRODUCER_BYTE_RATE,
     ConnectionQuota,
     Entity,
     MutationQuota,
     QuotaLimits,
+    Quotas,
     Rate,
     RateQuota,
     TokenBucket,
@@ -134,8 +139,10 @@ def test_rates_of_those_who_are_gone_are_forgotten() -> None:
     quota = RateQuota(QuotaLimits(PRODUCER_BYTE_RATE, {entity(client_id=None): {PRODUCER_BYTE_RATE: 1000.0}}), WINDOW)
     for number in range(1000):
         quota.record("u", f"c{number}", 1, 0)
-    quota.record("u", "late", 1, 20_000)
-    assert len(quota._rates) == 1
+    for number in range(1000):
+        quota.record("u", f"late{number}", 1, 20_000)
+    assert len(quota._rates) <= 1001
+    assert all(client_id.startswith("late") for _, client_id in quota._rates)
 
 
 def test_connections_of_one_address() -> None:
@@ -144,3 +151,21 @@ def test_connections_of_one_address() -> None:
     assert [quota.record("10.0.0.2", 0) for _ in range(21)] == [0] * 20 + [500]
     assert quota.record("10.0.0.1", 11_000) == 0
     assert ConnectionQuota({"10.0.0.1": 1.0}, WINDOW).record("10.0.0.3", 0) == 0
+
+
+def test_clients_with_ever_new_ids_take_bounded_memory_and_time() -> None:
+    """The rates of a window were gone through for each new client id."""
+    window = Window(11, 1000)
+    quotas: Quotas = {((CLIENT_ID, None),): {"producer_byte_rate": 1000.0, "controller_mutation_rate": 10.0}}
+    rates = RateQuota(QuotaLimits("producer_byte_rate", quotas), window)
+    mutations = MutationQuota(QuotaLimits("controller_mutation_rate", quotas), window)
+    connections = ConnectionQuota({None: 10.0}, window)
+    begin = time.process_time()
+    for number in range(30_000):
+        rates.record("", str(number), 100, number // 100)
+        mutations.take("", str(number), 1, number // 100, strict=True)
+        connections.record(str(number), number // 100)
+        rates.record("", "busy", 100, number // 100)
+    assert time.process_time() - begin < 5
+    assert len(rates._rates) == len(mutations._buckets) == len(connections._rates) == MOST_RATES
+    assert rates.record("", "busy", 0, 300) > 0, "the usage of a busy client was forgotten"
