@@ -138,10 +138,14 @@ def test_tagged_fields_count_as_elements(decode: Decode) -> None:
                 decode(MetadataRequest, 9, data)
 
 
-def test_responses_have_no_limit() -> None:
+@both_ways
+def test_arrays_of_responses_have_kafkas_limit_only(decode: Decode) -> None:
     topics = [MetadataResponseTopic(name="", partitions=[])] * (MOST_ELEMENTS + 1)
     data = codec.encode(MetadataResponse(brokers=[], cluster_id=None, topics=topics), 4)
-    assert len(codec.decode(MetadataResponse, 4, data)[0].topics) == MOST_ELEMENTS + 1
+    assert len(decode(MetadataResponse, 4, data).topics) == MOST_ELEMENTS + 1
+    brokers = bytes(4) + (MOST_OF_MANY + 1).to_bytes(4, "big") + bytes(12 * (MOST_OF_MANY + 1))
+    with pytest.raises(PeerError, match="allowed"):
+        decode(MetadataResponse, 4, brokers)
 
 
 def test_the_header_of_a_request_has_10_000_tagged_fields_at_most() -> None:
