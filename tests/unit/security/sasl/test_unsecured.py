@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.security.sasl.mechanism import trim
 from ottla.security.sasl.oauthbearer import InvalidToken, OAuthBearerClient, OAuthBearerServer, ValidatedToken
 from ottla.security.sasl.unsecured import TokenOptionError, UnsecuredSettings, UnsecuredValidator, unsecured_token
 from tests.unit.security.sasl.exchanges import NOW, run
@@ -148,7 +149,7 @@ def test_invalid_options_of_a_client(options: dict[str, str], error: str) -> Non
     assert str(raised.value) == error
 
 
-@given(st.text().filter(lambda name: name.strip()))
+@given(st.text().filter(trim))
 def test_a_token_of_a_client_is_accepted(name: str) -> None:
     name = name.encode("utf-8", "replace").decode()
     server = OAuthBearerServer(UnsecuredValidator())
