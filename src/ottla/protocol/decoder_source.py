@@ -244,7 +244,7 @@ class DecoderSource(FunctionSource):
     def take(self, depth: int, n: str) -> None:
         """Generate code that counts `n` elements."""
         self.line(depth, f"left -= {n}")
-        self.line(depth, "if left < 0: raise PeerError('the arrays of the request have too many elements')")
+        self.line(depth, "if left < 0: raise PeerError('the arrays of the message have too many elements')")
 
     def tags(
         self, depth: int, tagged: list[Field], elsewhere: list[int], target: Callable[[Field], str], made: str

@@ -67,7 +67,7 @@ class Allowance:
         """Count elements that follow. Raises PeerError."""
         self.elements -= elements
         if self.elements < 0:
-            raise PeerError("the arrays of the request have too many elements")
+            raise PeerError("the arrays of the message have too many elements")
 
 
 @final

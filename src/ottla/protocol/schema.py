@@ -12,7 +12,7 @@ dictionary. `codec.py` compiles (class, version) to functions on first use; this
 
 Limits. An element of an array costs a broker more to decode than a client to send, and one thread serves all: the arrays
 and tagged sections of a request may have 100,000 elements together (50 ms). Arrays of which real clients send very many are
-declared with `many=True`, and have Kafka's own limit only.
+declared with `many=True`, and have Kafka's own limit only. A response may have 1,000,000 in all, that of Metadata 2,000,000.
 
 Version ranges are written as in Kafka's schemas: "3", "0-4", "3+"; an open end means "up to the newest".
 """
@@ -249,9 +249,10 @@ class _Received:
 
 
 class Response(Message):
-    """Response to a request."""
+    """Response to a request. It has a limit as well: a hostile broker must not fill the memory of a client."""
 
     __slots__ = ()
+    ELEMENTS: ClassVar[int] = MOST_OF_MANY
 
 
 # Covariant: code that accepts any request is typed Request[Response]. `Request` alone is Request[Any].

@@ -10,6 +10,7 @@ from ottla.protocol import codec
 from ottla.protocol.api import APIS, CREATE_TOPICS, METADATA, OFFSET_FETCH
 from ottla.protocol.connection import open_envelope
 from ottla.protocol.decoder_source import generated
+from ottla.protocol.messages.list_groups import ListGroupsResponse
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -18,8 +19,8 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.planning import Planner
-from ottla.protocol.schema import MOST_ELEMENTS, MOST_OF_MANY, MOST_TAGS, Array, Request, Struct
-from ottla.protocol.wire import PeerError
+from ottla.protocol.schema import MOST_ELEMENTS, MOST_OF_MANY, MOST_TAGS, Array, Request, Response, Struct
+from ottla.protocol.wire import PeerError, write_uvarint
 
 Decode = Callable[[type[Struct], int, bytes], Any]
 MANY = {
@@ -139,7 +140,17 @@ def test_tagged_fields_count_as_elements(decode: Decode) -> None:
 
 
 @both_ways
-def test_arrays_of_responses_have_kafkas_limit_only(decode: Decode) -> None:
+@pytest.mark.parametrize(("cls", "limit"), [(MetadataResponse, 2_000_000), (ListGroupsResponse, 1_000_000)])
+def test_responses_have_a_limit(decode: Decode, cls: type[Response], limit: int) -> None:
+    """A response of 90 MB with 6.5 million brokers took 2.4 GB of a Python client."""
+    assert limit == cls.ELEMENTS
+    head = bytes(6 if cls is ListGroupsResponse else 4)
+    with pytest.raises(PeerError, match="too many elements|allowed"):
+        decode(cls, 3 if cls is ListGroupsResponse else 12, head + write_uvarint(limit + 2) + bytes(8 * limit + 64))
+
+
+@both_ways
+def test_a_response_may_have_more_elements_than_a_request(decode: Decode) -> None:
     topics = [MetadataResponseTopic(name="", partitions=[])] * (MOST_ELEMENTS + 1)
     data = codec.encode(MetadataResponse(brokers=[], cluster_id=None, topics=topics), 4)
     assert len(decode(MetadataResponse, 4, data).topics) == MOST_ELEMENTS + 1

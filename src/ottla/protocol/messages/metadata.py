@@ -4,6 +4,8 @@ Versions by release: 0 in 0.8.0, 1 in 0.10.0, 2 in 0.10.1, 3-4 in 0.11.0, 5 in 1
     2.3, 9 in 2.4, 10-11 in 2.8, 12 in 3.1, 13 in 4.0.
 """
 
+from typing import ClassVar
+
 from ottla.protocol.schema import Array, Bool, Int16, Int32, Request, Response, String, Struct, Uuid, field, message
 
 
@@ -48,6 +50,7 @@ class MetadataResponseTopic(Struct):
 
 @message(api=3, versions="0-13", flexible="9+")
 class MetadataResponse(Response):
+    ELEMENTS: ClassVar[int] = 2_000_000  # 285,000 partitions with three replicas each
     throttle_time_ms: int = field(Int32, versions="3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = field(Array(MetadataResponseBroker))
     cluster_id: str | None = field(String, versions="2+", nullable="2+", default=None, ignorable=True)
