@@ -145,7 +145,7 @@ def config(scope: str, name: str) -> Config:
 # Parsing: Kafka's ConfigDef.parseType, then its validators.
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|[+-]?(?:NaN|Infinity)")
+_DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|[+-]?(?:NaN|Infinity)")
 _BITS: Final = {table.SHORT: 15, table.INT: 31, table.LONG: 63}
 
 
