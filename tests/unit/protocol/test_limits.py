@@ -118,6 +118,18 @@ def test_partitions_of_many_topics_do_not_count(decode: Decode) -> None:
 
 
 @both_ways
+def test_structs_of_an_array_of_many_are_not_nearly_all_empty(decode: Decode) -> None:
+    """Those of real clients have names: empty ones take 140 bytes of memory for six of a frame."""
+    count = 2 * MOST_ELEMENTS
+    empty = bytes(2) + count.to_bytes(4, "big") + bytes(6 * count)
+    with pytest.raises(PeerError, match="nearly all empty"):
+        decode(OffsetFetchRequest, 1, empty)
+    topic = b"\0\x0a" + b"long-name-" + bytes(4)
+    named = bytes(2) + count.to_bytes(4, "big") + count * topic
+    assert len(decode(OffsetFetchRequest, 1, named).topics) == count
+
+
+@both_ways
 def test_a_tagged_section_has_as_many_fields_as_kafkas(decode: Decode) -> None:
     message = decode(MetadataRequest, 9, body(METADATA, 9, Place(TAGS, None), MOST_TAGS))
     assert len(message.unknown_tags) == MOST_TAGS
