@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import logging
 import math
 import multiprocessing
 import os
@@ -85,6 +86,7 @@ def _memory(name: str) -> int:
 
 def _serve(commands: Connection, data_dir: Path, plant: Plant | None) -> None:
     """Run a broker, and do what the parent process commands."""
+    logging.basicConfig(filename=os.devnull, level=logging.WARNING)
     if plant is not None:
         plant()
     with _Broker(_CONFIGS, data_dir=data_dir) as broker:
