@@ -134,8 +134,9 @@ def measured(
 
 
 def warm_up(broker: MeasuredBroker, key: int, version: int) -> None:
-    """Let the broker import the handler and make the decoder, once for all requests."""
-    broker.measure(*hostile.request(Case(key, version, hostile.CLIENT_ID, 1, hostile.DENIED), broker.topic_id))
+    """Let the broker import the handler, make the decoder and open what a coordinator needs, once for all requests."""
+    for names in (hostile.DENIED, UNKNOWN):
+        broker.measure(*hostile.request(Case(key, version, hostile.CLIENT_ID, 1, names), broker.topic_id))
 
 
 def worst(rows: Sequence[Row]) -> list[Row]:

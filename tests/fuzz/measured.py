@@ -217,9 +217,10 @@ class MeasuredBroker:
             self._ask(self._reset)
         outcome = self._exchange(frames, count, connections)
         report = self._ask("report", _IDLE_SECONDS if outcome == DOES_NOT_END else _START_SECONDS)
-        if report is None:
+        if report is None or outcome == DOES_NOT_END:
             self.restart()
-            return Cost(self.seconds * 1000, 0, DOES_NOT_END)
+            longest_ns, peak = report or (self.seconds * 1e9, 0)
+            return Cost(longest_ns / 1e6, peak / (1 << 20), DOES_NOT_END)
         longest_ns, peak = report
         return Cost(longest_ns / 1e6, peak / (1 << 20), outcome)
 

@@ -78,9 +78,12 @@ IN_ONE_PASS: Final = frozenset(
 """APIs that handle ten thousand rows in one pass of the loop, which takes longer than the bound: 5 to 30 us a row."""
 IN_ONE_PASS_FACTOR: Final = 10
 SLOW_ROWS: Final = {
+    ("AlterUserScramCredentials", "upsertions", "1000"): 4,  # 50 us for each user, group or partition
     ("CreateTopics", "topics", "1000"): 20,  # created
     ("DescribeConfigs", "resources", "1000"): 20,  # every config of a topic, 35 of them, for each row
+    ("DescribeShareGroupOffsets", "groups", "1000"): 4,
     ("Metadata", "topics", "1000"): 20,  # created automatically, up to the limit
+    ("WriteShareGroupState", "topics", "1000"): 4,
 }
 """Times of the bound for what no limit of a request shortens: these requests are ordinary, and handled in one pass."""
 
