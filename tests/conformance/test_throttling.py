@@ -21,7 +21,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.share_fetch import FetchPartition as FetchPartitionOfShare
 from ottla.protocol.messages.share_fetch import FetchTopic as FetchTopicOfShare
@@ -292,6 +292,22 @@ def test_mutations_are_refused_once_the_bucket_is_overdrawn(
     assert create(same(client), f"{client_id}-c", 1, validate_only=True)[0] == THROTTLING_QUOTA_EXCEEDED
     for name in "ab":
         assert delete(broker, f"{client_id}-{name}")[0] == NONE
+
+
+def test_automatic_topics_count_as_mutations(broker: Wire, client: Wire, client_id: str, set_quota: SetQuota) -> None:
+    set_quota((("client-id", client_id),), "controller_mutation_rate", 2)
+    names = [f"{client_id}-{number}" for number in range(60)]
+    rows = [MetadataRequestTopic(name=name) for name in names]
+
+    def created() -> list[str]:
+        request = MetadataRequest(topics=rows, allow_auto_topic_creation=False)
+        return [row.name for row in broker.send(request, 12).topics if row.error_code == NONE]
+
+    client.send(MetadataRequest(topics=rows, allow_auto_topic_creation=True), 12)
+    wait_for(created)
+    assert 22 <= len(created()) <= 25
+    for name in created():
+        assert delete(broker, name)[0] == NONE
 
 
 def test_old_clients_are_throttled_and_not_refused(
