@@ -288,7 +288,7 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
-NO_PROVIDERS: Final = "OTTLA_CLIENT_CONFIG_PROVIDERS"
+_NO_PROVIDERS: Final = "OTTLA_CLIENT_CONFIG_PROVIDERS"
 
 
 def _resolved(configs: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
@@ -300,9 +300,9 @@ def _resolved(configs: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
     if not configs.get("config.providers"):
         if not any("${" in value for value in configs.values() if isinstance(value, str)):
             return configs
-    elif environment_variables().get(NO_PROVIDERS) == "none":
+    elif environment_variables().get(_NO_PROVIDERS) == "none":
         raise InvalidClientConfig(
-            f"{prefix}config.providers are switched off by the environment variable {NO_PROVIDERS}"
+            f"{prefix}config.providers are switched off by the environment variable {_NO_PROVIDERS}"
         )
     texts = {name: _text(value) for name, value in configs.items() if name not in CALLABLE}
     try:
