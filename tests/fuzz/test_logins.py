@@ -152,11 +152,10 @@ def test_a_client_with_a_password_gets_in_as_itself(dice_seed: int, request: pyt
     known = mechanisms(rng)
     end = time.monotonic() + SECONDS * request.config.getoption("--soak")
     counted = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or counted <= 10:
         for principal in run(rng, "alice", known):
             assert principal == "alice"
             counted += 1
-    assert counted > 10
 
 
 def test_the_check_sees_a_mechanism_that_accepts_everything(dice_seed: int) -> None:
