@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ottla.observability.varints import read_varint, write_varint
+
 ALL_METRICS: Final = "*"
 MOST_BYTES: Final = 64 << 20
 """Maximum size of all stored pushes together; the oldest are dropped beyond it."""
@@ -135,7 +137,7 @@ class _Selection:
                 if len(path) == 1:
                     part = part if self._is_wanted(field) else b""
                 elif inner := self._nested(field.start, field.end, path[1:]):
-                    part = bytes((field.number << 3 | _BYTES,)) + _varint(len(inner)) + inner
+                    part = bytes((field.number << 3 | _BYTES,)) + write_varint(len(inner)) + inner
                 else:
                     part = b""
                 has_metric = has_metric or bool(part)
@@ -166,13 +168,13 @@ class _Selection:
                 return
             self._fields_left -= 1
             begin = position
-            tag, position = _read_varint(data, position)
+            tag, position = read_varint(data, position)
             kind = tag & 7
             if kind == _VARINT:
                 value = position
-                position = _read_varint(data, position)[1]
+                position = read_varint(data, position)[1]
             elif kind == _BYTES:
-                size, value = _read_varint(data, position)
+                size, value = read_varint(data, position)
                 position = value + size
             elif kind in (_FIXED_64, _FIXED_32):
                 value = position
@@ -182,24 +184,3 @@ class _Selection:
             if position > end:
                 raise ValueError("a field runs past its message")
             yield _Field(tag >> 3, kind, begin, value, position)
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise ValueError("a number is too long")
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.observability.families import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
 from ottla.observability.native_histogram import SCHEMA, NativeHistogram
+from ottla.observability.varints import write_varint
 
 CONTENT_TYPE: Final = (
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; charset=utf-8"
@@ -59,7 +60,7 @@ def protobuf_of(families: Iterable[Family]) -> Iterator[bytes]:
 def _family(family: Family, metrics: list[bytes]) -> bytes:
     head = _string(1, family.name) + _string(2, family.help) + _integer(3, _TYPES[family.kind])
     message = head + b"".join(_message(4, metric) for metric in metrics)
-    return _varint(len(message)) + message
+    return write_varint(len(message)) + message
 
 
 def _metrics(family: Family) -> Iterator[bytes]:
@@ -101,25 +102,16 @@ def _zigzag(value: int) -> int:
     return value << 1 if value >= 0 else (-value << 1) - 1
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value)
+    return write_varint(field << 3 | _VARINT) + write_varint(value)
 
 
 def _double(field: int, value: float) -> bytes:
-    return _varint(field << 3 | _FIXED) + _DOUBLE.pack(value)
+    return write_varint(field << 3 | _FIXED) + _DOUBLE.pack(value)
 
 
 def _message(field: int, body: bytes) -> bytes:
-    return _varint(field << 3 | _BYTES) + _varint(len(body)) + body
+    return write_varint(field << 3 | _BYTES) + write_varint(len(body)) + body
 
 
 def _string(field: int, text: str) -> bytes:
