@@ -6,12 +6,15 @@ collections.
 """
 
 import gc
+import logging
+import multiprocessing
 import socket
 import ssl
 import struct
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -142,20 +145,38 @@ STATES: Final[dict[str, tuple[State, ...]]] = {
 WITHOUT_TLS: Final = (silent, half_a_handshake, no_tls)
 
 
+class Brokers:
+    """One broker for each security protocol, started when it is first asked for."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, Kafka] = {}
+
+    def __getitem__(self, protocol: str) -> Kafka:
+        if protocol not in self.started:
+            self.started[protocol] = Kafka({} if protocol == "PLAINTEXT" else {"security": Security(protocol)})
+            self.started[protocol].create_topic("t")
+        return self.started[protocol]
+
+    def close(self) -> None:
+        for kafka in self.started.values():
+            kafka.close()
+
+
+BROKERS: Final = Brokers()
+"""Those of a process that has no other broker: others would open and close connections of their own meanwhile."""
+
+
+def close_brokers() -> None:
+    BROKERS.close()
+
+
 @pytest.fixture(scope="module")
-def brokers() -> Iterator[Callable[[str], Kafka]]:
-    """One broker for each security protocol."""
-    started: dict[str, Kafka] = {}
-
-    def start(protocol: str) -> Kafka:
-        if protocol not in started:
-            started[protocol] = Kafka({} if protocol == "PLAINTEXT" else {"security": Security(protocol)})
-            started[protocol].create_topic("t")
-        return started[protocol]
-
-    yield start
-    for kafka in started.values():
-        kafka.close()
+def process() -> Iterator[ProcessPoolExecutor]:
+    """A process of its own, whose brokers are BROKERS."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=logging.disable) as pool:
+        yield pool
+        pool.submit(close_brokers).result()
 
 
 def connect(kafka: Kafka, state: State) -> socket.socket:
@@ -173,29 +194,30 @@ def open_connections(kafka: Kafka) -> int:
     return len(kafka.server.sockets.connections)
 
 
+def left_of_closed_connections(protocol: str, state: State, end: State) -> list[str]:
+    """Names of the classes of what three connections in this state leave behind when they have ended."""
+    kafka = BROKERS[protocol]
+    with no_collector():
+        assert wait_until(lambda: open_connections(kafka) == 0)
+        before = alive()  # kept, so that no new object gets the identity of an old one
+        for _ in range(3):
+            client = connect(kafka, state)
+            state(client)
+            time.sleep(0.02)
+            end(client)
+        assert wait_until(lambda: open_connections(kafka) == 0), "a connection is still open"
+        wait_until(lambda: alive().keys() <= before.keys())
+        return [type(item).__name__ for key, item in alive().items() if key not in before]
+
+
 @pytest.mark.parametrize("end", [closed_by_client, reset_by_client])
 @pytest.mark.parametrize(
     ("protocol", "state"), [(protocol, state) for protocol, states in STATES.items() for state in states]
 )
 def test_nothing_is_left_of_a_closed_connection(
-    brokers: Callable[[str], Kafka], protocol: str, state: State, end: State
+    process: ProcessPoolExecutor, protocol: str, state: State, end: State
 ) -> None:
-    kafka = brokers(protocol)
-    with no_collector():
-        left: list[str] = []
-        for _ in range(3):  # brokers of other tests in this process may get connections too, but not each time
-            assert wait_until(lambda: open_connections(kafka) == 0)
-            before = alive()  # kept, so that no new object gets the identity of an old one
-            for _ in range(3):
-                client = connect(kafka, state)
-                state(client)
-                time.sleep(0.02)
-                end(client)
-            assert wait_until(lambda: open_connections(kafka) == 0), "a connection is still open"
-            if wait_until(lambda known=before: alive().keys() <= known.keys(), 1.0):  # type: ignore[misc]
-                return
-            left = [type(item).__name__ for key, item in alive().items() if key not in before]
-        pytest.fail(f"left each time: {left}")
+    assert process.submit(left_of_closed_connections, protocol, state, end).result() == []
 
 
 def test_a_client_that_connects_again_and_again_takes_no_memory() -> None:
