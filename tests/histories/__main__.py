@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from ottla.protocol import plan
+
 from .run import WORKLOADS, Result, Run, Settings, check, part_of_history
 
 _SHOWN = 5
@@ -24,12 +26,18 @@ def main() -> int:
     )
     parser.add_argument("--module", default="ottla", help="Python module that runs as a broker (default: ottla)")
     parser.add_argument("--check", type=Path, metavar="DIR", help="check the histories in DIR again")
+    parser.add_argument(
+        "--compiled", action="store_true", help="run the installed modules instead of the sources (scripts/histories)"
+    )
     options = parser.parse_args()
+    if options.compiled and not plan.COMPILED:
+        parser.error("the installed modules are not compiled: install Ottla where there is a C compiler")
     if options.check is not None:
         return report(options.check, check(options.check))
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     directory = options.directory or Path("build/histories") / time.strftime(f"%Y%m%d-%H%M%S-{seed}")
-    write(f"seed {seed}, {options.minutes:g} minutes, histories in {directory}")
+    modules = "compiled" if plan.COMPILED else "interpreted"
+    write(f"seed {seed}, {modules}, {options.minutes:g} minutes, histories in {directory}")
     logging.getLogger("ottla").setLevel(logging.CRITICAL)  # of lost connections, which are many
     settings = Settings(seed, options.minutes, options.module, options.rate)
     return report(directory, Run(directory, settings, write).run())

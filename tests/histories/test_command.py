@@ -1,11 +1,17 @@
 """The command checks stored histories: its exit status, and the part of the history that it prints."""
 
 import json
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.simulation.__main__ import main as simulation
+
+from . import __main__ as histories
 from .__main__ import main
 from .operations import OK, History
 from .run import WORKLOADS
@@ -37,3 +43,15 @@ def test_check(
     assert f"anomalies of the registers: {int(is_lost)}" in out
     lines = (tmp_path / "registers.jsonl").read_text().splitlines()
     assert all((line in out) == is_lost for line in lines)
+
+
+@pytest.mark.parametrize("command", [main, simulation])
+def test_interpreted_modules_do_not_pass_as_compiled_ones(
+    command: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["command", "--compiled"])
+    for module in (histories, sys.modules[simulation.__module__]):
+        monkeypatch.setattr(module, "plan", SimpleNamespace(COMPILED=False))
+    with pytest.raises(SystemExit, match="2"):
+        command()
+    assert "the installed modules are not compiled" in capsys.readouterr().err

@@ -9,6 +9,8 @@ import time
 from collections import Counter
 from dataclasses import replace
 
+from ottla.protocol import plan
+
 from .results import Result, Settings
 from .run import run
 
@@ -31,9 +33,14 @@ def main() -> int:
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
     parser.add_argument("--store", choices=("memory", "etcd"), default="memory", help="metadata store")
+    parser.add_argument(
+        "--compiled", action="store_true", help="run the installed modules instead of the sources (scripts/simulate)"
+    )
     parser.add_argument("--json", action="store_true", help="print each result as JSON")
     parser.add_argument("--story", action="store_true", help="print the story of a run that passes, too")
     options = parser.parse_args()
+    if options.compiled and not plan.COMPILED:
+        parser.error("the installed modules are not compiled: install Ottla where there is a C compiler")
     settings = Settings(
         options.minutes,
         options.brokers,
@@ -76,8 +83,9 @@ def main() -> int:
         for result in results:
             totals.update(result.counts)
         faults = sum(count for name, count in totals.items() if name.startswith("fault: "))
+        modules = "compiled" if plan.COMPILED else "interpreted"
         sys.stdout.write(
-            f"{len(results)} runs, {failed} failed; {faults} faults in {hours:.2f} virtual hours, "
+            f"{len(results)} runs, {modules}, {failed} failed; {faults} faults in {hours:.2f} virtual hours, "
             f"{hours / cpu_hours:.1f} per CPU hour\n"
         )
         for name, count in sorted(totals.items()):
