@@ -25,10 +25,15 @@ def wait_until(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) ->
     return time.monotonic() - begun
 
 
+def state(pid: int) -> str:
+    """Return how the process does, as `ps` says: Z for a zombie, T for a stopped process; empty without such a process."""
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
 def is_running(pid: int) -> bool:
     """Return False if the process has ended; a zombie has."""
-    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(done.stdout.strip()) and not done.stdout.startswith("Z")
+    return state(pid)[:1] not in ("", "Z")
 
 
 class BrokerProcesses:

@@ -5,6 +5,7 @@ connection stays open.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,13 +43,15 @@ def raise_bug(*_: Any) -> Any:
     raise Bug
 
 
-def fail_at_first_step(monkeypatch: pytest.MonkeyPatch, key: int) -> None:
+def fail_at_first_step(monkeypatch: pytest.MonkeyPatch, key: int, _: threading.Thread) -> None:
     route = dispatch.registered(key)
     monkeypatch.setitem(dispatch._ROUTES, key, route._replace(handler=raise_bug))
 
 
-def fail_where_the_response_is_made(monkeypatch: pytest.MonkeyPatch, key: int) -> None:
-    """The response is made after all that a handler waits for; the second one is that of the failure."""
+def fail_where_the_response_is_made(monkeypatch: pytest.MonkeyPatch, key: int, thread: threading.Thread) -> None:
+    """The response is made after all that a handler waits for; the second one is that of the failure. Those of other threads,
+    of brokers of other tests, do not fail.
+    """
     response_class = APIS[key].response_class()
     response_class()  # its constructor is made with the first object
     construct = response_class.__init__
@@ -56,8 +59,8 @@ def fail_where_the_response_is_made(monkeypatch: pytest.MonkeyPatch, key: int) -
 
     def fail_once(response: Any, **values: Any) -> None:
         nonlocal made
-        made += 1
-        if made == 1:
+        made += threading.current_thread() is thread
+        if made == 1 and threading.current_thread() is thread:
             raise Bug
         construct(response, **values)
 
@@ -72,13 +75,14 @@ def test_every_api_answers_a_failure_of_its_handler(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     key: int,
-    plant: Callable[[pytest.MonkeyPatch, int], None],
+    plant: Callable[[pytest.MonkeyPatch, int, threading.Thread], None],
 ) -> None:
     for version in range(SERVED[key].versions[0], SERVED[key].versions[1] + 1):
         caplog.clear()
         broker.server.pipeline._routes.clear()
         with monkeypatch.context() as planted, caplog.at_level(logging.WARNING):
-            plant(planted, key)
+            assert broker._thread is not None
+            plant(planted, key, broker._thread)
             response = wire.send(sample(key, version), version)
         codes = [code for _, code in codes_in(response)]
         assert UNKNOWN_SERVER_ERROR in codes, version
