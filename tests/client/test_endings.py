@@ -467,6 +467,42 @@ def test_no_records_are_wanted(bootstrap_servers: str, topic: str) -> None:
     asyncio.run(asyncio.wait_for(main(), SECONDS))
 
 
+@pytest.mark.parametrize(
+    ("library", "module", "function", "name"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+    ],
+)
+@pytest.mark.parametrize("is_real", [False, True])
+def test_threads_that_are_greenlets_are_refused(
+    bootstrap_servers: str, library: str, module: str, function: str, name: str, is_real: bool
+) -> None:
+    """With the library where it is installed, else with what the client asks of it."""
+    if is_real:
+        pytest.importorskip(library)
+    patch = {
+        "gevent": "from gevent import monkey; monkey.patch_all(",
+        "eventlet": "import eventlet; eventlet.monkey_patch(",
+    }
+    fake = f"""
+import sys, types
+sys.modules[{module!r}] = types.SimpleNamespace({function}=lambda name: name == {name!r})
+"""
+    program = f"""
+from ottla import KafkaError, Producer
+try:
+    with Producer(bootstrap_servers={bootstrap_servers!r}) as producer:
+        print(producer.partitions_for("x"))
+except KafkaError as error:
+    print(error)
+"""
+    ended = run((patch[library] + ")" if is_real else fake) + program)
+    assert ended.stdout.startswith(f"{library} has replaced threads"), ended.stderr
+    if is_real:
+        assert run(patch[library] + "thread=False)" + program).stdout == "[0]\n"
+
+
 def test_every_method_is_in_the_tables() -> None:
     """And every error is one that users catch."""
     assert issubclass(IllegalState, KafkaError)

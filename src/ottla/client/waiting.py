@@ -71,6 +71,24 @@ def records_wanted(given: int | None, default: int) -> int:
     return most
 
 
+_PATCHERS: Final = (
+    ("gevent", "gevent.monkey", "is_module_patched"),
+    ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+)
+"""Names of the libraries that replace threads, of their modules, and of the functions that say so."""
+
+
+def check_threads() -> None:
+    """Raise IllegalState where threads are replaced by greenlets: a call would wait for ever for the thread of the clients."""
+    for library, module, is_patched in _PATCHERS:
+        patcher = sys.modules.get(module)
+        if patcher is not None and getattr(patcher, is_patched)("threading" if library == "gevent" else "thread"):
+            raise IllegalState(
+                f"{library} has replaced threads, of which a client needs one: patch with thread=False, "
+                "after which a call of a client holds all greenlets up, or use ottla.aio"
+            )
+
+
 def closed_message(client: object) -> str:
     """Return the message of the error of a call of a closed client."""
     return f"this {type(client).__name__} is closed"
@@ -107,6 +125,7 @@ class Blocking:
 
     def __init__(self, config: Mapping[str, Any] | ClientConfig | None, options: Mapping[str, Any]) -> None:
         self.config = config_of(config, options)
+        check_threads()
         self._thread = LoopThread.acquire("ottla-client")
         self._calls = Calls()
         try:
