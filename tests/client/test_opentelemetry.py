@@ -11,6 +11,7 @@ from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
 
 from ottla import Consumer, Producer, ShareConsumer, TopicPartition
 from ottla.client import aio, opentelemetry
+from ottla.client.errors import IllegalState
 from ottla.client.metrics import MetricValues
 from ottla.client.opentelemetry import instrument_name, observe
 
@@ -137,7 +138,7 @@ def test_an_event_loop_that_is_busy_or_closed_has_no_metrics(
         kept.append(producer)
 
     asyncio.run(observed())
-    with pytest.raises(RuntimeError):
+    with pytest.raises(IllegalState, match="is closed"):
         kept[0].call_from_thread(kept[0].metrics, 1.0)
     assert collection.collect() == {}
 

@@ -7,7 +7,6 @@ Timeouts are seconds, as in confluent-kafka.
 import asyncio
 import contextlib
 import inspect
-import operator
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial, update_wrapper
@@ -33,11 +32,13 @@ from ottla.client.producer.contents import (
 )
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
+from ottla.client.producer.undelivered import watch
+from ottla.client.producer.wakeup import Wakeup
 from ottla.client.serialization import Deserializers, Serializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
-from ottla.client.waiting import limit_ms, milliseconds
+from ottla.client.waiting import Timeout, deadline_of, limit_ms, milliseconds, records_wanted
 from ottla.records.record import Header, Record
 from ottla.schemas.context import Serializer
 
@@ -61,12 +62,15 @@ class ShareConsumer(Asynchronous):
             ...
     """
 
+    _ends_waits_first = True
+
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         super().__init__(config, options)
         self._share = ShareConsumerCore(self._core)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics, in place of the previous ones."""
+        self._check()
         self._share.subscribe(topics)
 
     async def unsubscribe(self) -> None:
@@ -75,51 +79,62 @@ class ShareConsumer(Asynchronous):
 
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topics."""
+        self._check()
         return self._share.subscription
 
-    async def poll(self, timeout: float | None = None) -> list[Record]:
+    async def poll(self, timeout: Timeout = None) -> list[Record]:
         """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit)."""
         return await self._run(self._share.poll(milliseconds(timeout)))
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState."""
+        self._check()
         self._share.acknowledge(record, kind)
 
-    async def commit(self, timeout: float | None = 60.0) -> CommitResults:
+    async def commit(self, timeout: Timeout = 60.0) -> CommitResults:
         """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         return await self._run(self._share.commit(milliseconds(timeout)))
 
     def commit_async(self) -> None:
         """Send the acknowledgements; the callback is called with the outcome."""
+        self._check()
         self._share.commit_soon()
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Set the callback, run as `callback({partition: offsets}, error)` after each response to acknowledgements."""
+        self._check()
         self._share.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
         """Acquisition lock timeout of the records of a poll, in ms; None before a broker returned one."""
+        self._check()
         return self._share.lock_ms
 
     @property
     def member_id(self) -> str:
         """Return the member id of this consumer."""
+        self._check()
         return self._share.member_id
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Iterate over records without end."""
-        while True:
-            for record in await self.poll():
+        """Iterate over records until the consumer is closed."""
+        self._check()
+        while not self._calls.is_ended:
+            records = await self._unless_closed(self.poll)
+            for record in records or ():
                 yield record
 
     def metrics(self) -> MetricValues:
         """Return the metrics of the share consumer, by Kafka's names: `metrics().value("acknowledgements-send-total")`."""
+        self._check()
         return self._share.metrics()
 
-    async def close(self, timeout: float | None = 30.0) -> None:
+    async def close(self, timeout: Timeout = 30.0) -> None:
         """Accept the records of the last poll (implicit mode), release all others, leave the group."""
-        if not self._released:
-            await self._run(self._share.close(milliseconds(timeout)))
+        await self._close(milliseconds(timeout))
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        return self._share.close(timeout_ms)
 
 
 def _settle(future: "asyncio.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
@@ -166,17 +181,14 @@ class Producer(Asynchronous):
         self._serializers = serializers_of(key_serializer, value_serializer)
         self._to_serialize: list[tuple[asyncio.Future[tuple[Any, Any]], Callable[[], tuple[Any, Any]]]] = []
         self._serializing: asyncio.Task[None] | None = None
-        self._woken = False
-        self._producer = ProducerCore(self._core, contextlib.nullcontext(), self._wake, choose)
-
-    def _wake(self) -> None:
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon(self._look)
-
-    def _look(self) -> None:
-        self._woken = False
-        self._producer.sender.take_in()
+        wake = Wakeup(self._loop.call_soon)
+        try:
+            self._producer = ProducerCore(self._core, contextlib.nullcontext(), wake, choose)
+        except BaseException:
+            self._release()
+            raise
+        wake.function = self._producer.sender.take_in
+        watch(self)
 
     async def produce(
         self,
@@ -192,6 +204,7 @@ class Producer(Asynchronous):
 
         Serializers run in a thread, in the order of the calls, as they may have to query a schema registry.
         """
+        self._check()
         if self._serializers is not None:
             headers = checked_headers(headers)  # converted once: a generator can be consumed only once
             key, value = await self._serialize(self._serializers, topic, key, value, headers)
@@ -256,6 +269,7 @@ class Producer(Asynchronous):
         """Append the rows of Arrow tables to batches; see `ottla.Producer.produce_arrow`."""
         from ottla.client.producer.tables import TableReport, TableWriting
 
+        self._check()
         future: asyncio.Future[TableDelivered] = self._loop.create_future()
         report = TableReport(partial(_settle, future))
         writing = TableWriting(self._producer, report, data, topic, partition)
@@ -265,13 +279,13 @@ class Producer(Asynchronous):
         report.complete(writing.taken)
         return future
 
-    async def flush(self, timeout: float | None = None) -> int:
+    async def flush(self, timeout: Timeout = None) -> int:
         """Send all records and wait; return how many have no outcome after `timeout` seconds."""
         return await self._run(self._producer.flush(milliseconds(timeout)))
 
     def __len__(self) -> int:
-        """Return the number of records without an outcome."""
-        return self._producer.accumulator.records
+        """Return the number of records without an outcome; 0 after `close`."""
+        return 0 if self._released else self._producer.accumulator.records
 
     async def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of a topic."""
@@ -279,26 +293,28 @@ class Producer(Asynchronous):
 
     def metrics(self) -> MetricValues:
         """Return the metrics of the producer, by Kafka's names: `metrics().value("record-send-total")`."""
+        self._check()
         return self._producer.metrics()
 
-    async def init_transactions(self, timeout: float | None = None) -> None:
+    async def init_transactions(self, timeout: Timeout = None) -> None:
         """Register as the only producer of transactional.id and fence all others. Raises IllegalState, FencedError."""
         await self._run(self._producer.transactional().init(limit_ms(timeout)))
 
     def begin_transaction(self) -> None:
         """Begin a transaction: all records produced until its end are committed or aborted together."""
+        self._check()
         self._producer.transactional().begin()
 
     async def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
-        timeout: float | None = None,
+        timeout: Timeout = None,
     ) -> None:
         """Add the offsets of a consumer group to the transaction."""
         await self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
-    async def commit_transaction(self, timeout: float | None = None) -> None:
+    async def commit_transaction(self, timeout: Timeout = None) -> None:
         """Wait until all records are acknowledged, then commit the transaction.
 
         timeout  limit for both steps together, in seconds; default.api.timeout.ms by default
@@ -309,17 +325,19 @@ class Producer(Asynchronous):
         """
         await self._run(self._producer.transactional().commit(limit_ms(timeout)))
 
-    async def abort_transaction(self, timeout: float | None = None) -> None:
+    async def abort_transaction(self, timeout: Timeout = None) -> None:
         """Abort the transaction and discard its records; those without an acknowledgement fail with TransactionAborted.
 
         Raises RequestTimedOut while records are in flight to a broker that does not respond; the call can be repeated.
         """
         await self._run(self._producer.transactional().abort(limit_ms(timeout)))
 
-    async def close(self, timeout: float | None = 30.0) -> None:
+    async def close(self, timeout: Timeout = 30.0) -> None:
         """Flush for up to `timeout` seconds; records that are not delivered by then fail."""
-        if not self._released:
-            await self._run(self._producer.close(milliseconds(timeout)))
+        await self._close(milliseconds(timeout))
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        return self._producer.close(timeout_ms)
 
 
 class Consumer(Asynchronous):
@@ -332,6 +350,8 @@ class Consumer(Asynchronous):
 
     Rebalance listeners may be coroutine functions.
     """
+
+    _ends_waits_first = True
 
     def __init__(
         self,
@@ -357,6 +377,7 @@ class Consumer(Asynchronous):
         on_lost: RebalanceListener | None = None,
     ) -> None:
         """Read topics as a member of the group, in place of the previous subscription or assignment."""
+        self._check()
         self._consumer.subscribe(topics, pattern, Listeners(on_assign, on_revoke, on_lost))
 
     async def unsubscribe(self) -> None:
@@ -365,22 +386,26 @@ class Consumer(Asynchronous):
 
     def subscription(self) -> list[str]:
         """Return the topics subscribed by name."""
+        self._check()
         return self._consumer.subscription
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without group membership."""
+        self._check()
         self._consumer.assign([TopicPartition.of(partition) for partition in partitions])
 
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions."""
+        self._check()
         return self._consumer.assignment
 
-    async def poll(self, timeout: float | None = None) -> Record | None:
+    async def poll(self, timeout: Timeout = None) -> Record | None:
         """Return the next record; None if none arrived within `timeout` seconds (None: no limit)."""
+        self._check()
         if self._deserializers is not None:
             return next(iter(await self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         while record is None and await self._wait(deadline):
             record = self._consumer.take()
         return record
@@ -399,23 +424,29 @@ class Consumer(Asynchronous):
             finally:
                 event.done.keep(None)
 
-    async def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
-        """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds."""
-        most: int = self.config["max.poll.records"] if num_messages is None else operator.index(num_messages)
+    async def consume(self, num_messages: int | None = None, timeout: Timeout = None) -> list[Record]:
+        """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds.
+
+        Raises ValueError if `num_messages` is negative; 0 returns an empty list at once.
+        """
+        most = records_wanted(num_messages, self.config["max.poll.records"])
+        self._check()
+        if most == 0:
+            return []
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         records = self._consumer.take_many(most)
         while not records and await self._wait(deadline):  # no await afterwards: a cancellation would lose records
             records = self._consumer.take_many(most)
         return records
 
-    async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
+    async def _consume_objects(self, deserializers: Deserializers, most: int, timeout: Timeout) -> list[Record]:
         """Return deserialized records of one chunk, as `consume` does.
 
         The position moves past a record once it is deserialized, so a cancelled call loses no record. It moves past an
         unreadable record when its error is raised: by the next call, if readable records come before it."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         async with self._deserializing:
             while True:
                 records = self._consumer.peek_many(most)
@@ -430,55 +461,62 @@ class Consumer(Asynchronous):
                         raise unreadable
                     return objects
 
-    async def poll_arrow(
-        self, timeout: float | None = None, *, columns: Sequence[str] | None = None
-    ) -> "pa.Table | None":
+    async def poll_arrow(self, timeout: Timeout = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
         """Return the records of one fetch as an Arrow table; see `ottla.Consumer.poll_arrow`."""
         from ottla.client.consumer.tables import table_of
 
+        self._check()
         batches = self._consumer.take_batches()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         while batches is None and await self._wait(deadline):
             batches = self._consumer.take_batches()
         return None if batches is None else table_of(*batches, columns=columns)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Iterate over records without end."""
-        while True:
-            record = await self.poll()
+        """Iterate over records until the consumer is closed."""
+        self._check()
+        while not self._calls.is_ended:
+            record = await self._unless_closed(self.poll)
             if record is not None:
                 yield record
 
-    async def position(self, partition: TopicPartition, timeout: float | None = 60.0) -> int:
+    async def position(self, partition: TopicPartition, timeout: Timeout = 60.0) -> int:
         """Return the offset of the next record."""
         return await self._run(self._consumer.position(partition, milliseconds(timeout)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
+        self._check()
         self._consumer.seek(TopicPartition.of(partition), offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their first offsets."""
+        self._check()
         self._consumer.seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their end offsets."""
+        self._check()
         self._consumer.seek_to(partitions, LATEST)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
+        self._check()
         self._consumer.pause([TopicPartition.of(partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions."""
+        self._check()
         self._consumer.resume([TopicPartition.of(partition) for partition in partitions])
 
     def paused(self) -> list[TopicPartition]:
         """Return the paused partitions."""
+        self._check()
         return self._consumer.paused
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records between the position and the end; None before a fetch has returned the end."""
+        self._check()
         return self._consumer.lag(partition)
 
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -496,29 +534,33 @@ class Consumer(Asynchronous):
         return {partition: entry.offset for partition, entry in offsets.items()}
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit offsets, by default the positions, and wait; return the committed offsets."""
         return await self._run(self._consumer.commit(offsets, limit_ms(timeout)))
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+        self, partitions: Iterable[TopicPartition], timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of the group; partitions without a commit are left out."""
         return await self._run(self._consumer.committed(partitions, limit_ms(timeout)))
 
     def consumer_group_metadata(self) -> GroupMetadata:
         """Return the ids and generation of this member, for a producer's transaction."""
+        self._check()
         return self._consumer.group_metadata
 
     def metrics(self) -> MetricValues:
         """Return the metrics of the consumer, by Kafka's names: `metrics().value("records-lag-max")`."""
+        self._check()
         return self._consumer.metrics()
 
-    async def close(self, timeout: float | None = 30.0) -> None:
+    async def close(self, timeout: Timeout = 30.0) -> None:
         """Commit the positions (enable.auto.commit) and leave the group."""
-        if not self._released:
-            await self._run(self._consumer.close(milliseconds(timeout)))
+        await self._close(milliseconds(timeout))
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        return self._consumer.close(timeout_ms)
 
 
 def _awaits(

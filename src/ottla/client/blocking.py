@@ -7,7 +7,6 @@ One file, because the four classes are one public API, with the same method name
 """
 
 import concurrent.futures
-import operator
 import threading
 import time
 from collections import deque
@@ -29,11 +28,13 @@ from ottla.client.producer.closed import Delivered, Listener
 from ottla.client.producer.contents import Headers, OnDelivery, checked_headers, header_list, wrong_argument
 from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
+from ottla.client.producer.undelivered import watch
+from ottla.client.producer.wakeup import Wakeup
 from ottla.client.serialization import Deserializers, deserializers_of, serializers_of
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
-from ottla.client.waiting import Blocking, limit_ms, milliseconds
+from ottla.client.waiting import Blocking, Timeout, deadline_of, limit_ms, milliseconds, records_wanted
 from ottla.environment.thread import LoopThread
 from ottla.records.record import Record
 from ottla.schemas.context import Serializer
@@ -63,6 +64,8 @@ class ShareConsumer(Blocking):
     member_id  id of a failed member to resume; a new id by default
     """
 
+    _ends_waits_first = True
+
     def __init__(
         self,
         config: Mapping[str, Any] | ClientConfig | None = None,
@@ -91,7 +94,7 @@ class ShareConsumer(Blocking):
         """Return the subscribed topics."""
         return self._share.subscription
 
-    def poll(self, timeout: float | None = None) -> list[Record]:
+    def poll(self, timeout: Timeout = None) -> list[Record]:
         """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit).
 
         Raises IllegalState while records of the last poll are not acknowledged (explicit mode), CorruptBatch, NotAuthorized
@@ -103,7 +106,7 @@ class ShareConsumer(Blocking):
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState."""
         self._share.acknowledge(record, kind)
 
-    def commit(self, timeout: float | None = 60.0) -> CommitResults:
+    def commit(self, timeout: Timeout = 60.0) -> CommitResults:
         """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         return self._run(self._share.commit(milliseconds(timeout)))
 
@@ -125,21 +128,36 @@ class ShareConsumer(Blocking):
         return self._share.member_id
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over records without end."""
-        while True:
-            yield from self.poll()
+        """Iterate over records until the consumer is closed."""
+        self._check()
+        while not self._calls.is_ended:
+            records = self._unless_closed(self.poll)
+            yield from records or ()
 
     def metrics(self) -> MetricValues:
         """Return the metrics of the share consumer, by Kafka's names: `metrics().value("acknowledgements-send-total")`."""
         return self._call(self._share.metrics)
 
-    def close(self, timeout: float | None = 30.0) -> None:
+    def close(self, timeout: Timeout = 30.0) -> None:
         """Accept the records of the last poll (implicit mode), release all others, leave the group."""
-        if not self._released:
-            try:
-                self._run(self._share.close(milliseconds(timeout)))
-            finally:
-                self._release()
+        self._close(milliseconds(timeout))
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        return self._share.close(timeout_ms)
+
+
+Report = tuple[OnDelivery, KafkaError | None, Delivered | None]
+"""Callback of a record, and its arguments."""
+
+
+def _run_callbacks(reports: deque[Report]) -> int:
+    """Run the pending callbacks; return their number."""
+    count = 0
+    while reports:
+        on_delivery, error, delivered = reports.popleft()
+        on_delivery(error, delivered)
+        count += 1
+    return count
 
 
 def _settle(future: "concurrent.futures.Future[T]", error: KafkaError | None, delivered: T | None) -> None:
@@ -176,20 +194,16 @@ class Producer(Blocking):
     ) -> None:
         super().__init__(config, options)
         self._serializers = serializers_of(key_serializer, value_serializer)
-        self._reports: deque[tuple[OnDelivery, KafkaError | None, Delivered | None]] = deque()
-        self._woken = False
-        self._producer = self._call(lambda: ProducerCore(self._core, threading.Lock(), self._wake, choose))
+        self._reports: deque[Report] = deque()
+        wake = Wakeup(self._thread.post)
+        try:
+            self._producer = self._call(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
+        except BaseException:
+            self._release()
+            raise
+        wake.function = self._producer.sender.take_in
         self._append = self._producer.accumulator.append if self._producer.transactions is None else None
-
-    def _wake(self) -> None:
-        """Schedule a run of the sender, unless one is scheduled already."""
-        if not self._woken:
-            self._woken = True
-            self._thread.post(self._look)
-
-    def _look(self) -> None:
-        self._woken = False
-        self._producer.sender.take_in()
+        watch(self)
 
     def produce(
         self,
@@ -309,27 +323,24 @@ class Producer(Blocking):
         """Queue a delivery callback. Runs on the core's thread; `poll` and `flush` run the callbacks on the caller's thread."""
         self._reports.append((on_delivery, error, delivered))
 
-    def poll(self, timeout: float = 0.0) -> int:
+    def poll(self, timeout: Timeout = 0.0) -> int:
         """Run the pending `on_delivery` callbacks and return their number. Waits up to `timeout` seconds for the first."""
-        deadline = time.monotonic() + timeout
-        while not self._reports and time.monotonic() < deadline:
-            time.sleep(min(0.001, timeout))
-        count = 0
-        while self._reports:
-            on_delivery, error, delivered = self._reports.popleft()
-            on_delivery(error, delivered)
-            count += 1
-        return count
+        deadline = deadline_of(timeout)
+        self._check()
+        while not self._reports and (deadline is None or time.monotonic() < deadline):
+            time.sleep(0.001)
+            self._check()
+        return _run_callbacks(self._reports)
 
-    def flush(self, timeout: float | None = None) -> int:
+    def flush(self, timeout: Timeout = None) -> int:
         """Send all records, wait for their outcomes, and run callbacks; return how many remain after `timeout` seconds."""
         left = self._run(self._producer.flush(milliseconds(timeout)))
         self.poll()
         return left
 
     def __len__(self) -> int:
-        """Return the number of records without an outcome."""
-        return self._producer.accumulator.records
+        """Return the number of records without an outcome; 0 after `close`."""
+        return 0 if self._released else self._producer.accumulator.records
 
     def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of a topic."""
@@ -339,7 +350,7 @@ class Producer(Blocking):
         """Return the metrics of the producer, by Kafka's names: `metrics().value("record-send-total")`."""
         return self._call(self._producer.metrics)
 
-    def init_transactions(self, timeout: float | None = None) -> None:
+    def init_transactions(self, timeout: Timeout = None) -> None:
         """Register as the only producer of transactional.id and fence all others. Raises IllegalState, FencedError."""
         self._run(self._producer.transactional().init(limit_ms(timeout)))
 
@@ -351,12 +362,12 @@ class Producer(Blocking):
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
-        timeout: float | None = None,
+        timeout: Timeout = None,
     ) -> None:
         """Add the offsets of a consumer group to the transaction."""
         self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
-    def commit_transaction(self, timeout: float | None = None) -> None:
+    def commit_transaction(self, timeout: Timeout = None) -> None:
         """Wait until all records are acknowledged, then commit the transaction.
 
         timeout  limit for both steps together, in seconds; default.api.timeout.ms by default
@@ -368,7 +379,7 @@ class Producer(Blocking):
         self._run(self._producer.transactional().commit(limit_ms(timeout)))
         self.poll()
 
-    def abort_transaction(self, timeout: float | None = None) -> None:
+    def abort_transaction(self, timeout: Timeout = None) -> None:
         """Abort the transaction and discard its records; those without an acknowledgement fail with TransactionAborted.
 
         Raises RequestTimedOut while records are in flight to a broker that does not respond; the call can be repeated.
@@ -376,14 +387,13 @@ class Producer(Blocking):
         self._run(self._producer.transactional().abort(limit_ms(timeout)))
         self.poll()
 
-    def close(self, timeout: float | None = 30.0) -> None:
-        """Flush for up to `timeout` seconds; records that are not delivered by then fail."""
-        if not self._released:
-            try:
-                self._run(self._producer.close(milliseconds(timeout)))
-                self.poll()
-            finally:
-                self._release()
+    def close(self, timeout: Timeout = 30.0) -> None:
+        """Flush for up to `timeout` seconds; records that are not delivered by then fail. Run callbacks."""
+        self._close(milliseconds(timeout))
+        _run_callbacks(self._reports)
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        return self._producer.close(timeout_ms)
 
 
 class Consumer(Blocking):
@@ -400,6 +410,8 @@ class Consumer(Blocking):
                                           records with deserialized keys and values (DeserializedRecord); see
                                           `ottla.schemas`
     """
+
+    _ends_waits_first = True
 
     def __init__(
         self,
@@ -461,7 +473,7 @@ class Consumer(Blocking):
 
     # Records.
 
-    def poll(self, timeout: float | None = None) -> Record | None:
+    def poll(self, timeout: Timeout = None) -> Record | None:
         """Return the next record; None if none arrived within `timeout` seconds (None: no limit).
 
         Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that
@@ -472,7 +484,7 @@ class Consumer(Blocking):
         record = self._consumer.take()
         if record is not None:
             return record
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         while self._wait(deadline):
             record = self._consumer.take()
             if record is not None:
@@ -495,23 +507,28 @@ class Consumer(Blocking):
         finally:
             self._call(lambda: handover.done.keep(None))
 
-    def consume(self, num_messages: int | None = None, timeout: float | None = None) -> list[Record]:
-        """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds."""
-        most: int = self.config["max.poll.records"] if num_messages is None else operator.index(num_messages)
+    def consume(self, num_messages: int | None = None, timeout: Timeout = None) -> list[Record]:
+        """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds.
+
+        Raises ValueError if `num_messages` is negative; 0 returns an empty list at once.
+        """
+        most = records_wanted(num_messages, self.config["max.poll.records"])
+        if most == 0:
+            return self._consumer.take_many(0)
         if self._deserializers is not None:
             return self._consume_objects(self._deserializers, most, timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         records = self._consumer.take_many(most)
         while not records and self._wait(deadline):
             records = self._consumer.take_many(most)
         return records
 
-    def _consume_objects(self, deserializers: Deserializers, most: int, timeout: float | None) -> list[Record]:
+    def _consume_objects(self, deserializers: Deserializers, most: int, timeout: Timeout) -> list[Record]:
         """Return deserialized records of one chunk, as `consume` does.
 
         The position moves past a record once it is deserialized. It moves past an unreadable record when its error is
         raised: by the next call, if readable records come before it."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         while True:
             records = self._consumer.peek_many(most)
             if not records:
@@ -524,7 +541,7 @@ class Consumer(Blocking):
                     raise unreadable
                 return objects
 
-    def poll_batches(self, timeout: float | None = None) -> tuple[TopicPartition, bytes, int, int] | None:
+    def poll_batches(self, timeout: Timeout = None) -> tuple[TopicPartition, bytes, int, int] | None:
         """Return whole record batches as stored by the broker: partition, bytes, first requested offset, next offset."""
         taken = self._take_batches(timeout)
         if taken is None:
@@ -532,14 +549,14 @@ class Consumer(Blocking):
         partition, batches, position, next_offset = taken
         return partition, batches.copied(), position, next_offset
 
-    def _take_batches(self, timeout: float | None) -> tuple[TopicPartition, Batches, int, int] | None:
+    def _take_batches(self, timeout: Timeout) -> tuple[TopicPartition, Batches, int, int] | None:
         taken = self._consumer.take_batches()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         while taken is None and self._wait(deadline):
             taken = self._consumer.take_batches()
         return taken
 
-    def poll_arrow(self, timeout: float | None = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
+    def poll_arrow(self, timeout: Timeout = None, *, columns: Sequence[str] | None = None) -> "pa.Table | None":
         """Return the records of one fetch as an Arrow table; None when none came within `timeout` seconds.
 
         columns  of key, value, topic, partition, offset, timestamp, timestampType, headers; all but headers unless given
@@ -552,15 +569,16 @@ class Consumer(Blocking):
         return None if taken is None else table_of(*taken, columns=columns)
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over records without end."""
-        while True:
-            record = self.poll()
+        """Iterate over records until the consumer is closed."""
+        self._check()
+        while not self._calls.is_ended:
+            record = self._unless_closed(self.poll)
             if record is not None:
                 yield record
 
     # Positions.
 
-    def position(self, partition: TopicPartition, timeout: float | None = 60.0) -> int:
+    def position(self, partition: TopicPartition, timeout: Timeout = 60.0) -> int:
         """Return the offset of the next record."""
         return self._run(self._consumer.position(partition, milliseconds(timeout)))
 
@@ -613,7 +631,7 @@ class Consumer(Blocking):
     # Commits.
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: float | None = None
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit offsets, by default the positions, and wait; return the committed offsets."""
         return self._run(self._consumer.commit(offsets, limit_ms(timeout)))
@@ -638,7 +656,7 @@ class Consumer(Blocking):
         self._call(lambda: self._core.scheduler.background(commit(), "commit"))
 
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+        self, partitions: Iterable[TopicPartition], timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of the group; partitions without a commit are left out."""
         return self._run(self._consumer.committed(partitions, limit_ms(timeout)))
@@ -651,13 +669,12 @@ class Consumer(Blocking):
         """Return the metrics of the consumer, by Kafka's names: `metrics().value("records-lag-max")`."""
         return self._call(self._consumer.metrics)
 
-    def close(self, timeout: float | None = 30.0) -> None:
+    def close(self, timeout: Timeout = 30.0) -> None:
         """Commit the positions (enable.auto.commit) and leave the group."""
-        if not self._released:
-            try:
-                self._run(self._consumer.close(milliseconds(timeout)))
-            finally:
-                self._release()
+        self._close(milliseconds(timeout))
+
+    def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
+        return self._consumer.close(timeout_ms)
 
 
 def _post(thread: LoopThread, function: Callable[[Chunk], None], chunk: Chunk) -> None:

@@ -77,19 +77,34 @@ def _acks(text: str) -> int:
     return values[text]
 
 
+_PROTOCOL: Final = re.compile(r"[0-9a-zA-Z%._-]*://")
+_HOST: Final = re.compile(r"[0-9a-zA-Z%._:-]+")
+"""Characters of hosts and addresses, as in Kafka's clients: an IPv6 address may have a zone behind `%`."""
+
+
 def addresses(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse "host:port,host:port" into (host, port) pairs. Raises ValueError."""
+    """Parse "host:port,PROTOCOL://host:port" into (host, port) pairs. Raises ValueError.
+
+    The protocol has no effect, as in Kafka's clients: security.protocol decides.
+    """
     pairs = []
     for part in text.split(","):
         address = part.strip()
         if not address:
             continue
+        protocol = _PROTOCOL.match(address)
+        if protocol is not None:
+            address = address[protocol.end() :]
         host, colon, port = address.rpartition(":")
         if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
             host, port = address, str(DEFAULT_PORT)
-        if not port.isdecimal() or not 0 < int(port) < 65536 or not host:
-            raise ValueError(f"{address!r} is not host:port")
-        pairs.append((host.strip("[]"), int(port)))
+        if not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536 or not host:
+            raise ValueError(f"{part.strip()!r} is not host:port")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{part.strip()!r} has characters that no host has")
+        pairs.append((host, int(port)))
     if not pairs:
         raise ValueError("names no address")
     return tuple(pairs)

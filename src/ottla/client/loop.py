@@ -5,13 +5,14 @@ of the process share (`call`, `run`). Sockets and threads come from `ottla.envir
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ottla.client.errors import IllegalState
-from ottla.environment.thread import LoopThread, Outcome, OwnThread
-from ottla.net.scheduler import Promise, Scheduler
+from ottla.client.errors import IllegalState, KafkaError
+from ottla.environment.thread import LoopEnded, LoopThread, Outcome, OwnThread
+from ottla.net.scheduler import Cancelled, Promise, Scheduler, Task
 
 T = TypeVar("T")
 _OWN_THREAD: Final = (
@@ -20,43 +21,94 @@ _OWN_THREAD: Final = (
 )
 
 
+_CLOSED: Final = "the client is closed"
+_FINALIZING: Final = (
+    "the interpreter is ending, and with it the thread of the clients: close a client before the program ends, "
+    "for example in a with block"
+)
+
+
+class Calls:
+    """Calls of one client that wait for its core. They end with the client."""
+
+    def __init__(self) -> None:
+        self._tasks: set[Promise[Any]] = set()
+        self._ended: KafkaError | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """True once the client is closed, or being closed."""
+        return self._ended is not None
+
+    def start(self, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]) -> Task[T]:
+        """Start a coroutine for which a caller waits. On the core's thread."""
+        task = scheduler.spawn(coroutine)
+        if not task.done:
+            self._tasks.add(task)
+        return task
+
+    def settle(self, outcome: "asyncio.Future[T] | Outcome[T]", promise: Promise[T]) -> None:
+        """Set what a caller waits for to the outcome of its coroutine."""
+        self._tasks.discard(promise)
+        error = promise.error
+        if error is None:
+            outcome.set_result(promise.result())
+        elif isinstance(error, Cancelled) and self._ended is not None:
+            outcome.set_exception(self._ended)
+        else:
+            outcome.set_exception(error)
+
+    def end(self, error: KafkaError) -> None:
+        """Cancel all; their callers get this error. On the core's thread."""
+        self._ended = error
+        for task in list(self._tasks):
+            if isinstance(task, Task):
+                task.cancel()
+
+
 def call(thread: LoopThread, function: Callable[[], T]) -> T:
     """Run a function on the core's thread; return its result, or raise its exception.
 
-    Raises IllegalState on the core's own thread, which would wait for itself.
+    Raises IllegalState on the core's own thread, which would wait for itself, and while the interpreter ends.
     """
-    _check_thread(thread)
-    return thread.call(function)
+    check_thread(thread)
+    try:
+        return thread.call(function)
+    except LoopEnded:
+        raise IllegalState(_CLOSED) from None
 
 
-def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], calls: Calls) -> T:
     """Run a coroutine on the core's thread; return its result, or raise its exception. Cancel it when the wait is interrupted.
 
-    Raises IllegalState on the core's own thread, which would wait for itself.
+    Raises IllegalState on the core's own thread, which would wait for itself, and while the interpreter ends.
     """
     try:
-        _check_thread(thread)
+        check_thread(thread)
     except IllegalState:
         coroutine.close()
         raise
-
-    return thread.wait_for(lambda outcome: _begin(scheduler, coroutine, outcome))
+    try:
+        return thread.wait_for(lambda outcome: _begin(scheduler, coroutine, calls, outcome))
+    except LoopEnded:
+        coroutine.close()
+        raise IllegalState(_CLOSED) from None
 
 
 def _begin(
-    scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], outcome: Outcome[T]
+    scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], calls: Calls, outcome: Outcome[T]
 ) -> Callable[[], None]:
     """Start a coroutine; return a function that cancels it."""
-    task = scheduler.spawn(coroutine)
-    task.listen(partial(_settle, outcome))
+    task = calls.start(scheduler, coroutine)
+    task.listen(partial(calls.settle, outcome))
     return task.cancel
 
 
-async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], calls: Calls) -> T:
     """Run a coroutine of the core on the running asyncio loop. Cancel it when the caller is cancelled."""
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    task = scheduler.spawn(coroutine)
-    task.listen(partial(_settle_future, outcome))
+    task = calls.start(scheduler, coroutine)
+    task.listen(partial(_settle_future, calls, outcome))
     try:
         return await outcome
     except asyncio.CancelledError:
@@ -64,19 +116,15 @@ async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]
         raise
 
 
-def _settle_future(outcome: "asyncio.Future[T]", promise: Promise[T]) -> None:
+def _settle_future(calls: Calls, outcome: "asyncio.Future[T]", promise: Promise[T]) -> None:
     if not outcome.cancelled():
-        _settle(outcome, promise)
+        calls.settle(outcome, promise)
 
 
-def _settle(outcome: "asyncio.Future[T] | Outcome[T]", promise: Promise[T]) -> None:
-    if promise.error is not None:
-        outcome.set_exception(promise.error)
-    else:
-        outcome.set_result(promise.result())
-
-
-def _check_thread(thread: LoopThread) -> None:
+def check_thread(thread: LoopThread) -> None:
+    """Raise IllegalState on the core's own thread, and while the interpreter ends: the core's thread does not run any more."""
+    if sys.is_finalizing():
+        raise IllegalState(_FINALIZING)
     try:
         thread.check_thread()
     except OwnThread:

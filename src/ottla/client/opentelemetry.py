@@ -19,6 +19,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 
 from ottla.client import aio, blocking
 from ottla.client.awaiting import Asynchronous
+from ottla.client.errors import IllegalState
 from ottla.client.metrics import MetricValues, Tags
 from ottla.version import VERSION
 
@@ -127,7 +128,7 @@ def _metrics(client: Client) -> MetricValues:
         return client.metrics()
     try:
         return client.call_from_thread(client.metrics, _PATIENCE_S)
-    except (RuntimeError, TimeoutError):
+    except (IllegalState, RuntimeError, TimeoutError):
         return MetricValues()
 
 

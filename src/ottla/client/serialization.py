@@ -7,7 +7,7 @@ those for Avro, JSON Schema and Protobuf. Without serializers the cost is one co
 from collections.abc import Iterable
 from typing import Any, cast
 
-from ottla.records.record import Header, Origin, Record
+from ottla.records.record import Header, Record
 from ottla.schemas.context import KEY, VALUE, Deserializer, SerializationContext, Serializer
 
 
@@ -24,7 +24,7 @@ class UnreadableRecord(ValueError):
         self._reason = str(reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unreadable_of, (_fields_of(self.record), self._field, self._reason)
+        return UnreadableRecord, (self.record, self._field, self._reason)
 
 
 class DeserializedRecord:
@@ -47,7 +47,15 @@ class DeserializedRecord:
         return getattr(self.record, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _deserialized_of, (_fields_of(self.record), self.key, self.value)
+        return DeserializedRecord, (self.record, self.key, self.value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeserializedRecord):
+            return NotImplemented
+        return (self.record, self.key, self.value) == (other.record, other.key, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.record)
 
     def __repr__(self) -> str:
         place = f"topic={self.record.topic!r}, partition={self.record.partition}, offset={self.record.offset}"
@@ -112,25 +120,3 @@ def serializers_of(key: Serializer | None, value: Serializer | None) -> Serializ
 def deserializers_of(key: Deserializer | None, value: Deserializer | None) -> Deserializers | None:
     """Return the deserializers of a consumer; None if it has none."""
     return None if key is None and value is None else Deserializers(key, value)
-
-
-def _fields_of(record: Record) -> tuple[Any, ...]:
-    """Return the fields of a record, for pickling: the compiled class cannot be pickled."""
-    origin = record.origin
-    return (
-        (record.offset, record.timestamp, record.key, record.value, record.headers),
-        (origin.topic, origin.partition, origin.timestamp_type, origin.leader_epoch, origin.delivery_count),
-    )
-
-
-def _record_of(fields: tuple[Any, ...]) -> Record:
-    (offset, timestamp, key, value, headers), origin = fields
-    return Record(offset, timestamp, key, value, headers, Origin(*origin))
-
-
-def _deserialized_of(fields: tuple[Any, ...], key: Any, value: Any) -> DeserializedRecord:
-    return DeserializedRecord(_record_of(fields), key, value)
-
-
-def _unreadable_of(fields: tuple[Any, ...], field: str, reason: str) -> UnreadableRecord:
-    return UnreadableRecord(_record_of(fields), field, reason)

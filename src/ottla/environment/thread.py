@@ -8,18 +8,24 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mypy_extensions import mypyc_attr
 
 from ottla.environment.client_process import client_process_environment
 
 T = TypeVar("T")
+_LOOP_ENDED: Final = "the event loop of the thread has ended"
 
 
 @mypyc_attr(native_class=False)  # native classes derive from no exception
 class OwnThread(RuntimeError):
     """A call on the loop's thread would wait for that thread, and block for ever."""
+
+
+@mypyc_attr(native_class=False)
+class LoopEnded(RuntimeError):
+    """The event loop has ended before a call was made there."""
 
 
 class Outcome(Generic[T]):
@@ -79,6 +85,7 @@ class LoopThread:
         self.loop = _new_loop()
         self.environment = client_process_environment(self.loop)
         self._users = 0
+        self._waiting: set[Outcome[Any]] = set()
         self._runner = threading.Thread(target=self._run, name=name, daemon=True)
         self._runner.start()
         self._ident = self._runner.ident
@@ -122,11 +129,14 @@ class LoopThread:
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
+            for outcome in list(self._waiting):  # posted while the loop ended, and never begun
+                if not outcome.done():
+                    outcome.set_exception(LoopEnded(_LOOP_ENDED))
 
     def call(self, function: Callable[[], T], timeout: float | None = None) -> T:
         """Run a function on the loop's thread; return its result or raise its exception. TimeoutError after `timeout` seconds.
 
-        Raises OwnThread on the loop's own thread.
+        Raises OwnThread on the loop's own thread, LoopEnded.
         """
         self.check_thread()
         outcome: Outcome[T] = Outcome()
@@ -137,8 +147,11 @@ class LoopThread:
             except BaseException as error:  # noqa: BLE001  (it is the caller's)
                 outcome.set_exception(error)
 
-        self.post(run)
-        return outcome.result(timeout)
+        self._post_for(outcome, run)
+        try:
+            return outcome.result(timeout)
+        finally:
+            self._waiting.discard(outcome)
 
     def wait_for(self, begin: Callable[[Outcome[T]], Callable[[], None]]) -> T:
         """Run `begin(outcome)` on the loop's thread, and wait for the outcome; return its result, or raise its exception.
@@ -146,17 +159,28 @@ class LoopThread:
         begin  starts the work, which sets the outcome later, and returns a function that cancels it; that is called on the
                loop's thread when the wait is interrupted
 
-        Not on the loop's own thread, see `check_thread`: the wait would have no end.
+        Not on the loop's own thread, see `check_thread`: the wait would have no end. Raises LoopEnded.
         """
         outcome: Outcome[T] = Outcome()
         cancels: list[Callable[[], None]] = []
-        self.post(lambda: cancels.append(begin(outcome)))
+        self._post_for(outcome, lambda: cancels.append(begin(outcome)))
         try:
             return outcome.result()
         except BaseException:
             if not outcome.done():
                 self.post(lambda: cancels[0]() if cancels else None)
             raise
+        finally:
+            self._waiting.discard(outcome)
+
+    def _post_for(self, outcome: Outcome[Any], function: Callable[[], object]) -> None:
+        """Post a function for whose outcome a thread waits."""
+        self._waiting.add(outcome)
+        try:
+            self.post(function)
+        except RuntimeError:
+            self._waiting.discard(outcome)
+            raise LoopEnded(_LOOP_ENDED) from None
 
     def post(self, function: Callable[[], object]) -> None:
         """Run a function on the loop's thread without waiting for it, in the order of the calls. Raises RuntimeError if the

@@ -18,7 +18,7 @@ The clients' own errors are added to this tree in `client/errors.py`.
 """
 
 import shlex
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from ottla.protocol import errors as table
 
@@ -42,9 +42,9 @@ class KafkaError(Exception):
         """True if the same request may succeed later."""
         return self.RETRIABLE or table.error(self.code).retriable
 
-    def __reduce__(self) -> tuple[type["KafkaError"], tuple[str, int]]:
-        # Spark pickles exceptions to send them between processes.
-        return type(self), (str(self), self.code)
+    def __reduce__(self) -> tuple[type["KafkaError"], tuple[str, int], dict[str, Any]]:
+        # Spark pickles exceptions to send them between processes; some classes have further attributes.
+        return type(self), (str(self), self.code), dict(vars(self))
 
 
 class RetriableError(KafkaError):

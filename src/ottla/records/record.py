@@ -6,7 +6,7 @@ Hot paths do not create these objects: validation of produced batches works on b
 part of a reference cycle. A consumer creates millions of them, and collections took more time than reading them.
 """
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -31,6 +31,10 @@ class Origin:
         self.timestamp_type = timestamp_type
         self.leader_epoch = leader_epoch
         self.delivery_count = delivery_count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A compiled class is copied and pickled in no other way.
+        return Origin, (self.topic, self.partition, self.timestamp_type, self.leader_epoch, self.delivery_count)
 
 
 NOWHERE: Final = Origin("", -1)
@@ -95,6 +99,9 @@ class Record:
         if self._headers is None:
             self._headers = []
         return self._headers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Record, (self.offset, self.timestamp, self.key, self.value, self._headers, self.origin)
 
     def __repr__(self) -> str:
         fields = [f"topic={self.topic!r}", f"partition={self.partition}"] if self.partition >= 0 else []

@@ -20,10 +20,22 @@ SERVERS = {"bootstrap.servers": "h:1"}
         ("[::1]:9093", (("::1", 9093),)),
         ("[::1]", (("::1", 9092),)),
         ("::1", (("::1", 9092),)),
+        ("PLAINTEXT://a:1,SASL_SSL://b:2", (("a", 1), ("b", 2))),
+        ("plaintext://[fe80::1%eth0]:1, my-listener.x://c", (("fe80::1%eth0", 1), ("c", 9092))),
+        ("://d:4", (("d", 4),)),
     ],
 )
 def test_addresses(text: str, found: tuple[tuple[str, int], ...]) -> None:
     assert addresses(text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["a b:1", "ä:1", "a/b:1", "a@b:1", "SSL://a://b:1", "'a':1", "a\n:1", "[a:1", "a]:1", "[[::1]]:1", "a\0:1"]
+)
+def test_hosts_with_characters_that_no_host_has_are_refused(text: str) -> None:
+    """They were looked up until the timeout."""
+    with pytest.raises(ValueError, match=r"has characters that no host has|is not host:port"):
+        addresses(text)
 
 
 @pytest.mark.parametrize(

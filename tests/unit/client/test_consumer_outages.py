@@ -182,6 +182,33 @@ def test_an_assignment_whose_answer_was_lost_is_asked_for_again(cluster: WholeCl
     assert first.consumer.assignment == PARTS
 
 
+# -- an application that does not poll --
+
+
+@pytest.mark.parametrize("phase", [0, 1700])
+@pytest.mark.parametrize("limit_ms", [500, 4000, 10_000, 60_000])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_does_not_poll_leaves_its_group_in_time(
+    cluster: WholeCluster, protocol: str, limit_ms: int, phase: int
+) -> None:
+    """With 4 s it left after 9 s: polls were looked at with every heartbeat only."""
+    configs = {"group_id": "g", "group_protocol": protocol, "max_poll_interval_ms": str(limit_ms)}
+    reader = Reader(cluster, **configs).subscribe()
+    cluster.world.advance(10_000 + phase)
+    assert reader.consumer.group_metadata.generation > 0
+    reader.task.cancel()
+    waited = 0
+    while reader.consumer.group_metadata.generation > 0:
+        cluster.world.advance(10)
+        waited += 10
+        assert waited < 2 * limit_ms + 10_000
+    assert 0.9 * limit_ms - 200 < waited < 1.2 * limit_ms + 50  # its last poll began up to 200 ms before
+    reader.begin()
+    cluster.world.advance(10_000)
+    assert reader.consumer.group_metadata.generation > 0
+    assert reader.consumer.assignment == PARTS
+
+
 # -- a topic that is deleted and created again --
 
 

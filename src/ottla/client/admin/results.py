@@ -55,5 +55,17 @@ class Results(Mapping[K, V], Generic[K, V]):
             raise error
         return self
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Results):
+            return NotImplemented
+        return self._values == other._values and _texts(self.errors) == _texts(other.errors)
+
+    __hash__ = None  # type: ignore[assignment]  # results can be changed
+
     def __repr__(self) -> str:
         return f"Results({self._values!r}, errors={self.errors!r})"
+
+
+def _texts(errors: Mapping[K, KafkaError]) -> dict[K, tuple[type[KafkaError], str, int]]:
+    """Return what can be compared of errors."""
+    return {key: (type(error), str(error), error.code) for key, error in errors.items()}

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from ottla.client.consumer.assignors import ASSIGNORS, Racks, SubscribedMember, assignor_names
+from ottla.client.consumer.poll_watch import PollWatch
 from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
@@ -69,12 +70,11 @@ class ClassicMembership:
         self._task: Task[None] | None = None
         self._joining: Link | None = None
         """Connection of the pending JoinGroup or SyncGroup request."""
-        self._polls = 0
         self._resubscribed = Signal()
         self._previous: tuple[list[TopicPartition], int] = ([], _NO_GENERATION)
         """The last assignment and its generation, for the sticky assignor."""
         self._looked_at = 0
-        self._last_poll = core.clock.now_ms()
+        self._poll_watch = PollWatch(core, consumer)
         self._seen: dict[str, tuple[Racks, ...]] = {}
 
     @property
@@ -88,17 +88,10 @@ class ClassicMembership:
         self._pattern = None if pattern is None else re.compile(pattern)
         self._rejoin = True
         self.error = None
-        self._last_poll = self._core.clock.now_ms()
+        self._poll_watch.restart()
         if self._task is None:
             self._task = self._core.scheduler.background(self._run_membership(), "group membership")
         self._resubscribed.happen()
-
-    def _note_polls(self) -> int:
-        """Return the time (clock ms) at which a poll of the application was last noticed."""
-        if self._consumer.polls != self._polls:
-            self._polls = self._consumer.polls
-            self._last_poll = self._core.clock.now_ms()
-        return self._last_poll
 
     async def leave(self) -> None:
         """Leave the group; a static member stays until its session times out."""
@@ -130,13 +123,12 @@ class ClassicMembership:
             try:
                 if self._rejoin:
                     await self._rebalance()
-                elif self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
-                    raise PollTimeout
                 else:
+                    self._poll_watch.check()
                     await self._heartbeat()
                 failures = 0
                 if not self._rejoin:
-                    await self._core.scheduler.within(again, config["heartbeat.interval.ms"])
+                    await self._poll_watch.wait(again, config["heartbeat.interval.ms"])
             except Cancelled:
                 raise
             except PollTimeout:
@@ -167,9 +159,7 @@ class ClassicMembership:
         config = self._core.config
         notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
         try:
-            while not await self._core.scheduler.within(notification, config["heartbeat.interval.ms"]):
-                if self._core.clock.now_ms() - self._note_polls() > config["max.poll.interval.ms"]:
-                    raise PollTimeout
+            while not await self._poll_watch.wait(notification, config["heartbeat.interval.ms"]):
                 try:
                     await self._send_heartbeat()
                 except KafkaError as error:
@@ -184,10 +174,8 @@ class ClassicMembership:
         with contextlib.suppress(KafkaError):  # its session times out instead
             await self._send_leave()
         self._forget()
-        before = self._last_poll
         await self._drop_all()
-        while self._note_polls() == before:
-            await self._core.scheduler.sleep(100)
+        await self._poll_watch.until_polled()
 
     async def _drop_all(self) -> None:
         lost, self._owned = self._owned, []

@@ -12,6 +12,7 @@ import base64
 import contextlib
 from typing import Final
 
+from ottla.client.consumer.poll_watch import PollWatch
 from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
@@ -56,8 +57,7 @@ class ConsumerMembership:
         self._task: Task[None] | None = None
         self._now = Signal()
         self._interval_ms = _DEFAULT_INTERVAL_MS
-        self._polls = 0
-        self._last_poll = core.clock.now_ms()
+        self._poll_watch = PollWatch(core, consumer)
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -69,17 +69,10 @@ class ConsumerMembership:
         self._topics, self._pattern = sorted(set(topics)), pattern
         self._full = True
         self.error = None
-        self._last_poll = self._core.clock.now_ms()
+        self._poll_watch.restart()
         if self._task is None:
             self._task = self._core.scheduler.background(self._run_membership(), "heartbeats")
         self._now.happen()
-
-    def _note_polls(self) -> int:
-        """Return the time (clock ms) at which a poll of the application was last noticed."""
-        if self._consumer.polls != self._polls:
-            self._polls = self._consumer.polls
-            self._last_poll = self._core.clock.now_ms()
-        return self._last_poll
 
     async def leave(self) -> None:
         """Leave the group; a static member leaves temporarily (epoch -2)."""
@@ -102,13 +95,12 @@ class ConsumerMembership:
         while True:
             again = self._now.wait()
             try:
-                if self._core.clock.now_ms() - self._note_polls() > self._core.config["max.poll.interval.ms"]:
-                    raise PollTimeout
+                self._poll_watch.check()
                 answer = await self._heartbeat()
                 failures = 0
                 self._apply(answer)
                 if not await self._reconcile():
-                    await self._core.scheduler.within(again, self._interval_ms)
+                    await self._poll_watch.wait(again, self._interval_ms)
             except Cancelled:
                 raise
             except PollTimeout:
@@ -132,9 +124,7 @@ class ConsumerMembership:
         limit: int = self._core.config["max.poll.interval.ms"]
         notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "reconciliation")
         try:
-            while not await self._core.scheduler.within(notification, min(self._interval_ms, limit)):
-                if self._core.clock.now_ms() - self._note_polls() > limit:
-                    raise PollTimeout
+            while not await self._poll_watch.wait(notification, min(self._interval_ms, limit)):
                 try:
                     self._apply(await self._heartbeat())
                 except KafkaError as error:
@@ -150,9 +140,7 @@ class ConsumerMembership:
         with contextlib.suppress(KafkaError):
             await self._heartbeat()
         await self._drop_all()
-        before = self._last_poll
-        while self._note_polls() == before:
-            await self._core.scheduler.sleep(100)
+        await self._poll_watch.until_polled()
 
     async def _drop_all(self) -> None:
         """Drop all partitions as lost."""
