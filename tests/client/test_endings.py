@@ -24,6 +24,7 @@ import ottla
 from ottla import aio
 from ottla.client import blocking
 from ottla.client.errors import IllegalState, KafkaError
+from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
 from tests.client.conftest import fresh
 
@@ -45,7 +46,7 @@ ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "resume": ([TopicPartition("t", 0)],),
     "seek": (TopicPartition("t", 0), 0),
     "send": ("t", "v"),
-    "send_offsets_to_transaction": ({}, None),
+    "send_offsets_to_transaction": ({}, GroupMetadata("g")),
     "set_acknowledgement_commit_callback": (None,),
     "subscribe": (["t"],),
 }
