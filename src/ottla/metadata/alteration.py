@@ -181,17 +181,17 @@ def _check_client_metrics(texts: Texts) -> None:
     for name, text in texts.items():
         if name not in configs(Scope.CLIENT_METRICS):
             raise Refused(INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+        try:
+            value = parse(configs(Scope.CLIENT_METRICS)[name], text)
+        except InvalidConfig as cause:
+            raise Refused(INVALID_CONFIG, str(cause)) from None
         if name == "interval.ms":
             least, most = _METRICS_INTERVAL_MS
-            try:
-                interval = parse(configs(Scope.CLIENT_METRICS)[name], text)
-            except InvalidConfig as cause:
-                raise Refused(INVALID_CONFIG, str(cause)) from None
-            if not isinstance(interval, int) or not least <= interval <= most:
+            if not isinstance(value, int) or not least <= value <= most:
                 why = f"interval must be between {least} and {most} (1 hour)"
                 raise Refused(INVALID_REQUEST, f"Invalid value {text} for interval.ms, {why}")
-        elif name == "match":
-            for pattern in filter(None, (element.strip() for element in text.split(","))):
+        elif name == "match" and isinstance(value, list):
+            for pattern in value:
                 _check_match(pattern)
 
 

@@ -144,8 +144,14 @@ def config(scope: str, name: str) -> Config:
 
 # Parsing: Kafka's ConfigDef.parseType, then its validators.
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What Java's `String.trim` removes. Its numbers may have the digits of all scripts, as those of Python's `int`."""
+_SEPARATOR: Final = re.compile(r"\s*,\s*", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|[+-]?(?:NaN|Infinity)")
+_HEXADECIMAL_DOUBLE: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[dDfF]?"
+)
 _BITS: Final = {table.SHORT: 15, table.INT: 31, table.LONG: 63}
 
 
@@ -166,32 +172,45 @@ def _refusal(name: str, value: object, why: str) -> InvalidConfig:
 
 
 def _typed(row: Config, text: str) -> Value:
-    trimmed = text.strip()
+    trimmed = text.strip(_BLANKS)
     match row.type:
-        case table.STRING:
-            return text
         case table.BOOLEAN:
-            if trimmed.lower() not in ("true", "false"):
+            if trimmed.upper() not in ("TRUE", "FALSE"):
                 raise _refusal(row.name, text, "Expected value to be either true or false")
-            return trimmed.lower() == "true"
+            return trimmed.upper() == "TRUE"
         case table.LIST:
-            return re.split(r"\s*,\s*", trimmed) if trimmed else []
+            values = _SEPARATOR.split(trimmed) if trimmed else []
+            # Of a topic or subscription duplicates are dropped (KIP-1161), of a broker they are refused.
+            has_duplicates = row.scope == Scope.BROKER or not row.valid.startswith(_WITHOUT_DUPLICATES)
+            return values if has_duplicates else list(dict.fromkeys(values))
         case table.DOUBLE:
-            matched = _DOUBLE.fullmatch(trimmed)
-            if matched is None:
-                raise _refusal(row.name, trimmed, f"Not a number of type {row.type}")
-            return float(matched[1] or trimmed)
+            return _double(row, text, trimmed)
         case table.INT | table.SHORT | table.LONG:
             bound = 1 << _BITS[row.type]
             if _INTEGER.fullmatch(trimmed) is None or not -bound <= int(trimmed) < bound:
-                raise _refusal(row.name, trimmed, f"Not a number of type {row.type}")
+                raise _refusal(row.name, text, f"Not a number of type {row.type}")
             return int(trimmed)
         case _:
             return trimmed
 
 
+def _double(row: Config, text: str, trimmed: str) -> float:
+    """Parse a number as Java's `Double.parseDouble` does. Raises InvalidConfig."""
+    matched = _DOUBLE.fullmatch(trimmed)
+    if matched is not None:
+        return float(matched[1] or trimmed)
+    hexadecimal = _HEXADECIMAL_DOUBLE.fullmatch(trimmed)
+    if hexadecimal is None:
+        raise _refusal(row.name, text, f"Not a number of type {row.type}")
+    try:
+        return float.fromhex(hexadecimal[1])
+    except OverflowError:
+        return -inf if trimmed.startswith("-") else inf
+
+
+_WITHOUT_DUPLICATES: Final = ("in(", "no duplicates")
 _RANGE: Final = re.compile(r"\[(-?[\d.]+)\.\.(-?[\d.]+)\]( or -1)?")
-_REPLICAS: Final = re.compile(r"[0-9]+:[0-9]+")
+_REPLICAS: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
 _DURATION: Final = re.compile(r"P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
 
 
@@ -265,7 +284,7 @@ def _check_list(row: Config, values: list[str]) -> None:
         return
     if not values and valid.endswith("non-empty"):
         raise InvalidConfig(f"Configuration '{row.name}' must not be empty. Valid values include: any non-empty value")
-    if valid.startswith("no duplicates") and len(set(values)) != len(values):
+    if valid.startswith(_WITHOUT_DUPLICATES) and len(set(values)) != len(values):
         raise InvalidConfig(f"Configuration '{row.name}' values must not be duplicated.")
     for value in values:
         if not value:

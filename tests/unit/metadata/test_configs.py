@@ -114,7 +114,7 @@ def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
         ("retention.ms", " 5 ", 5),
         ("retention.ms", "+5", 5),
         ("cleanup.policy", "", []),
-        ("cleanup.policy", "compact,compact", ["compact", "compact"]),
+        ("cleanup.policy", "compact,compact", ["compact"]),
         ("cleanup.policy", " compact , delete ", ["compact", "delete"]),
         ("preallocate", "TRUE ", True),
         ("min.cleanable.dirty.ratio", "1d", 1.0),
