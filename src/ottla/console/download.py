@@ -14,6 +14,8 @@ from ottla.records.record import Record
 _FORMULA: Final = re.compile(r"[\s\x00-\x20\ufeff\u200b-\u200f]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n\x00]")
 """Begin of a formula, in half or full width; also after characters that a spreadsheet may drop."""
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_LAST_MS: Final = (2**63 - 1) // 1000
+"""The last time that a column of microseconds has; later ones are null."""
 PARQUET_REMEDY: Final = "Parquet needs pyarrow where the console runs: pip install 'ottla[arrow]'"
 
 
@@ -80,7 +82,7 @@ def _parquet(topic: str, records: list[Record]) -> File:
         "topic": [topic] * len(records),
         "partition": [record.partition for record in records],
         "offset": [record.offset for record in records],
-        "timestamp": [record.timestamp * 1000 if record.timestamp >= 0 else None for record in records],
+        "timestamp": [record.timestamp * 1000 if 0 <= record.timestamp <= _LAST_MS else None for record in records],
         "timestampType": [int(record.timestamp_type) for record in records],
         "headers": [[{"key": name, "value": value} for name, value in record.headers] for record in records],
     }

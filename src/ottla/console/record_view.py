@@ -1,10 +1,16 @@
 """Keys, values and headers of messages as text: JSON, text, hex, or decoded records of internal topics."""
 
-import json
-from typing import Any, Final, NamedTuple
+import logging
+import unicodedata
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
+from ottla.console.indented_json import indented_json
 from ottla.console.settings import InternalRecord, RegistryText
 from ottla.records.record import Record
+
+T = TypeVar("T")
+logger = logging.getLogger("ottla.console")
 
 FORMATS: Final = ("auto", "json", "text", "hex")
 SHOWN: Final = 4_000
@@ -58,24 +64,33 @@ def record_view(record: Record, form: str, decoders: Decoders, limit: int | None
     """Return a record as it is shown in a format. Blocks if there is a schema registry."""
     key, value = shown(record.key, form, limit), shown(record.value, form, limit)
     if form == "auto" and record.key is not None and record.topic.startswith("__"):
-        try:
-            decoded = decoders.internal_record(record)
-        except (ValueError, IndexError):
-            decoded = None
+        decoded = _attempt(lambda: decoders.internal_record(record), record)
         if decoded is not None:
-            key = _cut(_pretty(decoded[0]) or "", "record", len(record.key), limit)
+            key = _cut(indented_json(decoded[0] or "") or "", "record", len(record.key), limit)
             if record.value is not None and decoded[1] is not None:
-                value = _cut(_pretty(decoded[1]) or "", "record", len(record.value), limit)
+                value = _cut(indented_json(decoded[1]) or "", "record", len(record.value), limit)
     if form == "auto" and decoders.registry_text is not None:
-        key = _with_schema(record.topic, record.key, decoders.registry_text, limit) or key
-        value = _with_schema(record.topic, record.value, decoders.registry_text, limit) or value
+        key = _with_schema(record, record.key, decoders.registry_text, limit) or key
+        value = _with_schema(record, record.value, decoders.registry_text, limit) or value
     headers = [(name, shown(content, "auto" if form == "json" else form, 200)) for name, content in record.headers]
     return RecordView(record.partition, record.offset, record.timestamp, key, value, headers)
 
 
-def _with_schema(topic: str, data: bytes | None, registry_text: RegistryText, limit: int | None) -> Shown | None:
-    text = None if data is None else _pretty(registry_text(topic, data))
-    return None if text is None or data is None else _cut(text, "schema", len(data), limit)
+def _with_schema(record: Record, data: bytes | None, registry_text: RegistryText, limit: int | None) -> Shown | None:
+    if data is None:
+        return None
+    text = _attempt(lambda: registry_text(record.topic, data), record)
+    pretty = None if text is None else indented_json(text)
+    return None if pretty is None else _cut(pretty, "schema", len(data), limit)
+
+
+def _attempt(decode: Callable[[], T | None], record: Record) -> T | None:
+    """Return a decoded value; None for what a decoder cannot read: one value must not cost the page with all others."""
+    try:
+        return decode()
+    except Exception as error:  # noqa: BLE001  (what libraries raise for bytes that they cannot read)
+        logger.debug("%s-%d, offset %d cannot be decoded: %r", record.topic, record.partition, record.offset, error)
+        return None
 
 
 def shown(data: bytes | None, form: str, limit: int | None = SHOWN) -> Shown:
@@ -90,21 +105,14 @@ def shown(data: bytes | None, form: str, limit: int | None = SHOWN) -> Shown:
     except UnicodeDecodeError:
         return _cut(_hex(data, limit), "hex", size, limit)
     if form in ("auto", "json") and text[:1] in ("{", "["):
-        pretty = _pretty(text)
+        pretty = indented_json(text)
         if pretty is not None:
             return _cut(pretty, "json", size, limit)
-    if form == "auto" and not all(letter.isprintable() or letter in "\t\r\n" for letter in text[:1000]):
+    if form == "auto" and any(
+        unicodedata.category(letter) == "Cc" and letter not in "\t\r\n" for letter in text[:1000]
+    ):
         return _cut(_hex(data, limit), "hex", size, limit)
     return _cut(text, "text", size, limit)
-
-
-def _pretty(text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _hex(data: bytes, limit: int | None) -> str:
@@ -118,5 +126,6 @@ def _hex(data: bytes, limit: int | None) -> str:
 
 
 def _cut(text: str, kind: str, length: int, limit: int | None) -> Shown:
+    text = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be sent
     is_cut = limit is not None and (len(text) > limit or (kind == "hex" and length > limit // 4))
     return Shown(text[:limit] if is_cut else text, kind, length, is_cut)

@@ -1,5 +1,6 @@
 """Values in the wire format of a schema registry as JSON: those with an Avro, JSON or Protobuf schema (extra `schema`)."""
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,6 +20,7 @@ class RegistryValues:
     def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
         self._registry = registry
         self._avro = AvroDeserializer(registry)
+        self._plain_avro = AvroDeserializer(registry, logical_types=False)
         self._messages: dict[int, Mapping[tuple[int, ...], Any]] = {}
         self._clock = clock
         self._failed: dict[int, int] = {}
@@ -33,7 +35,7 @@ class RegistryValues:
         try:
             schema = self._registry.by_id(number)
             if schema.kind == AVRO:
-                return json.dumps(self._avro(data, SerializationContext(topic, VALUE)), default=str, ensure_ascii=False)
+                return self._avro_json(data, SerializationContext(topic, VALUE))
             if schema.kind == JSON:
                 return data[HEAD:].decode()
             classes = self._message_classes(number, schema)
@@ -43,6 +45,15 @@ class RegistryValues:
             self._failed[number] = self._clock.now_ms() + _FAILED_MS
             return None
         return _protobuf_json(classes, data)
+
+    def _avro_json(self, data: bytes, context: SerializationContext) -> str:
+        """Return an Avro value as JSON. Raises BadRecord."""
+        try:
+            value = self._avro(data, context)
+        except BadRecord:
+            # A date that Python does not have, for example in the year 10000, is shown as the number that it is stored as.
+            value = self._plain_avro(data, context)
+        return json.dumps(value, default=_avro_text, ensure_ascii=False)
 
     def _message_classes(self, number: int, schema: Schema) -> Mapping[tuple[int, ...], Any]:
         """Return the classes of the messages of a schema by their indexes. Raises UnsupportedSchema, ImportError."""
@@ -62,20 +73,47 @@ class RegistryValues:
         return classes
 
 
+def _avro_text(value: object) -> str:
+    """Return what JSON has no type for as text: bytes as in Avro's JSON, a character for each."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
 def _protobuf_json(classes: Mapping[tuple[int, ...], Any], data: bytes) -> str | None:
     """Return a Protobuf message as JSON, None if it is malformed."""
-    from google.protobuf.json_format import MessageToJson, SerializeToJsonError
     from google.protobuf.message import DecodeError
 
     try:
         indexes, at = message_indexes(data)
         message = classes[indexes].FromString(data[at:])
-        text: str = MessageToJson(
-            message,
-            always_print_fields_with_no_presence=True,
-            preserving_proto_field_name=True,
-            ensure_ascii=False,
-        )
-    except (KeyError, ValueError, TypeError, DecodeError, SerializeToJsonError):
-        return None  # TypeError: an Any of a type that the schema does not have
-    return text
+    except (KeyError, ValueError, DecodeError):
+        return None
+    return json.dumps(_document(message), ensure_ascii=False)
+
+
+def _document(message: Any) -> Any:
+    """Return a Protobuf message as a document for JSON. What its JSON does not have is shown by its fields: an Any of a message
+    that the schema lacks, a time beyond the year 9999.
+    """
+    from google.protobuf.json_format import MessageToDict, SerializeToJsonError
+
+    try:
+        return MessageToDict(message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True)
+    except (SerializeToJsonError, ValueError, TypeError):  # TypeError: an Any whose message is not known
+        pass
+    found: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        is_message = field.message_type is not None
+        if is_message and field.message_type.GetOptions().map_entry:
+            found[field.name] = {str(key): _plain(content) for key, content in value.items()}
+        elif hasattr(value, "extend"):
+            found[field.name] = [_plain(each) for each in value]
+        else:
+            found[field.name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of a field for JSON: bytes as Base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return _document(value) if hasattr(value, "ListFields") else value

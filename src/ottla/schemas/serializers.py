@@ -312,6 +312,8 @@ class AvroDeserializer(_RegistryDeserializer):
     registry    as for AvroSerializer
     schema_str  the reader's schema
     from_dict   (value, context) -> object
+
+    logical_types=False returns dates, times and decimals as the numbers and bytes that they are stored as.
     """
 
     kind = AVRO
@@ -321,8 +323,11 @@ class AvroDeserializer(_RegistryDeserializer):
         registry: SchemaRegistry | str,
         schema_str: str | Schema | None = None,
         from_dict: Callable[[Any, SerializationContext], Any] | None = None,
+        *,
+        logical_types: bool = True,
     ) -> None:
         super().__init__(registry, from_dict)
+        self._logical_types = logical_types
         reader = _schema_of(schema_str, AVRO)
         self._reader = None if reader is None else _parsed_avro(reader, self._registry)
 
@@ -334,7 +339,7 @@ class AvroDeserializer(_RegistryDeserializer):
 
         schema, reader = self._writer_schema(number), self._reader
         assert schema is not None
-        writer = _parsed_avro(schema, self._registry)
+        writer = _parsed_avro(schema, self._registry, logical_types=self._logical_types)
         check = payload_check(whole(schema.text, _texts(self._registry, schema)))
 
         def decode(data: bytes) -> Any:
@@ -440,7 +445,7 @@ def _schema_of(schema: str | Schema | None, kind: str) -> Schema | None:
     return Schema(kind, text)
 
 
-def _parsed_avro(schema: Schema, registry: SchemaRegistry | None) -> Any:
+def _parsed_avro(schema: Schema, registry: SchemaRegistry | None, *, logical_types: bool = True) -> Any:
     """Return a schema as parsed by fastavro. Raises UnsupportedSchema."""
     import fastavro
     from fastavro.schema import SchemaParseException, UnknownType
@@ -448,9 +453,18 @@ def _parsed_avro(schema: Schema, registry: SchemaRegistry | None) -> Any:
     from ottla.schemas.avro import whole
 
     try:
-        return fastavro.parse_schema(whole(schema.text, _texts(registry, schema)))
+        document = whole(schema.text, _texts(registry, schema))
+        return fastavro.parse_schema(document if logical_types else _without_logical_types(document))
     except (SchemaParseException, UnknownType, LookupError, TypeError) as wrong:
         raise UnsupportedSchema(f"not an Avro schema: {wrong}") from None
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_logical_types(each) for each in schema]
+    if isinstance(schema, dict):
+        return {name: _without_logical_types(value) for name, value in schema.items() if name != "logicalType"}
+    return schema
 
 
 def _indexes(descriptor: Any) -> tuple[int, ...]:
