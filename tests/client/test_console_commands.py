@@ -79,6 +79,13 @@ def test_records_as_json(bootstrap_servers: str, topic: str) -> None:
     assert [json.loads(line)["key"] for line in again.stdout.splitlines()] == ["7"]
 
 
+def test_bytes_are_printed_as_kafkas_class_bytes_prints_them(bootstrap_servers: str, topic: str) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        producer.produce(topic, b"a \\~\xff\xfe\n\0\x7f")
+    words = ["--topic", topic, "--from-beginning", "--max-messages", "1", "--value-deserializer", "BytesDeserializer"]
+    assert consume(bootstrap_servers, *words).stdout == "a \\x5C~\\xFF\\xFE\\x0A\\x00\\x7F\n"
+
+
 @pytest.mark.parametrize(
     ("properties", "line", "why"),
     [

@@ -44,6 +44,11 @@ def _string(data: bytes) -> bytes:
     return data
 
 
+def _escaped(data: bytes) -> bytes:
+    """Return bytes as Kafka's class Bytes prints them: what is not printable ASCII, and a backslash, as hexadecimal number."""
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in data).encode()
+
+
 def _uuid(data: bytes) -> bytes:
     return str(uuid.UUID(data.decode())).encode()
 
@@ -55,7 +60,7 @@ def _void(data: bytes) -> bytes:
 _DESERIALIZERS: Final[dict[str, TextDeserializer]] = {
     "ByteArrayDeserializer": _string,
     "ByteBufferDeserializer": _string,
-    "BytesDeserializer": _string,
+    "BytesDeserializer": _escaped,
     "DoubleDeserializer": _number(">d"),
     "FloatDeserializer": _number(">f"),
     "IntegerDeserializer": _number(">i"),

@@ -333,6 +333,7 @@ class AvroDeserializer(_RegistryDeserializer):
 
     def _decoder(self, number: int) -> Decode:
         import fastavro
+        from fastavro.read import SchemaResolutionError
 
         from ottla.schemas.avro import whole
         from ottla.schemas.avro_payload import payload_check
@@ -349,7 +350,7 @@ class AvroDeserializer(_RegistryDeserializer):
             payload.seek(HEAD)
             try:
                 return fastavro.schemaless_reader(payload, writer, reader)
-            except _BAD_BYTES as wrong:
+            except (*_BAD_BYTES, SchemaResolutionError) as wrong:
                 raise BadRecord(f"malformed Avro payload: {wrong or type(wrong).__name__}") from None
 
         return decode

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -126,6 +126,37 @@ def test_avro_is_resolved_to_the_readers_schema(registry: Registry) -> None:
     assert read(frames, reading("AVRO", new, registry)) == [
         {"number": 7, "note": "none", "raw": b"\xff", "sum": Decimal("0.01")}
     ]
+
+
+FAR: Final = avro(
+    {"name": "ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "us", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+)
+
+
+def test_what_cannot_be_decoded_is_null_or_an_error(registry: Registry) -> None:
+    """Another record type, a branch that the reader lacks, and times beyond microseconds, which became some in 1969."""
+    other = registry.add("other", avro({"name": "a", "type": "string"}, name="Other"))
+    branch = registry.add("branch", avro({"name": "ms", "type": ["string", "long"]}))
+    far = registry.add("far", FAR)
+    longest = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # -2^63
+    bad = [
+        head(other) + b"\x02x",
+        head(branch) + b"\x00\x02x",
+        head(far) + longest + b"\x00\x00\x00",
+        head(far) + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00\x00\x00",  # 2^62 - 1
+        head(far) + b"\x00\x00" + longest + b"\x00",
+        head(far) + b"\x00",
+    ]
+    good = head(far) + b"\x00" * 4
+    found = read([*bad, good], reading("AVRO", FAR, registry, permissive=True))
+    assert found[:-1] == [None] * len(bad)
+    assert found[-1]["ms"].year == 1970
+    for frame in bad:
+        with pytest.raises(BadRecord, match="cannot decode a value"):
+            read([frame, good], reading("AVRO", FAR, registry))
 
 
 def test_avro_with_a_schema_that_refers_to_another(registry: Registry) -> None:

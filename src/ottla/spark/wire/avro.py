@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import fastavro
 import pyarrow as pa
+from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
 from ottla.schemas.avro import whole
@@ -45,7 +46,10 @@ _TIMES: Final[dict[tuple[str, str], Shape]] = {
     ("long", "local-timestamp-micros"): Shape(_LOCAL, _LOCAL, stored=pa.int64()),
     ("long", "local-timestamp-nanos"): Shape(pa.timestamp("ns"), _LOCAL, stored=pa.int64()),
 }
-_BAD_BYTES: Final = (ArithmeticError, EOFError, LookupError, TypeError, ValueError, struct.error, MemoryError)
+_BAD_BYTES: Final = (
+    *(ArithmeticError, EOFError, LookupError, TypeError, ValueError, struct.error, MemoryError),
+    SchemaResolutionError,  # a record of another type, or a branch of a union that the reader's schema lacks
+)
 _MERGED: Final = ({"int", "long"}, {"float", "double"})
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.schemas.registry import UnsupportedSchema
 
@@ -91,12 +92,17 @@ def mapping(value: Shape, key: Any = None) -> Shape:
 
 
 def column_of(values: list[Any], shape: Shape) -> Any:
-    """Return a column of Spark's type from decoded values, None for null. Raises pyarrow's errors for other types."""
+    """Return a column of Spark's type from decoded values, None for null; of nanoseconds the microseconds are kept.
+
+    Raises pyarrow's errors for values of other types, and for times that microseconds do not hold.
+    """
     if shape.up is not None:
         up = shape.up
         values = [None if value is None else up(value) for value in values]
     column = pa.array(values, type=shape.wire)
-    return column if shape.wire == shape.column else column.cast(shape.column, safe=False)
+    if shape.wire == shape.column:
+        return column
+    return column.cast(options=pc.CastOptions(shape.column, allow_time_truncate=True))
 
 
 def values_of(column: Any, shape: Shape) -> list[Any]:
