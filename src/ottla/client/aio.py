@@ -405,7 +405,7 @@ class Consumer(Asynchronous):
         if self._deserializers is not None:
             return next(iter(await self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         while record is None and await self._wait(deadline):
             record = self._consumer.take()
         return record
@@ -435,7 +435,7 @@ class Consumer(Asynchronous):
             return []
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         records = self._consumer.take_many(most)
         while not records and await self._wait(deadline):  # no await afterwards: a cancellation would lose records
             records = self._consumer.take_many(most)
@@ -446,7 +446,7 @@ class Consumer(Asynchronous):
 
         The position moves past a record once it is deserialized, so a cancelled call loses no record. It moves past an
         unreadable record when its error is raised: by the next call, if readable records come before it."""
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         async with self._deserializing:
             while True:
                 records = self._consumer.peek_many(most)
@@ -467,7 +467,7 @@ class Consumer(Asynchronous):
 
         self._check()
         batches = self._consumer.take_batches()
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         while batches is None and await self._wait(deadline):
             batches = self._consumer.take_batches()
         return None if batches is None else table_of(*batches, columns=columns)

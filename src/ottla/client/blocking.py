@@ -325,7 +325,7 @@ class Producer(Blocking):
 
     def poll(self, timeout: Timeout = 0.0) -> int:
         """Run the pending `on_delivery` callbacks and return their number. Waits up to `timeout` seconds for the first."""
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         self._check()
         while not self._reports and (deadline is None or time.monotonic() < deadline):
             time.sleep(0.001)
@@ -484,7 +484,7 @@ class Consumer(Blocking):
         record = self._consumer.take()
         if record is not None:
             return record
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         while self._wait(deadline):
             record = self._consumer.take()
             if record is not None:
@@ -517,7 +517,7 @@ class Consumer(Blocking):
             return self._consumer.take_many(0)
         if self._deserializers is not None:
             return self._consume_objects(self._deserializers, most, timeout)
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         records = self._consumer.take_many(most)
         while not records and self._wait(deadline):
             records = self._consumer.take_many(most)
@@ -528,7 +528,7 @@ class Consumer(Blocking):
 
         The position moves past a record once it is deserialized. It moves past an unreadable record when its error is
         raised: by the next call, if readable records come before it."""
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         while True:
             records = self._consumer.peek_many(most)
             if not records:
@@ -551,7 +551,7 @@ class Consumer(Blocking):
 
     def _take_batches(self, timeout: Timeout) -> tuple[TopicPartition, Batches, int, int] | None:
         taken = self._consumer.take_batches()
-        deadline = deadline_of(timeout)
+        deadline = deadline_of(timeout, time.monotonic())
         while taken is None and self._wait(deadline):
             taken = self._consumer.take_batches()
         return taken

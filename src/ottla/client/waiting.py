@@ -7,7 +7,6 @@ import math
 import operator
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
@@ -57,15 +56,15 @@ def limit_ms(timeout: Timeout) -> int | None:
     return None if timeout is None else milliseconds(timeout)
 
 
-def deadline_of(timeout: Timeout) -> float | None:
-    """Return the end of a timeout that begins now, by the monotonic clock in seconds; None without one."""
+def deadline_of(timeout: Timeout, now: float) -> float | None:
+    """Return the end of a timeout that begins `now`, by the same clock in seconds; None without one."""
     limit = seconds(timeout)
-    return None if limit is None else time.monotonic() + limit
+    return None if limit is None else now + limit
 
 
-def records_wanted(given: int | None, default: int) -> int:
+def records_wanted(num_messages: int | None, default: int) -> int:
     """Return how many records a call may return. Raises TypeError, and ValueError for a negative number."""
-    most = default if given is None else operator.index(given)
+    most = default if num_messages is None else operator.index(num_messages)
     if most < 0:
         raise ValueError(f"the number of records is 0 or more, not {most}")
     return most

@@ -100,16 +100,16 @@ def _document(message: Any) -> Any:
         return MessageToDict(message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True)
     except (SerializeToJsonError, ValueError, TypeError):  # TypeError: an Any whose message is not known
         pass
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field, value in message.ListFields():
         is_message = field.message_type is not None
         if is_message and field.message_type.GetOptions().map_entry:
-            found[field.name] = {str(key): _plain(content) for key, content in value.items()}
+            fields[field.name] = {str(key): _plain(content) for key, content in value.items()}
         elif hasattr(value, "extend"):
-            found[field.name] = [_plain(each) for each in value]
+            fields[field.name] = [_plain(item) for item in value]
         else:
-            found[field.name] = _plain(value)
-    return found
+            fields[field.name] = _plain(value)
+    return fields
 
 
 def _plain(value: Any) -> Any:

@@ -145,7 +145,7 @@ def config(scope: str, name: str) -> Config:
 # Parsing: Kafka's ConfigDef.parseType, then its validators.
 
 _BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What Java's `String.trim` removes. Its numbers may have the digits of all scripts, as those of Python's `int`."""
+"""Characters that Java's `String.trim` removes. Its numbers may have the digits of all scripts, as those of Python's `int`."""
 _SEPARATOR: Final = re.compile(r"\s*,\s*", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?|[+-]?(?:NaN|Infinity)")

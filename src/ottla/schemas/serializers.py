@@ -462,7 +462,7 @@ def _parsed_avro(schema: Schema, registry: SchemaRegistry | None, *, logical_typ
 
 def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_without_logical_types(each) for each in schema]
+        return [_without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):
         return {name: _without_logical_types(value) for name, value in schema.items() if name != "logicalType"}
     return schema
