@@ -30,7 +30,7 @@ class Asynchronous:
     """
 
     _ends_waits_first = False
-    """Whether calls that wait for records in other tasks end before the client closes, not after."""
+    """True if calls that wait for records in other tasks end before the client closes, not after."""
     _released = True  # until the client is open: `__del__` runs for one that could not be made, too
 
     def __init__(self, config: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What takes the place of a client's core once the client can no longer be used: each use raises IllegalState.
+"""Stand-in for the core of a client that can no longer be used: each use raises IllegalState.
 
 The attributes by which a client reaches its core are replaced, so that calls of an open client need no check.
 """

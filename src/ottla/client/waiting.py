@@ -27,7 +27,7 @@ Timeout = float | timedelta | None
 """Seconds, or a timedelta; infinite is no limit. None is no limit, or that of the configs, as the method says."""
 _FOREVER_MS: Final = 2**40
 DROPPED_MS: Final = 30_000
-"""How long a client that was dropped without `close` may take to send its records and leave its group."""
+"""Time in which a client that was dropped without `close` sends its records and leaves its group."""
 _releasing: Final = threading.Lock()
 
 
@@ -119,7 +119,7 @@ class Blocking:
     """
 
     _ends_waits_first = False
-    """Whether calls that wait for records in other threads end before the client closes, not after."""
+    """True if calls that wait for records in other threads end before the client closes, not after."""
     _released = True  # until the client is open: `__del__` runs for one that could not be made, too
 
     def __init__(self, config: Mapping[str, Any] | ClientConfig | None, options: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from ottla.client.core import Core
 from ottla.net.scheduler import Promise
 
 _LOOKS: Final = 10
-"""How often the number of polls is looked at in max.poll.interval.ms: a poll is noticed a tenth late, its absence too."""
+"""Number of looks at the polls in max.poll.interval.ms: a poll is noticed a tenth late, its absence too."""
 _PAUSE_MS: Final = 100
 
 
