@@ -100,7 +100,7 @@ class Asynchronous:
             return
         self._released = True
         message = closed_message(self)
-        self._calls.end(IllegalState(message))
+        self._calls.end(IllegalState(message), for_good=True)
         self._core.close()
         end(self, message)
 

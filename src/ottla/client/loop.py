@@ -34,6 +34,7 @@ class Calls:
     def __init__(self) -> None:
         self._tasks: set[Promise[Any]] = set()
         self._ended: KafkaError | None = None
+        self._is_over = False
 
     @property
     def is_ended(self) -> bool:
@@ -45,6 +46,8 @@ class Calls:
         task = scheduler.spawn(coroutine)
         if not task.done:
             self._tasks.add(task)
+            if self._is_over:
+                task.cancel()
         return task
 
     def settle(self, outcome: "asyncio.Future[T] | Outcome[T]", promise: Promise[T]) -> None:
@@ -58,9 +61,10 @@ class Calls:
         else:
             outcome.set_exception(error)
 
-    def end(self, error: KafkaError) -> None:
-        """Cancel all; their callers get this error. On the core's thread."""
+    def end(self, error: KafkaError, *, for_good: bool = False) -> None:
+        """Cancel all, and with `for_good` those that start later; their callers get this error. On the core's thread."""
         self._ended = error
+        self._is_over = self._is_over or for_good
         for task in list(self._tasks):
             if isinstance(task, Task):
                 task.cancel()

@@ -6,7 +6,6 @@ A file of its own, so that a command that sends one admin request does not load 
 import math
 import operator
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
@@ -28,7 +27,6 @@ Timeout = float | timedelta | None
 _FOREVER_MS: Final = 2**40
 DROPPED_MS: Final = 30_000
 """Time in which a client that was dropped without `close` sends its records and leaves its group."""
-_releasing: Final = threading.Lock()
 
 
 def seconds(timeout: Timeout) -> float | None:
@@ -190,19 +188,24 @@ class Blocking:
 
     def _release(self) -> None:
         """Close the connections, end calls that wait in other threads, and release the shared thread."""
-        with _releasing:
-            if self._released:
-                return
-            self._released = True
-        thread, core, calls, message = self._thread, self._core, self._calls, closed_message(self)
+        thread, core, message = self._thread, self._core, closed_message(self)
 
-        def release() -> None:
-            calls.end(IllegalState(message))
+        def release() -> bool:
+            """Return False if another thread has released the client."""
+            if self._released:
+                return False
+            self._released = True
+            self._calls.end(IllegalState(message), for_good=True)
             core.close()
+            return True
 
         try:
-            call(thread, release)
-        finally:
+            is_first = call(thread, release)
+        except IllegalState:
+            if not self._released:
+                raise
+            return
+        if is_first:
             end(self, message)
             thread.release()
 
