@@ -361,8 +361,9 @@ class BrokerServer:
             self._following = following = self._new_following()
             metadata.subscribe(following.apply)
         metadata.subscribe(self._reconfigure)
-        for partition in replicas.misassigned():
-            self._assign_directory(partition, replicas.home_of(partition))
+        if self._store is None:  # in a cluster `OfflineReplicas` does it, once this broker is live
+            for partition in replicas.misassigned():
+                self._assign_directory(partition, replicas.home_of(partition))
         if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
             _ = self.broker.coordination
 

@@ -544,7 +544,7 @@ def _chunks(topics: Sequence[TopicImage], largest: int) -> list[list[TopicImage]
     chunks: list[list[TopicImage]] = []
     room = 0
     for topic in topics:
-        size = 1 + sum(not partition.is_new(topic.min_isr) for partition in topic.partitions)
+        size = 1 + sum(not topic.has_default(partition) for partition in topic.partitions)
         if not chunks or size > room:
             chunks.append([])
             room = largest

@@ -221,11 +221,14 @@ class LogEffects:
         else:
             offset = effect.offset
         if isinstance(effect, Restart) or offset < log.start_offset:
-            _logger.warning("%s, which begins at %d, is replaced from %d on", log.name, log.start_offset, offset)
+            level, why = _seriousness(effect, partition, offset)
+            level = max(level, logging.WARNING)
+            _logger.log(level, "%s, which begins at %d, is replaced from %d on%s", log.name, log.start_offset, offset, why)
             yield from self._cut(fetching, effect, partition, log.restart(offset))
         else:
             if offset < log.end_offset:
-                _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
+                level, why = _seriousness(effect, partition, offset)
+                _logger.log(level, "%s is truncated from %d to %d%s", log.name, log.end_offset, offset, why)
                 # The cut is at the begin of a batch, perhaps below the offset, but not below the high watermark.
                 least_end = min(offset, log.high_watermark)
                 if least_end < log.recovery_point:
@@ -302,6 +305,24 @@ class LogEffects:
 
         self._flush(flush, end)
         return ended
+
+
+def _seriousness(effect: Effect, partition: Partition, offset: int) -> tuple[int, str]:
+    """Return the level at which a cut of a log at `offset` is logged, and what it removes and why: an error if that was
+    committed, or is everything.
+    """
+    log = partition.log
+    committed = min(log.high_watermark, log.end_offset)
+    if offset >= committed and (offset > 0 or not log.end_offset):
+        return logging.INFO, ""
+    if offset < committed:
+        what = f"offsets {max(offset, log.start_offset)} to {committed - 1}, which were committed, are removed"
+    else:
+        what = "all of its records are removed"
+    return logging.ERROR, (
+        f": {what}, because node {partition.leader_id}, the leader in epoch {effect.epoch}, does not have them; it was elected "
+        "with an older or an empty log"
+    )
 
 
 def _is_current(fetching: Fetching, effect: Effect, partition: Partition) -> bool:
