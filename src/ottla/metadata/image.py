@@ -49,8 +49,8 @@ class PartitionImage(NamedTuple):
     last_known_leader  leader, or last member of the ISR, before the ISR became empty; NO_LEADER while there is a leader
     min_isr          min.insync.replicas in force, with which ISR and ELR were computed; 0: the partition has no ELR
     offline          replicas whose log directory has failed
-    replaced         replicas that began again in a new log directory, because the assigned one is gone, and have not been in the
-                     ISR since: they lack records
+    replaced         replicas that have begun again in a new log directory, because the assigned one is gone, and have not been
+                     in the ISR since: they lack records
     is_recovering    True from an unclean election until the leader has taken over
     unknown          fields that a newer release has written
     """
@@ -200,7 +200,9 @@ class TopicImage(NamedTuple):
         min_isr = fields.pop("min_isr", 0)
         texts = fields.pop("directories", {})
         assigned = {int(node): bytes.fromhex(text) for node, text in texts.items()} or _NOT_ASSIGNED
-        partitions = tuple(PartitionImage.new(tuple(replicas), min_isr, assigned) for replicas in fields.pop("replicas"))
+        partitions = tuple(
+            PartitionImage.new(tuple(replicas), min_isr, assigned) for replicas in fields.pop("replicas")
+        )
         topic_id, configs = bytes.fromhex(fields.pop("id")), fields.pop("configs")
         return cls(name, topic_id, partitions, configs, fields or _NO_FIELDS, min_isr, assigned)
 

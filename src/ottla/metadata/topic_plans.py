@@ -151,9 +151,7 @@ class TopicPlans:
         partitions = _begun(self._placed(topic), min_isr, directories)
         used = {node for partition in partitions for node in partition.replicas}
         directories = {node: directory for node, directory in directories.items() if node in used}
-        return TopicImage(
-            topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr, directories=directories
-        )
+        return TopicImage(topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr, directories=directories)
 
     def _check_collision(self, name: str, batch: TopicBatch) -> None:
         """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""

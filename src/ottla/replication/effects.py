@@ -223,7 +223,9 @@ class LogEffects:
         if isinstance(effect, Restart) or offset < log.start_offset:
             level, why = _seriousness(effect, partition, offset)
             level = max(level, logging.WARNING)
-            _logger.log(level, "%s, which begins at %d, is replaced from %d on%s", log.name, log.start_offset, offset, why)
+            _logger.log(
+                level, "%s, which begins at %d, is replaced from %d on%s", log.name, log.start_offset, offset, why
+            )
             yield from self._cut(fetching, effect, partition, log.restart(offset))
         else:
             if offset < log.end_offset:

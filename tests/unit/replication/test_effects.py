@@ -447,3 +447,23 @@ def test_a_partition_whose_log_is_offline_is_not_followed() -> None:
     follower.partition = None
     follower.receive(batch(0))
     assert len(follower.machine) == 0
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "offset", "text"),
+    [
+        (10, 4, "is truncated from 10 to 4: offsets 4 to 7, which were committed, are removed, because node 1"),
+        (0, 0, "is truncated from 10 to 0: all of its records are removed, because node 1, the leader in epoch 5"),
+    ],
+)
+def test_a_truncation_of_committed_or_all_records_is_an_error(
+    caplog: pytest.LogCaptureFixture, high_watermark: int, offset: int, text: str
+) -> None:
+    follower = Follower()
+    follower.receive(batch(0, 4) + batch(4, 6), high_watermark=high_watermark)
+    follower.log.high_watermark = min(high_watermark, 8)
+    with caplog.at_level(logging.INFO):
+        follower._run([Truncate(_followed(follower), 5, offset)], b"")
+    line = next(record for record in caplog.records if "is truncated from" in record.getMessage())
+    assert line.levelno == logging.ERROR
+    assert text in line.getMessage()

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
+from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.environment import Clock, Timers
 from ottla.metadata import keys
 from ottla.metadata.elections import replaced, restarted
@@ -199,8 +199,8 @@ class Membership:
         more = f" and {len(lost) - _NAMES_A_LINE} more" if len(lost) > _NAMES_A_LINE else ""
         _logger.error(
             "the log directory of %d replicas on node %d was replaced: they are fetched again from other replicas (%s%s). A "
-            "partition that stays without a leader had its newest records here only: bring the old directory back, or run "
-            "`ottla leader-election --election-type unclean`, which gives these records up",
+            "partition that stays without a leader had its newest records here only: `ottla leader-election --election-type "
+            "unclean` gives these records up",
             len(lost),
             self._node_id,
             names,

@@ -194,7 +194,7 @@ class OfflineReplicas:
         return damaged(before, self._node_id, acceptable)
 
     def _next_state(self, topic: TopicImage, index: int, before: PartitionImage) -> PartitionImage:
-        """Return the state of a partition whose replica here has become offline, is online again, or is in another directory."""
+        """Return the state of a partition whose replica here is offline now, is online again, or is in another directory."""
         node, image = self._node_id, self._metadata.image
         rules = self._rules(topic)._replace(allows_unclean=False)  # this, and any other election, is the controller's
         offline = tuple(other for other in before.offline if other != node)
@@ -227,7 +227,9 @@ class OfflineReplicas:
         def written(outcome: ChangeOutcome) -> None:
             self._is_writing = False
             if outcome.revision:
-                _logger.info("recorded the log directory of %d replicas, or that they are offline or damaged", len(planned))
+                _logger.info(
+                    "recorded the log directory of %d replicas, or that they are offline or damaged", len(planned)
+                )
             else:
                 self._due.update(dict.fromkeys((topic.name, index) for topic, index, _ in planned))
             if outcome.error is not None:
