@@ -36,9 +36,7 @@ from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
 from ottla.metadata.image import (
-    OFFSETS_TOPIC,
-    SHARE_STATE_TOPIC,
-    TRANSACTION_STATE_TOPIC,
+    INTERNAL_TOPICS,
     BrokerImage,
     Delta,
     TopicImage,
@@ -360,12 +358,24 @@ class BrokerServer:
         if self._store is not None:
             self._following = following = self._new_following()
             metadata.subscribe(following.apply)
+        metadata.subscribe(self._provide_coordination)
         metadata.subscribe(self._reconfigure)
         if self._store is None:  # in a cluster `OfflineReplicas` does it, once this broker is live
             for partition in replicas.misassigned():
                 self._assign_directory(partition, replicas.home_of(partition))
-        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
+        if INTERNAL_TOPICS & metadata.image.topics.keys():
             _ = self.broker.coordination
+
+    def _provide_coordination(self, delta: Delta) -> None:
+        """Create the coordinators when this broker becomes leader of a partition of an internal topic: its timers run for open
+        transactions and groups whose clients may never come here.
+        """
+        if self.broker.used_coordination is not None:
+            return
+        names = INTERNAL_TOPICS & {*delta.moved, *(topic.name for topic in delta.changed)}
+        partitions = (placed for name in names for placed in delta.image.topics[name].partitions)
+        if any(placed.leader == self.broker.node_id for placed in partitions):
+            _ = self.broker.coordination  # it loads what the current image names
 
     def _new_following(self) -> "Following":
         from ottla.broker.cluster.following import Following

@@ -6,7 +6,7 @@ A broker joins in this order:
     register   /brokers/<id> is written with the incarnation of this process: its revision is the broker epoch
     epochs     partitions that the earlier incarnation led get a new leader epoch, and after an unclean stop this broker leaves
                the ISRs: an offset of an old epoch must never be assigned again. Where the log is gone with its directory, it
-               also leaves a partition that nobody else has the newest records of: an empty log must not replace older ones
+               also leaves a partition whose newest records no other broker has: an empty log must not replace older ones
     live       /live/<id> is written under a lease, which is renewed from then on
 
 It serves no request before its own sign of life is in its image. If the lease ends while the process lives, because the store
