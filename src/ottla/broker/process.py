@@ -42,11 +42,12 @@ async def serve(
     open_store: Callable[[Environment], MetadataStore] | None = None,
     *,
     fences_quickly: bool = True,
+    accepts_older_metadata: bool = False,
 ) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
 
     channel_socket  connection to the process that started this broker as one of several; the broker stops when it breaks
-    fences_quickly  see `BrokerServer`
+    fences_quickly, accepts_older_metadata  see `BrokerServer`
     open_store      opens the metadata store of a cluster; a broker without it and without a channel is a single one
     """
     _allow_many_files()
@@ -63,6 +64,7 @@ async def serve(
         store = open_store(environment)
     server = BrokerServer(config, environment, store)
     server.fences_quickly = fences_quickly
+    server.accepts_older_metadata = accepts_older_metadata
     server.failed = end.fail
     if not await _start(server, end.begun):
         return
@@ -82,8 +84,9 @@ async def serve(
     finally:
         if watchdog is not None:
             watchdog.stop()
-        # All brokers of a parent stop with it: none of them goes on to take over what this one leads.
-        await completed(server.stop(hands_over=not end.is_orphaned))
+        # All brokers of a parent stop with it: none of them goes on to take over what this one leads. After a failure, such as
+        # a metadata store that was restored, the others take over without it.
+        await completed(server.stop(hands_over=not end.is_orphaned and end.failure is None))
     if end.failure is not None:
         raise CannotStart(end.failure)
 
