@@ -86,14 +86,18 @@ class ReplacedDisks:
         leader = new.leader
         is_elected = leader != NO_LEADER and new.leader_epoch != old.leader_epoch and leader in lost
         if is_elected and self._is_back(leader, lost, image) and len(new.replicas) > 1:
-            kept = [node for node in new.replicas if node not in lost and node in image.brokers]
+            kept = [
+                node for node in new.replicas if node not in lost and node not in old.offline and image.is_active(node)
+            ]
             if kept or not new.is_recovering or old.last_known_leader == leader:
                 violation = (
                     f"{topic.name}-{index}: node {leader} is elected after its disk was replaced: {old} -> {new}"
                 )
         for node in list(lost):
-            joined = node in new.isr and node not in old.isr and self._is_back(node, lost, image)
-            if joined or node not in new.replicas or (is_elected and leader == node):
+            is_new = self._is_back(node, lost, image) and (
+                (node in new.isr and node not in old.isr) or (is_elected and leader == node)
+            )
+            if is_new or node not in new.replicas:
                 del lost[node]
         return violation
 
@@ -116,9 +120,9 @@ class ReplacedDisks:
     def elect(self, image: Image) -> None:
         """Elect leaders uncleanly where the newest records are gone, as an operator does."""
         wanted: dict[str, list[int]] = {}
-        for place, lost in self._lost.items():
+        for place in self._lost:
             partition = image.partition(bytes.fromhex(place[0]), place[1])
-            if partition is None or not lost or partition.leader != NO_LEADER:
+            if partition is None or not partition.replaced or partition.leader != NO_LEADER:
                 continue
             if not (partition.isr or partition.elr or partition.last_known_leader != NO_LEADER):
                 wanted.setdefault(image.topics_by_id[bytes.fromhex(place[0])].name, []).append(place[1])

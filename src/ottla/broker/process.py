@@ -31,6 +31,8 @@ R = TypeVar("R")
 
 CHANGED: Final = "changed"
 """Message between a broker and its parent process: the shared metadata has changed."""
+RENEWED: Final = "renewed "
+"""Begin of a broker's message to its parent process with a lease and its time in ms, after a renewal; 0 ms after its end."""
 LISTENING: Final = "listening "
 """Begin of a broker's message to its parent process with its listeners, when it serves requests."""
 
@@ -174,10 +176,13 @@ class _Parent:
         worker = environment.workers.start("ottla-metadata")
         notify = partial(self._channel.send, CHANGED)
         try:
-            self._store = SharedSqliteStore(path, worker, environment.timers, notify)
+            self._store = SharedSqliteStore(path, worker, environment.timers, notify, on_renewed=self._renewed)
         except (OSError, DamagedStore) as cause:
             raise CannotStart(str(cause)) from None
         return self._store
+
+    def _renewed(self, lease: int, ttl_ms: int) -> None:
+        self._channel.send(f"{RENEWED}{lease} {ttl_ms}")
 
     def report(self, server: BrokerServer) -> None:
         """Report the addresses of this broker, for its next start."""
