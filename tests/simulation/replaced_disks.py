@@ -122,7 +122,7 @@ class ReplacedDisks:
         wanted: dict[str, list[int]] = {}
         for place in self._lost:
             partition = image.partition(bytes.fromhex(place[0]), place[1])
-            if partition is None or not partition.replaced or partition.leader != NO_LEADER:
+            if partition is None or partition.leader != NO_LEADER:
                 continue
             if not (partition.isr or partition.elr or partition.last_known_leader != NO_LEADER):
                 wanted.setdefault(image.topics_by_id[bytes.fromhex(place[0])].name, []).append(place[1])
