@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--gap", type=float, default=5.0, help="longest time between the begins of two faults (s)")
     parser.add_argument("--length", type=float, default=1.0, help="factor of the durations of faults")
     parser.add_argument("--only-stops", action="store_true", help="stop brokers cleanly, and nothing else")
+    parser.add_argument("--directories", type=int, choices=(1, 2), default=1, help="log directories of a broker")
     parser.add_argument("--replicas", type=int, default=3, help="replication factor of all topics")
     parser.add_argument("--clusters", type=int, default=1, help="number of clusters that the brokers form")
     parser.add_argument("--roles", default="", help="clients to start, such as producer,consumer (default: all)")
@@ -53,6 +54,7 @@ def main() -> int:
         gap_s=options.gap,
         length=options.length,
         only_stops=options.only_stops,
+        directories=options.directories,
     )
     begun = time.monotonic()
     results: list[Result] = []
@@ -106,6 +108,7 @@ def varied(settings: Settings, seed: int) -> Settings:
         parallel=draw.choice((2, 3, 4, 6)),
         store="etcd" if draw.random() < 0.25 else settings.store,
         gap_s=draw.choice((settings.gap_s, settings.gap_s / 2, settings.gap_s / 5)),
+        directories=draw.choice((1, 1, 2)),
     )
 
 

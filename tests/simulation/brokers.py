@@ -20,7 +20,7 @@ from .network import HostNetwork, Network
 from .world import SECOND_US
 
 PORT: Final = 9092
-DIRECTORY: Final = Path("/data")
+DIRECTORIES: Final = (Path("/data"), Path("/data2"))
 _CONFIGS: Final = {
     "num.partitions": "3",
     "offsets.topic.num.partitions": "3",
@@ -85,6 +85,7 @@ class SimulatedBroker:
 
     server      the running broker; None while no process runs
     is_serving  True from the end of its start to the beginning of its stop
+    directories  its log directories
     wanted      True if the broker should run: a failed start is repeated
     starts      all starts of processes
     was_stopped  True if the process before the current one was stopped cleanly
@@ -102,7 +103,9 @@ class SimulatedBroker:
         node_id: int,
         configs: dict[str, str],
         observer: Observer,
+        directories: int = 1,
     ) -> None:
+        self.directories = DIRECTORIES[:directories]
         self.host = host
         self.node_id = node_id
         self.disk = HostDisk(observer)
@@ -126,7 +129,7 @@ class SimulatedBroker:
                 **_CONFIGS,
                 **configs,
                 "node.id": str(node_id),
-                "log.dirs": str(DIRECTORY),
+                "log.dirs": ",".join(map(str, self.directories)),
                 "listeners": f"PLAINTEXT://{host.name}:{PORT}",
             }
         )
@@ -198,7 +201,7 @@ class SimulatedBroker:
         self.host.world.count("broker failures")
         had_served = self.starts[-1].serving_us >= 0
         self._end()
-        if not had_served and self.disk.store.read_text(DIRECTORY / CLEAN_SHUTDOWN) is not None:
+        if not had_served and self.disk.store.read_text(self.directories[0] / CLEAN_SHUTDOWN) is not None:
             self._has_stopped = self.was_stopped  # it failed before it opened a log
         self.restart_after(_RETRY_US)
 
@@ -270,6 +273,16 @@ class SimulatedBroker:
         self.is_serving = False
 
     # -- disk --
+
+    def directory_of(self, topic: str, index: int) -> Path:
+        """Return the directory of a replica, in one of the log directories."""
+        name = f"{topic}-{index}"
+        there = (one / name for one in self.directories if self.disk.store.is_directory(one / name))
+        return next(there, self.directories[0] / name)
+
+    def was_replaced(self) -> None:
+        """Note that the next process begins on another disk, as after an unclean stop."""
+        self._has_stopped = False
 
     def set_disk(self, state: DiskState) -> None:
         """Change the condition of the disk."""

@@ -17,7 +17,7 @@ from ottla.protocol.context import RequestContext
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.replication.partition import Partition
 
-from .brokers import DIRECTORY, SimulatedBroker
+from .brokers import SimulatedBroker
 from .disks import DiskState
 from .world import World
 
@@ -115,7 +115,7 @@ class DamagedLogs:
     def _batch(self, node: int, partition: Partition, chance: random.Random) -> Damage | None:
         """Return a random committed batch of a replica."""
         log, store = partition.log, self._brokers[node].disk.store
-        directory = DIRECTORY / f"{partition.topic}-{partition.index}"
+        directory = self._brokers[node].directory_of(partition.topic, partition.index)
         batches: list[tuple[int, Path, int]] = []
         for path in (directory / name for name in store.names(directory) if name.endswith(".log")):
             data, position = store.content(path).data, 0

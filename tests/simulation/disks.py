@@ -4,6 +4,7 @@ Every record batch appended to a segment is observed: a pair of epoch and offset
 logs ever (`checks.one_content`).
 """
 
+import copy
 import errno
 import random
 import struct
@@ -100,6 +101,23 @@ class HostStore(MemoryStore):
         kept = len(content.durable)
         content.durable[position : position + len(data)] = data
         del content.durable[kept:]
+
+    def wipe(self, directory: Path) -> None:
+        """Remove a directory with all that is in it, from the page cache and the disk."""
+        parent = self._parent(directory)
+        parent.change(directory.name, None, None)
+        parent.flush()
+        self._topic_ids.clear()
+
+    def copied(self) -> object:
+        """Return a copy of the disk, for `restore`."""
+        return copy.deepcopy(self._root)
+
+    def restore(self, root: object) -> None:
+        """Replace the disk by a copy."""
+        assert isinstance(root, type(self._root))
+        self._root = root
+        self._topic_ids.clear()
 
     def end_process(self) -> None:
         """Unlock what a killed process had locked."""

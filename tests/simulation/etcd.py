@@ -66,6 +66,8 @@ class SimulatedEtcd:
         self.users: dict[str, str] = {}
         self.tokens: set[str] = set()
         self.has_leader = True
+        self.lag = 0
+        """Revisions by which answers lag behind that no quorum gives: of renewals and opened watches."""
         self.requests: list[tuple[Address, str]] = []
         """Address and path of each request that was received."""
         self._pages: dict[int, Snapshot] = {}
@@ -83,8 +85,15 @@ class SimulatedEtcd:
         self.has_leader = True
         self.shared.thaw()
 
-    def header(self) -> Json:
-        return {"cluster_id": str(self.cluster_id), "member_id": "1", "revision": str(self.shared.revision)}
+    def restore(self, taken: Snapshot, *, bump: int = 0) -> None:
+        """Begin with the contents of a snapshot, with a higher revision if `bump` is set; the history is empty."""
+        self.shared = shared = SharedMetadata(self.shared._clock, self.timers)
+        shared._entries = {entry.key: entry for entry in taken.entries}
+        shared.revision = shared._compacted = taken.revision + bump
+        self._pages.clear()
+
+    def header(self, lag: int = 0) -> Json:
+        return {"cluster_id": str(self.cluster_id), "member_id": "1", "revision": str(self.shared.revision - lag)}
 
     def answer(self, path: str, request: Json) -> Json:
         """Carry out a request."""
@@ -99,7 +108,7 @@ class SimulatedEtcd:
         renewed = self.shared.renew(lease).id
         if path == "/v3/lease/keepalive":
             ttl = {"TTL": "10"} if renewed else {}
-            return {"result": {"header": self.header(), "ID": str(lease), **ttl}}
+            return {"result": {"header": self.header(self.lag), "ID": str(lease), **ttl}}
         if not renewed:
             raise EtcdRefusal(5, "etcdserver: requested lease not found")
         self.shared.revoke(lease)
@@ -273,7 +282,8 @@ class _WatchStream:
         raise AssertionError(reason)
 
     def _send(self, **fields: Any) -> None:
-        message = {"result": {"header": self._member.etcd.header(), **fields}}
+        etcd = self._member.etcd
+        message = {"result": {"header": etcd.header(etcd.lag if "created" in fields else 0), **fields}}
         self._member.run(partial(self._connection.stream, message))
 
 

@@ -28,6 +28,8 @@ _DAMAGE_MS: Final = (3_000, 15_000)
 _READ_MS: Final = (0, 2_000)
 _UNREAD: Final = 0.2
 _ATTEMPTS: Final = 20
+_COPY_AGE_MS: Final = (1_000, 15_000)
+_ELECTED_AFTER_US: Final = 10 * SECOND_US
 _SLOW_MS: Final = (1_000, 10_000)
 _MOST_DRIFT_PPM: Final = 20_000
 _JUMP_MS: Final = 1_500_000
@@ -127,7 +129,12 @@ class Faults:
         """Add the faults that need to know which replicas have what: one observer a cluster."""
         self._replication = replication
         if not self._only_stops and any(len(one.nodes) > 1 for one in replication):
-            self._kinds.append((3, self._damage_log))
+            self._kinds += [
+                (3, self._damage_log),
+                (1, self._replace_disk),
+                (1, self._replace_directory),
+                (1, self._restore_copy),
+            ]
 
     def schedule(self, begin_us: int, end_us: int) -> None:
         """Begin faults from `begin_us` on; all end at `end_us`."""
@@ -174,6 +181,9 @@ class Faults:
         for broker in self._brokers:
             if broker.is_damaged or broker.has_offline:
                 self._restart(broker)
+        for replication in self._replication:
+            for number in (1, 2):  # the first attempt may come before all brokers are back
+                self._world.call_after(number * _ELECTED_AFTER_US, replication.elect_after_loss)
 
     def _is_free(self, name: str) -> bool:
         return not any(name == active.targets[0] for active in self._active.values())
@@ -372,6 +382,52 @@ class Faults:
         target = f"log of {broker.name}"
         targets = (target, f"{damage.topic}-{damage.place[1]}@{damage.offset}")
         self._begin("damaged log", targets, _DAMAGE_MS, begin, end)
+
+    def _replaceable(self) -> tuple[SimulatedBroker, Replication] | None:
+        """Choose a broker whose disk may be replaced: others have all that is on it."""
+        broker = self._free_broker()
+        replication = next((one for one in self._replication if broker and broker.node_id in one.nodes), None)
+        if broker is None or replication is None or not replication.may_replace_disk(broker):
+            return None
+        return broker, replication
+
+    def _replace_disk(self, *, only_one: bool = False) -> None:
+        chosen = self._replaceable()
+        if chosen is None or (only_one and len(chosen[0].directories) < 2):
+            return
+        broker, replication = chosen
+        directory = self._random.choice(broker.directories) if only_one else None
+
+        def begin() -> None:
+            broker.kill()
+            replication.replace_disk(broker, directory)
+
+        name = "one of two directories replaced" if only_one else "disk replaced by an empty one"
+        self._begin(name, (broker.name,), _OUTAGE_MS, begin, broker.start)
+
+    def _replace_directory(self) -> None:
+        self._replace_disk(only_one=True)
+
+    def _restore_copy(self) -> None:
+        """Copy a disk, and replace it by the copy later."""
+        broker = self._free_broker()
+        if broker is None:
+            return
+        copied = broker.disk.store.copied()
+
+        def replace() -> None:
+            replication = next(one for one in self._replication if broker.node_id in one.nodes)
+            is_free = broker.is_serving and self._is_free(broker.name)
+            if self._world.now_us >= self._ends_us or not is_free or not replication.may_replace_disk(broker):
+                return
+
+            def begin() -> None:
+                broker.kill()
+                replication.restore_disk(broker, copied)
+
+            self._begin("old copy of a disk", (broker.name,), _OUTAGE_MS, begin, broker.start)
+
+        self._world.call_after(self._random.randint(*_COPY_AGE_MS) * MS_US, replace)
 
     def _restart(self, broker: SimulatedBroker) -> None:
         """Start a broker again whose log directory has failed, as an operator does after mending the disk."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker.cluster import node
+from ottla.broker.cluster.directories import OwnDirectories
 from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination import producer_ids, remote_markers
 from ottla.broker.coordination.coordinators import Coordination
@@ -40,6 +40,7 @@ from . import metadata as store_module
 from .applications import AdminApplication
 from .etcd_host import EtcdStoreHost
 from .metadata import StoreHost
+from .planted_disks import DISK_BUGS
 from .planted_eligibility import ELIGIBILITY_BUGS
 from .planted_replication import REPLICATION_BUGS
 from .planting import Patch, Planted, cut_from_store, every, later, restart, restart_client, settings, together
@@ -190,12 +191,12 @@ def _ignore_hung_watch(patch: Patch) -> None:
 
 def _keep_old_lease(patch: Patch) -> None:
     """A broker that starts again does not recognise the sign of life of its own earlier process."""
-    original = node._new_incarnation
+    original = OwnDirectories.begin
 
-    def new_incarnation(*arguments: Any) -> Any:
-        return original(*arguments)._replace(previous="")
+    def begin(self: OwnDirectories, own: str) -> Any:
+        return original(self, own)._replace(previous="")
 
-    patch.setattr(node, "_new_incarnation", new_incarnation)
+    patch.setattr(OwnDirectories, "begin", begin)
 
 
 def _keep_coordinators(patch: Patch) -> None:
@@ -332,6 +333,7 @@ PLANTED: Final[dict[str, Planted]] = {
     ),
     **REPLICATION_BUGS,
     **ELIGIBILITY_BUGS,
+    **DISK_BUGS,
 }
 
 

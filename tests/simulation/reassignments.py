@@ -16,7 +16,7 @@ from ottla.protocol.errors import (
 )
 
 from .applications import HASTY, TOPICS, AdminApplication
-from .brokers import DIRECTORY, SimulatedBroker
+from .brokers import SimulatedBroker
 from .checks import Violation
 
 _PLACES: Final = (
@@ -97,7 +97,7 @@ def logs_of_replicas(brokers: Iterable[SimulatedBroker], image: Image) -> list[V
     """At rest a broker has a log for each of its replicas, and for no other partition of a topic that exists."""
     violations = []
     for broker in brokers:
-        names = {PurePath(name).name for name in broker.disk.store.names(DIRECTORY)}
+        names = {PurePath(name).name for one in broker.directories for name in broker.disk.store.names(one)}
         for topic in image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 name = f"{topic.name}-{index}"

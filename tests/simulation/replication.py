@@ -18,13 +18,15 @@ from ottla.metadata.reassignment import is_reassigned
 from ottla.replication.partition import Partition
 
 from .applications import HASTY
-from .brokers import DIRECTORY, SimulatedBroker
+from .brokers import SimulatedBroker
 from .checks import Leadership, Violation
 from .clean_stops import CleanStops
 from .damage import Damage, DamagedLogs
 from .disks import HostStore
 from .metadata import Revision
 from .reassignments import completed_early
+from .replaced_disks import CHECK as REPLACED
+from .replaced_disks import ReplacedDisks
 from .world import MS_US, SECOND_US, World
 
 _HEADER: Final = struct.Struct(">qiibIhi")
@@ -102,6 +104,7 @@ class Replication:
     violations  of the checks that are made during the run
     stops       observer of clean stops
     damaged     logs with overwritten bytes
+    disks       disks that were replaced
     """
 
     def __init__(self, world: World, brokers: Sequence[SimulatedBroker]) -> None:
@@ -134,6 +137,7 @@ class Replication:
         self._without_power: dict[int, int] = {}
         """Broker epochs of those that have lost their page cache. Until it registers again, a broker may still join an ISR."""
         self.damaged = DamagedLogs(world, self._brokers)
+        self.disks = ReplacedDisks(world, self._brokers)
 
     @property
     def nodes(self) -> list[int]:
@@ -154,6 +158,24 @@ class Replication:
             for index, partition in enumerate(topic.partitions):
                 if node_id in (*partition.isr, *partition.elr, partition.last_known_leader):
                     self._tainted.setdefault((topic.id.hex(), index), set()).add(node_id)
+
+    def may_replace_disk(self, broker: SimulatedBroker) -> bool:
+        """Return True if other replicas in sync have all that is on the disk of a broker."""
+        return self.disks.may_replace(self._image, broker.node_id, self._tainted)
+
+    def replace_disk(self, broker: SimulatedBroker, directory: Path | None = None) -> None:
+        """Replace the disk of a broker, or one of its log directories, by an empty one."""
+        self.disks.replace(self._image, broker, directory)
+        self.lost_page_cache(broker.node_id)
+
+    def restore_disk(self, broker: SimulatedBroker, old: object) -> None:
+        """Replace the disk of a broker by an old copy."""
+        self.disks.restore(self._image, broker, old)
+        self.lost_page_cache(broker.node_id)
+
+    def elect_after_loss(self) -> None:
+        """Elect leaders uncleanly where a replaced disk had the newest records."""
+        self.disks.elect(self._image)
 
     def damage_log(self, chance: random.Random) -> Damage | None:
         """Damage the log of a replica, and look at the partition often until it is repaired."""
@@ -222,10 +244,14 @@ class Replication:
             self._world.count(f"election: {kind}")
             # A member of the ELR that stopped uncleanly leaves it: whoever is elected from it has all that was committed.
             tainted = kind != _FROM_ELR and new.leader in self._tainted.get(place, ())
+            tainted = tainted or new.leader in self.disks.lost(place)
             if kind == "unclean" or tainted:
                 late_us = _LATE_UNCLEAN_US if kind == "unclean" else _LATE_US
                 self._world.tell("checks", f"{topic.name}-{index} may lose records in epoch {new.leader_epoch}: {kind}")
                 self.losses.append(Loss(*place, new.leader_epoch, self._world.now_us + late_us))
+        violation = None if old is None else self.disks.changed(topic, index, old, new, self._image)
+        if violation is not None:
+            self._violated(REPLACED, violation, f"{topic.name}-{index}")
         if place in self._tainted:
             self._tainted[place] &= {*new.isr, *new.elr, new.last_known_leader}
 
@@ -310,6 +336,8 @@ class Replication:
                 if has_restarted and node in partition.elr and not is_single:
                     text = f"{topic.name}-{index}: node {node} is in the ELR {partition.elr} after an unclean stop"
                     self._violated("ELR registered", text, topic.name)
+        for text in self.disks.became_live(node, self._image):
+            self._violated(REPLACED, text, f"b{node}")
         if broker is not None:
             broker.live_epoch = registered.epoch
 
@@ -424,7 +452,7 @@ class Replication:
         if cursor is None:
             cursor = self._cursors[leadership, ""] = _Cursor()
             self._compare_whole(broker, partition, place, leadership)
-        directory = DIRECTORY / f"{partition.topic}-{partition.index}"
+        directory = broker.directory_of(partition.topic, partition.index)
         index = cursor.count
         for batch in batches_from(broker.disk.store, directory, cursor, log.high_watermark):
             if index < len(committed):
@@ -440,7 +468,7 @@ class Replication:
     def _compare_whole(
         self, broker: SimulatedBroker, partition: Partition, place: Place, leadership: Leadership
     ) -> None:
-        directory = DIRECTORY / f"{partition.topic}-{partition.index}"
+        directory = broker.directory_of(partition.topic, partition.index)
         batches = list(batches_from(broker.disk.store, directory, _Cursor(), partition.log.end_offset))
         committed = self._committed[place]
         for index, (expected, seen) in enumerate(committed):
@@ -497,9 +525,13 @@ def at_rest(
             partition = None if server is None else server.broker.replicas.find(topic.name, index)
             if partition is None or partition.log.config.is_compacted or len(state.replicas) < 2:
                 continue
-            directory, limit = DIRECTORY / f"{topic.name}-{index}", partition.log.high_watermark
+            limit = partition.log.high_watermark
             logs[topic.id.hex(), index] = {
-                f"b{node}": list(batches_from(by_node[node].disk.store, directory, _Cursor(), limit))
+                f"b{node}": list(
+                    batches_from(
+                        by_node[node].disk.store, by_node[node].directory_of(topic.name, index), _Cursor(), limit
+                    )
+                )
                 for node in state.replicas
             }
     return logs

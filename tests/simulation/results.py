@@ -29,6 +29,7 @@ class Settings:
     clusters  number of clusters; brokers and clients are spread over them
     flushes   whether every append is flushed before it is acknowledged; None: drawn from the seed
     configs   configs of the brokers
+    directories  number of log directories of a broker
     roles     names of clients to start; all by default
     store     metadata store: memory or etcd
     """
@@ -46,6 +47,7 @@ class Settings:
     gap_s: float = 5.0
     length: float = 1.0
     only_stops: bool = False
+    directories: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Result:
             + (f" --gap {one.gap_s:g}" if one.gap_s != Settings().gap_s else "")
             + (f" --length {one.length:g}" if one.length != Settings().length else "")
             + (" --only-stops" if one.only_stops else "")
+            + (f" --directories {one.directories}" if one.directories > 1 else "")
         )
 
     def explain(self) -> str:

@@ -202,8 +202,9 @@ class Simulation:
             parallel=settings.parallel,
             gap_s=settings.gap_s,
             length=settings.length,
-            power_loss=self.flushes or self.replicas > 1,
-            all_power=self.flushes,
+            # With several log directories a partition whose partition.metadata was not flushed waits for the operator.
+            power_loss=(self.flushes or self.replicas > 1) and settings.directories == 1,
+            all_power=self.flushes and settings.directories == 1,
             only_stops=settings.only_stops,
         )
         self.replication = [self._observed(store) for store in self.stores]
@@ -243,7 +244,7 @@ class Simulation:
             where = host.name, self.world.now_us
             self.batches.append(WrittenBatch(topic_id, partition, epoch, base_offset, content, *where, next_offset))
 
-        return SimulatedBroker(host, self.network, store, number, configs, observe)
+        return SimulatedBroker(host, self.network, store, number, configs, observe, self.settings.directories)
 
     def _client(self, cluster: Cluster, role: str, create: Create, same: int = 0) -> SimulatedClient:
         """Create a client; `same` is the number of clients of this role that the cluster has already."""

@@ -1,5 +1,7 @@
 """Lifecycle of a broker: opens its directories, metadata and partitions, then its listeners, and closes them at a stop.
 
+One file, because what a start opens, in its order, a stop and a failed start must close.
+
 Everything that can fail for a reason outside of the program fails here, before the listeners open, as `CannotStart` with one
 line that names the remedy.
 """
@@ -36,9 +38,7 @@ from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
 from ottla.metadata.image import (
-    OFFSETS_TOPIC,
-    SHARE_STATE_TOPIC,
-    TRANSACTION_STATE_TOPIC,
+    INTERNAL_TOPICS,
     BrokerImage,
     Delta,
     TopicImage,
@@ -56,6 +56,7 @@ from ottla.security.quotas import Window
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
+    from ottla.broker.cluster.applied_revision import AppliedRevision
     from ottla.broker.cluster.following import Following
     from ottla.broker.cluster.node import ClusterNode
     from ottla.broker.cluster.peers import Peers
@@ -81,6 +82,7 @@ class BrokerServer:
     flusher   runs flushes of logs
     store     metadata store of a cluster; None for a single broker
     node      its membership in a cluster; None for a single broker
+    accepts_older_metadata  True: a start on a metadata store that was restored from a backup is not refused
     fences_quickly  False: a broker whose process has ended is fenced at the end of its session only
     failed    called with the reason, in one line, when a broker of a cluster must stop
     """
@@ -113,6 +115,8 @@ class BrokerServer:
         self._following: Following | None = None
         self.failed: Callable[[str], None] | None = None
         self.fences_quickly = True
+        self.accepts_older_metadata = False
+        self._applied_revision: AppliedRevision | None = None
         self._begun_ms = 0
         self._is_closed = False
 
@@ -157,11 +161,15 @@ class BrokerServer:
 
     def _join(self, store: MetadataStore, snapshot: Snapshot) -> Answer[str | None]:
         """Build the broker on the metadata of its cluster, and join it. The answer is the reason of a failure."""
+        from ottla.broker.cluster.applied_revision import why_older
         from ottla.broker.cluster.membership import CannotJoin
         from ottla.broker.cluster.node import ClusterNode, registration
 
         if snapshot.error is not None or self._is_closed:
             return snapshot.error or "the broker was stopped"
+        reason = why_older(self._environment.files, self._storage.directories[0].path, snapshot)
+        if reason is not None and not self.accepts_older_metadata:
+            return reason
         try:
             self._build(store, snapshot, None)
             reason = too_new(self.broker.image.features)
@@ -192,6 +200,7 @@ class BrokerServer:
                 self.sockets.release()
                 if self._following is not None:
                     self._following.begin(self.broker.image, node.membership.epoch)
+                self._keep_applied_revision()
                 self._begin_maintenance()
                 self._report_start()
             return reason
@@ -360,11 +369,24 @@ class BrokerServer:
         if self._store is not None:
             self._following = following = self._new_following()
             metadata.subscribe(following.apply)
+        metadata.subscribe(self._provide_coordination)
         metadata.subscribe(self._reconfigure)
-        for partition in replicas.misassigned():
-            self._assign_directory(partition, replicas.home_of(partition))
-        if {OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC} & metadata.image.topics.keys():
+        if self._store is None:  # in a cluster `OfflineReplicas` does it, once this broker is live
+            for partition in replicas.misassigned():
+                self._assign_directory(partition, replicas.home_of(partition))
+        if INTERNAL_TOPICS & metadata.image.topics.keys():
             _ = self.broker.coordination
+
+    def _provide_coordination(self, delta: Delta) -> None:
+        """Create the coordinators when this broker becomes leader of a partition of an internal topic: its timers run for open
+        transactions and groups whose clients may never come here.
+        """
+        if self.broker.used_coordination is not None:
+            return
+        names = INTERNAL_TOPICS & {*delta.moved, *(topic.name for topic in delta.changed)}
+        partitions = (placed for name in names for placed in delta.image.topics[name].partitions)
+        if any(placed.leader == self.broker.node_id for placed in partitions):
+            _ = self.broker.coordination  # it loads what the current image names
 
     def _new_following(self) -> "Following":
         from ottla.broker.cluster.following import Following
@@ -427,6 +449,19 @@ class BrokerServer:
         if config.text("delegation.token.secret.key"):
             self._begin_token_removal(config.integer("delegation.token.expiry.check.interval.ms"))
 
+    def _keep_applied_revision(self) -> None:
+        """Keep the newest applied revision in the data directory from now on."""
+        from ottla.broker.cluster.applied_revision import AppliedRevision, Newest
+
+        metadata, directory = self.broker.metadata, self._storage.directories[0].path
+        self._applied_revision = AppliedRevision(
+            self._environment.files,
+            directory,
+            lambda: Newest(metadata.image.revision, *metadata.newest),
+            self._environment.timers,
+        )
+        self._applied_revision.begin()
+
     def _begin_token_removal(self, interval_ms: int) -> None:
         from ottla.broker.tokens import remove_expired
 
@@ -458,6 +493,9 @@ class BrokerServer:
             self._maintenance.close()
         if self._token_removal is not None:
             self._token_removal.close()
+        if self._applied_revision is not None:
+            self._applied_revision.close()
+            self._applied_revision.write()
         if self._following is not None:
             self._following.close()
         self.broker.close()
@@ -485,6 +523,8 @@ class BrokerServer:
         self._is_closed = True
         if self._token_removal is not None:
             self._token_removal.close()
+        if self._applied_revision is not None:
+            self._applied_revision.close()
         if self.node is not None:
             self.node.close()
         if self._following is not None:

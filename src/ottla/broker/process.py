@@ -31,6 +31,8 @@ R = TypeVar("R")
 
 CHANGED: Final = "changed"
 """Message between a broker and its parent process: the shared metadata has changed."""
+RENEWED: Final = "renewed "
+"""Begin of a broker's message to its parent process with a lease and its time in ms, after a renewal; 0 ms after its end."""
 LISTENING: Final = "listening "
 """Begin of a broker's message to its parent process with its listeners, when it serves requests."""
 
@@ -42,11 +44,12 @@ async def serve(
     open_store: Callable[[Environment], MetadataStore] | None = None,
     *,
     fences_quickly: bool = True,
+    accepts_older_metadata: bool = False,
 ) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
 
     channel_socket  connection to the process that started this broker as one of several; the broker stops when it breaks
-    fences_quickly  see `BrokerServer`
+    fences_quickly, accepts_older_metadata  see `BrokerServer`
     open_store      opens the metadata store of a cluster; a broker without it and without a channel is a single one
     """
     _allow_many_files()
@@ -63,6 +66,7 @@ async def serve(
         store = open_store(environment)
     server = BrokerServer(config, environment, store)
     server.fences_quickly = fences_quickly
+    server.accepts_older_metadata = accepts_older_metadata
     server.failed = end.fail
     if not await _start(server, end.begun):
         return
@@ -82,8 +86,9 @@ async def serve(
     finally:
         if watchdog is not None:
             watchdog.stop()
-        # All brokers of a parent stop with it: none of them goes on to take over what this one leads.
-        await completed(server.stop(hands_over=not end.is_orphaned))
+        # All brokers of a parent stop with it: none of them goes on to take over what this one leads. After a failure, such as
+        # a metadata store that was restored, the others take over without it.
+        await completed(server.stop(hands_over=not end.is_orphaned and end.failure is None))
     if end.failure is not None:
         raise CannotStart(end.failure)
 
@@ -171,10 +176,13 @@ class _Parent:
         worker = environment.workers.start("ottla-metadata")
         notify = partial(self._channel.send, CHANGED)
         try:
-            self._store = SharedSqliteStore(path, worker, environment.timers, notify)
+            self._store = SharedSqliteStore(path, worker, environment.timers, notify, on_renewed=self._renewed)
         except (OSError, DamagedStore) as cause:
             raise CannotStart(str(cause)) from None
         return self._store
+
+    def _renewed(self, lease: int, ttl_ms: int) -> None:
+        self._channel.send(f"{RENEWED}{lease} {ttl_ms}")
 
     def report(self, server: BrokerServer) -> None:
         """Report the addresses of this broker, for its next start."""

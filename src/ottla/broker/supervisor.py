@@ -1,7 +1,8 @@
 """Parent process of several brokers on one machine: `ottla serve --brokers N`.
 
 It starts one process for each broker, starts it again after a crash, relays log lines and notifications of changed metadata,
-and stops all of them. It is never controller: its only part in the cluster is to end the lease of a process that has ended.
+and stops all of them. It is never controller: its only part in the cluster is to end the lease of a process that has ended, or
+that hangs and does not renew it (`lease_judge`). A process that has lost its lease is killed and started again.
 
 The data directory is locked, and the brokers inherit the lock: no other process can use the directory before the last of them
 has ended, also after a kill -9 of the parent, whose brokers stop when their connection to it breaks.
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ottla.broker.conversion import CannotConvert, convert
+from ottla.broker.lease_judge import LOOK_MS, LeaseJudge
 from ottla.broker.lifecycle import CannotStart
-from ottla.broker.process import CHANGED, LISTENING, completed, stop_signals
+from ottla.broker.process import CHANGED, LISTENING, RENEWED, completed, stop_signals
 from ottla.environment import private_files
 from ottla.environment.channel import Channel
 from ottla.environment.disk import lock_directory
@@ -106,16 +108,39 @@ class _Supervisor:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._failure: str | None = None
+        self._judge = LeaseJudge()
 
     async def run(self) -> None:
         """Run all brokers until a signal, or until one cannot be started. Raises CannotStart."""
         for number in stop_signals():
             self._loop.add_signal_handler(number, self._on_signal)
-        async with asyncio.TaskGroup() as group:
-            for broker in self._brokers:
-                group.create_task(self._keep_running(broker))
+        judging = self._loop.create_task(self._judge_leases())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for broker in self._brokers:
+                    group.create_task(self._keep_running(broker))
+        finally:
+            judging.cancel()
         if self._failure is not None:
             raise CannotStart(self._failure)
+
+    async def _judge_leases(self) -> None:
+        """End the leases of brokers that hang, and kill them: `_keep_running` starts them again."""
+        while True:
+            await asyncio.sleep(LOOK_MS / 1000)
+            for node, lease in self._judge.look(int(self._loop.time() * 1000)):
+                broker = next(one for one in self._brokers if one.node_id == node)
+                _logger.error(
+                    "node %d has not renewed its lease for broker.session.timeout.ms: it is killed and started again",
+                    node,
+                )
+                # First the lease: a process that waits for a broken disk does not end when it is killed.
+                if not await completed(self._store.revoke(lease)):
+                    _logger.error("cannot end the lease of node %d", node)
+                self._relay_change(broker)
+                if broker.process is not None:
+                    with suppress(ProcessLookupError):
+                        broker.process.kill()
 
     def _on_signal(self) -> None:
         """Stop all brokers cleanly; the second signal kills them."""
@@ -195,6 +220,7 @@ class _Supervisor:
 
     async def _end_lease(self, broker: BrokerProcess) -> None:
         """Remove the sign of life of a broker whose process has ended, and its part as controller."""
+        self._judge.released(broker.node_id)
         if not await completed(self._store.end_lease_of(keys.live_key(broker.node_id))):
             _logger.error("node %d stays registered as live until it is started again", broker.node_id)
         self._relay_change(broker)
@@ -202,6 +228,12 @@ class _Supervisor:
     def _received(self, broker: BrokerProcess, line: str) -> None:
         if line == CHANGED:
             self._relay_change(broker)
+        elif line.startswith(RENEWED):
+            lease, ttl_ms = map(int, line.removeprefix(RENEWED).split())
+            if ttl_ms:
+                self._judge.renewed(broker.node_id, lease, ttl_ms)
+            else:
+                self._judge.released(broker.node_id, lease)
         elif line.startswith(LISTENING):
             broker.listeners = line.removeprefix(LISTENING)
             broker.has_listened = True

@@ -56,6 +56,11 @@ OpenStore = Callable[[Environment], MetadataStore]
     is_flag=True,
     help="In a cluster, fence other brokers at the end of their session only, not when they refuse connections.",
 )
+@click.option(
+    "--accept-older-metadata",
+    is_flag=True,
+    help="In a cluster, start although the metadata was restored from a backup: later changes are lost, and records with them.",
+)
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus, /livez and /readyz for probes.")
 @click.option(
     "--metrics-topics",
@@ -88,6 +93,7 @@ def serve(
     options: tuple[str, ...],
     cluster: str | None,
     no_quick_fencing: bool,
+    accept_older_metadata: bool,
     metrics: str | None,
     metrics_topics: str,
     log_level: str,
@@ -121,12 +127,14 @@ def serve(
                 channel,
                 None if cluster is None else _etcd_store(cluster),
                 fences_quickly=not no_quick_fencing,
+                accepts_older_metadata=accept_older_metadata,
             )
         else:
             from ottla.broker.supervisor import supervise
 
             common = ["--log-level", log_level, *(("--config", file) if file else ())]
             common += ["--log-format", log_format] if log_format != "text" else []
+            common += ["--accept-older-metadata"] if accept_older_metadata else []
             common += ["--metrics-topics", metrics_topics] if metrics_topics else []
             processes = broker_processes(config, brokers, common, flags, address)
             log_dirs = list(map(Path, config.log_dirs))
@@ -189,6 +197,7 @@ def _run(
     open_store: OpenStore | None,
     *,
     fences_quickly: bool,
+    accepts_older_metadata: bool,
 ) -> None:
     """Run the broker on uvloop if it is installed, otherwise on asyncio."""
     channel_socket = None if channel is None else socket.socket(fileno=channel)
@@ -209,7 +218,16 @@ def _run(
             if where is not None:
                 click.echo(f"serving metrics at {where}")
 
-        runner(serve_broker(config, announce, channel_socket, open_store, fences_quickly=fences_quickly))
+        runner(
+            serve_broker(
+                config,
+                announce,
+                channel_socket,
+                open_store,
+                fences_quickly=fences_quickly,
+                accepts_older_metadata=accepts_older_metadata,
+            )
+        )
 
 
 def _announce(broker: Broker) -> None:

@@ -6,11 +6,16 @@
     without     a broker was fenced, or a log directory failed: the replica leaves the ISR
     damaged     a replica cannot read its log: it leaves the ISR, and may cut the log in a new leader epoch
     restarted   a broker has started again: it never leads in its old leader epoch, and after an unclean stop it leaves the ISR
+    replaced    a broker has started again without the log directory that its replica was assigned to (KIP-858)
     restricted  replicas leave the assignment
 
 A replica is acceptable as leader if its broker is live, does not stop, and its log directory is online. With eligible leader
 replicas (KIP-966) a replica that leaves the ISR while it is below min.insync.replicas is remembered in the ELR: it has
 everything that was committed, and may be elected when the ISR is empty. Every function returns None if nothing changes.
+
+A replica whose assigned log directory is gone has nothing, whatever the state says of it: it leaves ISR and ELR and is no last
+known leader, also if no other replica is left. Then only an unclean election gives the partition a leader, and it chooses a
+replica that has kept its log before one that has begun again.
 
 `PartitionImage.min_isr` is the min.insync.replicas in force; 0 means that the partition has no ELR. It changes with
 `with_min_isr` only, in a state that the leader writes: it commits by the value that the ELR is computed with, whatever the
@@ -20,7 +25,7 @@ config says meanwhile.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ottla.metadata.image import NO_LEADER, Image, PartitionImage
+from ottla.metadata.image import NO_LEADER, UNASSIGNED, Image, PartitionImage
 from ottla.metadata.stored import stored
 
 
@@ -118,6 +123,33 @@ def restarted(
     return result
 
 
+def replaced(
+    partition: PartitionImage, node: int, acceptable: Acceptable, directory_id: bytes = UNASSIGNED
+) -> PartitionImage | None:
+    """Handle a new incarnation of a broker whose log of the partition is gone with its directory, before it is live.
+
+    directory_id  the log directory in which the replica begins again, if that is certain
+
+    None for a single replica, whose state stays: no other replica could have its records.
+    """
+    if partition.replicas == (node,):
+        return None
+    members = _reduced(partition, tuple(member for member in partition.isr if member != node), (node,))
+    # The last member of an ISR stays in it without an ELR, and is remembered with one.
+    members = _Members(
+        tuple(member for member in members.isr if member != node),
+        members.elr,
+        NO_LEADER if members.last_known_leader == node else members.last_known_leader,
+    )
+    assigned = partition.assigned(node, directory_id)
+    state = assigned._replace(replaced=tuple(dict.fromkeys((*partition.replaced, node))))
+    if partition.leader == node:
+        state = _elected(state, members, acceptable, allows_unclean=False, keeps_leader=False) or state
+    else:
+        state = _changed(state, members, partition.leader, partition.leader_epoch) or state
+    return state._replace(epoch=partition.epoch + 1)
+
+
 def restricted(
     partition: PartitionImage, replicas: tuple[int, ...], acceptable: Acceptable, rules: ElectionRules
 ) -> PartitionImage:
@@ -139,7 +171,12 @@ def restricted(
 def with_isr(partition: PartitionImage, isr: tuple[int, ...]) -> PartitionImage:
     """Return the state with the ISR that its leader proposes, of which the leader is a member. The epoch stays."""
     members = _reduced(partition, isr, ())
-    return partition._replace(isr=members.isr, elr=members.elr, last_known_leader=members.last_known_leader)
+    return partition._replace(
+        isr=members.isr,
+        elr=members.elr,
+        last_known_leader=members.last_known_leader,
+        replaced=tuple(node for node in partition.replaced if node not in members.isr),
+    )
 
 
 def with_min_isr(partition: PartitionImage, min_isr: int) -> PartitionImage:
@@ -189,7 +226,7 @@ def _elected(
     if not members.isr and not members.elr and last_known != NO_LEADER and acceptable(last_known):
         return _with_leader(partition, members, last_known, is_unclean=True)
     if allows_unclean:
-        for node in partition.replicas:
+        for node in sorted(partition.replicas, key=partition.replaced.__contains__):
             if acceptable(node):
                 return _with_leader(partition, members, node, is_unclean=True)
     return _with_leader(partition, members, NO_LEADER, is_unclean=False)
@@ -218,6 +255,7 @@ def _changed(
         last_known_leader=members.last_known_leader,
         leader=leader,
         leader_epoch=leader_epoch,
+        replaced=tuple(node for node in partition.replaced if node not in members.isr),
         is_recovering=partition.is_recovering or is_recovering,
     )
     return None if result == partition else result._replace(epoch=partition.epoch + 1)

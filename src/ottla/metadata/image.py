@@ -18,6 +18,7 @@ from ottla.security.scram import ScramCredential
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOT_ASSIGNED: Final[Mapping[int, bytes]] = MappingProxyType({})
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 UNASSIGNED: Final = bytes(16)
@@ -39,8 +40,8 @@ class PartitionImage(NamedTuple):
     isr              replicas in sync
     leader           NO_LEADER without a leader
     leader_epoch     increases with every election, and whenever a replica leaves the assignment
-    directories      directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica that was never
-                     moved; empty when no replica was
+    directories      directory id (16 bytes) of each replica's log directory (KIP-858), UNASSIGNED for a replica whose log does
+                     not exist yet, or that an earlier release has opened; empty when no replica has one
     epoch            partition epoch: increases with every change of the state
     adding           replicas that a reassignment adds, or has added (KIP-455); cancelling it removes them
     removing         replicas that a reassignment removes; one that was replaced by another may have added them
@@ -48,6 +49,8 @@ class PartitionImage(NamedTuple):
     last_known_leader  leader, or last member of the ISR, before the ISR became empty; NO_LEADER while there is a leader
     min_isr          min.insync.replicas in force, with which ISR and ELR were computed; 0: the partition has no ELR
     offline          replicas whose log directory has failed
+    replaced         replicas that have begun again in a new log directory, because the assigned one is gone, and have not been
+                     in the ISR since: they lack records
     is_recovering    True from an unclean election until the leader has taken over
     unknown          fields that a newer release has written
     """
@@ -64,17 +67,20 @@ class PartitionImage(NamedTuple):
     last_known_leader: int = NO_LEADER
     min_isr: int = 0
     offline: tuple[int, ...] = ()
+    replaced: tuple[int, ...] = ()
     is_recovering: bool = False
     unknown: Mapping[str, Any] = _NO_FIELDS
 
     @classmethod
-    def new(cls, replicas: tuple[int, ...], min_isr: int = 0) -> "PartitionImage":
-        """Return a partition of a new topic: the first replica leads, all are in sync."""
-        return _new_partition(replicas, min_isr)
+    def new(
+        cls, replicas: tuple[int, ...], min_isr: int = 0, assigned: Mapping[int, bytes] = _NOT_ASSIGNED
+    ) -> "PartitionImage":
+        """Return a partition of a new topic: the first replica leads, all are in sync.
 
-    def is_new(self, min_isr: int) -> bool:
-        """Return True for the state that a partition of a topic, with `TopicImage.min_isr`, has without a key in the store."""
-        return self == PartitionImage.new(self.replicas, min_isr)
+        assigned  directory ids by node id
+        """
+        directories = tuple(assigned.get(node, UNASSIGNED) for node in replicas) if assigned else ()
+        return _new_partition(replicas, min_isr, directories if set(directories) - {UNASSIGNED} else ())
 
     def directory_of(self, node_id: int) -> bytes:
         """Return the directory id that the replica on `node_id` is assigned to, or UNASSIGNED."""
@@ -86,7 +92,8 @@ class PartitionImage(NamedTuple):
             self.directory_of(node) if node in self.replicas else UNASSIGNED for node in replicas if self.directories
         )
         offline = tuple(node for node in self.offline if node in replicas)
-        return self._replace(replicas=replicas, directories=directories, offline=offline)
+        replaced = tuple(node for node in self.replaced if node in replicas)
+        return self._replace(replicas=replicas, directories=directories, offline=offline, replaced=replaced)
 
     def assigned(self, node_id: int, directory_id: bytes) -> "PartitionImage":
         """Return this partition with the replica on `node_id` assigned to another log directory."""
@@ -126,13 +133,13 @@ class PartitionImage(NamedTuple):
         return cls(**own, directories=directories, unknown=fields or _NO_FIELDS)
 
 
-_OPTIONAL: Final = ("adding", "removing", "elr", "last_known_leader", "min_isr", "offline", "is_recovering")
+_OPTIONAL: Final = ("adding", "removing", "elr", "last_known_leader", "min_isr", "offline", "replaced", "is_recovering")
 
 
 @lru_cache(maxsize=16_384)
-def _new_partition(replicas: tuple[int, ...], min_isr: int) -> PartitionImage:
+def _new_partition(replicas: tuple[int, ...], min_isr: int, directories: tuple[bytes, ...]) -> PartitionImage:
     """See `PartitionImage.new`: many partitions have the same replicas, and share one object."""
-    return PartitionImage(replicas, replicas, replicas[0], 0, min_isr=min_isr)
+    return PartitionImage(replicas, replicas, replicas[0], 0, directories, min_isr=min_isr)
 
 
 def _fields(key: str, value: bytes) -> dict[str, Any]:
@@ -149,6 +156,7 @@ class TopicImage(NamedTuple):
     configs  its overrides as text, under Kafka's names
     unknown  fields that a newer release has written
     min_isr  that of partitions without a key in the store: the value in force when the topic was created
+    directories  assigned directories of their replicas, by node id: of the brokers that had one log directory then
     """
 
     name: str
@@ -157,6 +165,11 @@ class TopicImage(NamedTuple):
     configs: Mapping[str, str]
     unknown: Mapping[str, Any] = _NO_FIELDS
     min_isr: int = 0
+    directories: Mapping[int, bytes] = _NOT_ASSIGNED
+
+    def has_default(self, partition: PartitionImage) -> bool:
+        """Return True for the state that a partition with these replicas has without a key in the store."""
+        return partition == PartitionImage.new(partition.replicas, self.min_isr, self.directories)
 
     @property
     def is_internal(self) -> bool:
@@ -174,6 +187,8 @@ class TopicImage(NamedTuple):
         }
         if self.min_isr:
             fields["min_isr"] = self.min_isr
+        if self.directories:
+            fields["directories"] = {str(node): directory.hex() for node, directory in self.directories.items()}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -183,9 +198,13 @@ class TopicImage(NamedTuple):
         if "partitions" in fields:
             return cls._of_first_format(name, fields)
         min_isr = fields.pop("min_isr", 0)
-        partitions = tuple(PartitionImage.new(tuple(replicas), min_isr) for replicas in fields.pop("replicas"))
+        texts = fields.pop("directories", {})
+        assigned = {int(node): bytes.fromhex(text) for node, text in texts.items()} or _NOT_ASSIGNED
+        partitions = tuple(
+            PartitionImage.new(tuple(replicas), min_isr, assigned) for replicas in fields.pop("replicas")
+        )
         topic_id, configs = bytes.fromhex(fields.pop("id")), fields.pop("configs")
-        return cls(name, topic_id, partitions, configs, fields or _NO_FIELDS, min_isr)
+        return cls(name, topic_id, partitions, configs, fields or _NO_FIELDS, min_isr, assigned)
 
     @classmethod
     def _of_first_format(cls, name: str, fields: dict[str, Any]) -> "TopicImage":

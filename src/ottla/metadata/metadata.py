@@ -108,6 +108,7 @@ class Metadata:
         self.plans = TopicPlans(lambda: self.image, random, default_partitions, default_replicas)
         self._revisions = {entry.key: entry.revision for entry in snapshot.entries}
         self._created = {entry.key: entry.created for entry in snapshot.entries}
+        self._newest_key = ""
         self._next_producer_id = 0
         for entry in snapshot.entries:
             self._note_producer_ids(entry)
@@ -169,6 +170,11 @@ class Metadata:
                 return
             revision, entries, is_whole = self._deliveries.popleft()
             if is_whole:
+                older = self._older(entries)
+                if older is not None:
+                    self._deliveries.clear()
+                    self._on_failure(f"the metadata store was restored from a backup: {older}")
+                    return
                 entries = self._differences(revision, entries)
             try:
                 delta = advanced(self.image, revision, entries)
@@ -183,6 +189,23 @@ class Metadata:
             self._is_publishing = True
             self._run_steps(self._act_on(delta._replace(image=self.image)), partial(self._published, revision))
 
+    def _older(self, entries: Sequence[Entry]) -> str | None:
+        """Return how the whole contents are older than the current image, which no change can cause; None if they are not."""
+        for entry in entries:
+            known = self._revisions.get(entry.key, 0)
+            # Producer ids are noted when the change is answered, which may be before it is delivered.
+            if entry.revision <= self.image.revision and entry.revision != known and entry.key != keys.PRODUCER_IDS:
+                return f"{entry.key} is of revision {entry.revision}, and was of {known or 'none'}"
+        return None
+
+    @property
+    def newest(self) -> tuple[str, int]:
+        """The key that was written last, and its revision, in the current image."""
+        key = self._newest_key
+        if key not in self._revisions:  # deleted
+            key = self._newest_key = max(self._revisions, key=self._revisions.__getitem__, default="")
+        return key, self._revisions.get(key, 0)
+
     def _differences(self, revision: int, entries: Sequence[Entry]) -> list[Entry]:
         """Return the entries that were written since the current image, and a deletion for each missing one."""
         kept = {entry.key for entry in entries}
@@ -196,6 +219,8 @@ class Metadata:
                 self._revisions.pop(entry.key, None)
                 self._created.pop(entry.key, None)
             else:
+                if entry.revision >= self._revisions.get(self._newest_key, 0):
+                    self._newest_key = entry.key
                 self._revisions[entry.key] = entry.revision
                 self._created[entry.key] = entry.created
                 self._note_producer_ids(entry)
@@ -544,7 +569,7 @@ def _chunks(topics: Sequence[TopicImage], largest: int) -> list[list[TopicImage]
     chunks: list[list[TopicImage]] = []
     room = 0
     for topic in topics:
-        size = 1 + sum(not partition.is_new(topic.min_isr) for partition in topic.partitions)
+        size = 1 + sum(not topic.has_default(partition) for partition in topic.partitions)
         if not chunks or size > room:
             chunks.append([])
             room = largest

@@ -13,7 +13,7 @@ def stored(topic: TopicImage, first: int = 0) -> dict[str, bytes]:
     states = {
         keys.partition_key(topic.id, index): partition.encoded()
         for index, partition in enumerate(topic.partitions[first:], first)
-        if not partition.is_new(topic.min_isr)
+        if not topic.has_default(partition)
     }
     return {keys.TOPICS + topic.name: topic.encoded(), **states}
 

@@ -147,8 +147,11 @@ class TopicPlans:
         self._check_collision(topic.name, batch)
         configs = self._checked_configs(topic.configs)
         min_isr = min_isr_of(self._image(), configs)
-        partitions = _with_min_isr(self._placed(topic), min_isr)
-        return TopicImage(topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr)
+        directories = _only_directories(self._image())
+        partitions = _begun(self._placed(topic), min_isr, directories)
+        used = {node for partition in partitions for node in partition.replicas}
+        directories = {node: directory for node, directory in directories.items() if node in used}
+        return TopicImage(topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr, directories=directories)
 
     def _check_collision(self, name: str, batch: TopicBatch) -> None:
         """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""
@@ -271,12 +274,33 @@ class TopicPlans:
                 raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
             requested = RequestedTopic(topic.name, -1, -1, dict(enumerate(assignments)), {})
             placed = self._assigned(requested, have, len(topic.partitions[0].replicas))
-        added = _with_min_isr(placed, min_isr_of(image, topic.configs))
+        added = _begun(placed, min_isr_of(image, topic.configs), _only_directories(image))
         return topic._replace(partitions=(*topic.partitions, *added))
 
 
-def _with_min_isr(placed: Sequence[PartitionImage], min_isr: int) -> tuple[PartitionImage, ...]:
-    """Return new partitions with the min.insync.replicas in force; those with the same replicas share one object."""
+def _only_directories(image: Image) -> dict[int, bytes]:
+    """Return the directory ids of the brokers that have one log directory, by node id. Others assign theirs when they have
+    opened the log.
+    """
+    return {
+        node: bytes.fromhex(broker.directories[0])
+        for node, broker in image.registered.items()
+        if len(broker.directories) == 1
+    }
+
+
+def _begun(
+    placed: Sequence[PartitionImage], min_isr: int, directories: Mapping[int, bytes]
+) -> tuple[PartitionImage, ...]:
+    """Return new partitions with the min.insync.replicas in force and their log directories; those with the same replicas
+    share one object.
+    """
     distinct = {id(partition): partition for partition in placed}
-    shared = {key: partition._replace(min_isr=min_isr) for key, partition in distinct.items()}
+    shared = {
+        key: partition._replace(
+            min_isr=min_isr,
+            directories=PartitionImage.new(partition.replicas, min_isr, directories).directories,
+        )
+        for key, partition in distinct.items()
+    }
     return tuple(shared[id(partition)] for partition in placed)

@@ -7,7 +7,7 @@ response, without a copy.
 
 import logging
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.environment import Clock
 from ottla.log.disk_errors import is_passing
@@ -77,23 +77,48 @@ class LogEffects:
         self._failures: dict[Key, int] = {}
 
     def steps(self, fetching: Fetching, effects: Iterable[Effect], frame: bytes = b"") -> Steps:
-        """Carry out effects that `fetching` returned, in order.
+        """Carry out effects that `fetching` returned, in order. The checkpoints are written once before and once after all cuts
+        of logs: a failover brings many, and each write is several flushes.
 
         frame  the response, of which the records of an `Append` are (start, end)
         """
+        effects = list(effects)
+        yield from self._lower_recovery_points(fetching, effects)
+        cuts: list[_Cut] = []
         begun_ms = self._clock.now_ms()
         for effect in effects:
             if self._clock.now_ms() - begun_ms >= _STEP_MS:
                 yield None
                 begun_ms = self._clock.now_ms()
             try:
-                yield from self._carry_out(fetching, effect, frame)
+                yield from self._carry_out(fetching, effect, frame, cuts)
             except Exception:  # the other partitions of the response must not wait for the next leader epoch
                 _logger.exception("an effect on %s-%d failed", effect.partition.topic, effect.partition.index)
                 if fetching.is_current(effect):
                     fetching.pause(effect.partition, self._clock.now_ms())
+        if cuts:
+            # Before anything is appended: after a crash they must not be beyond the end of a log.
+            yield from self._write_checkpoints()
+        for cut in cuts:
+            self._settle(fetching, cut.effect, cut.partition, cut.log, has_failed=False)
 
-    def _carry_out(self, fetching: Fetching, effect: Effect, frame: bytes) -> Steps:
+    def _lower_recovery_points(self, fetching: Fetching, effects: Iterable[Effect]) -> Steps:
+        """Lower the recovery points of all logs that are cut below them, on disk: after a crash between a cut and its
+        checkpoints a log would look damaged. `_change` looks again, since a flush may end before the cut.
+        """
+        has_lowered = False
+        for effect in effects:
+            if isinstance(effect, (Begin, Diverge, Truncate)) and fetching.is_current(effect):
+                partition = self._find(effect.partition)
+                if partition is not None and _is_current(fetching, effect, partition) and partition.damaged_at < 0:
+                    has_lowered = (
+                        _lower_recovery_point(partition.log, _cut_offset(effect, partition.log)) or has_lowered
+                    )
+        if has_lowered:
+            yield from self._write_checkpoints()
+
+    def _carry_out(self, fetching: Fetching, effect: Effect, frame: bytes, cuts: list["_Cut"]) -> Steps:
+        """Carry out an effect. If it cuts the log, it is added to `cuts`, to be settled after the checkpoints."""
         followed = effect.partition
         if not fetching.is_current(effect):
             return
@@ -107,7 +132,7 @@ class LogEffects:
             fetching.unfollow(*followed.key)  # see `Partition.may_cut_damage`
             return
         log = partition.log
-        has_failed = False
+        has_failed = is_cut = False
         try:
             if isinstance(effect, Append):
                 has_failed = not (yield from self._append(fetching, effect, partition, frame))
@@ -119,7 +144,9 @@ class LogEffects:
                     if not (yield from self._cut_damage(fetching, effect, partition)):
                         return
                     partition.damaged_at = -1
+                truncations = log.truncations
                 yield from self._change(fetching, effect, partition)
+                is_cut = log.truncations != truncations
         except CorruptRecords as corrupt:
             if followed.key not in self._damaged:
                 self._damaged.add(followed.key)
@@ -137,6 +164,13 @@ class LogEffects:
                 else:
                     self._failed(followed, failures)
             return
+        if is_cut:
+            cuts.append(_Cut(effect, partition, log))
+        else:
+            self._settle(fetching, effect, partition, log, has_failed=has_failed)
+
+    def _settle(self, fetching: Fetching, effect: Effect, partition: Partition, log: Log, *, has_failed: bool) -> None:
+        """Go on with a partition when its log is as durable as the topic demands."""
         if _is_current(fetching, effect, partition):
             # A log that was moved to another directory meanwhile has not taken part in the last change.
             has_failed = has_failed or partition.log is not log
@@ -211,30 +245,23 @@ class LogEffects:
         if not _is_current(fetching, effect, partition):
             return
         log = partition.log
-        if isinstance(effect, Begin):
-            # Without epochs a leader could not find out whether the logs diverge.
-            offset = log.high_watermark if log.epochs.latest < 0 else log.end_offset
-        elif isinstance(effect, Diverge):
-            offset = log.truncation_point(effect.last_epoch, effect.end_offset)
-            if offset == log.start_offset:  # the whole log diverges: what both have may end below its start
-                offset = min(offset, effect.end_offset)
-        else:
-            offset = effect.offset
+        offset = _cut_offset(effect, log)
         if isinstance(effect, Restart) or offset < log.start_offset:
-            _logger.warning("%s, which begins at %d, is replaced from %d on", log.name, log.start_offset, offset)
-            yield from self._cut(fetching, effect, partition, log.restart(offset))
+            level, why = _seriousness(effect, partition, offset)
+            level = max(level, logging.WARNING)
+            _logger.log(
+                level, "%s, which begins at %d, is replaced from %d on%s", log.name, log.start_offset, offset, why
+            )
+            yield from self._cut(fetching, effect, partition, log.restart(offset), writes=False)
         else:
             if offset < log.end_offset:
-                _logger.info("%s is truncated from %d to %d", log.name, log.end_offset, offset)
-                # The cut is at the begin of a batch, perhaps below the offset, but not below the high watermark.
-                least_end = min(offset, log.high_watermark)
-                if least_end < log.recovery_point:
-                    # On disk first: after a crash between the cut and its checkpoints the log would look damaged.
-                    log.recovery_point = least_end
+                level, why = _seriousness(effect, partition, offset)
+                _logger.log(level, "%s is truncated from %d to %d%s", log.name, log.end_offset, offset, why)
+                if _lower_recovery_point(log, offset):
                     yield from self._write_checkpoints()
                     if not _is_current(fetching, effect, partition):
                         return
-            yield from self._cut(fetching, effect, partition, log.truncation(offset))
+            yield from self._cut(fetching, effect, partition, log.truncation(offset), writes=False)
 
     def _write_checkpoints(self) -> Generator[Pending[Any], None, None]:
         written = self._checkpoint()
@@ -269,10 +296,18 @@ class LogEffects:
         return (yield from self._cut(fetching, effect, partition, log.restart(log.start_offset)))
 
     def _cut(
-        self, fetching: Fetching, effect: Effect, partition: Partition, steps: Generator[Flush | None, None, object]
+        self,
+        fetching: Fetching,
+        effect: Effect,
+        partition: Partition,
+        steps: Generator[Flush | None, None, object],
+        *,
+        writes: bool = True,
     ) -> Generator[Pending[Any] | None, None, bool]:
         """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log. Return False
         if the effect ended before anything was changed.
+
+        writes  False: the caller writes the checkpoints
         """
         log = partition.log
         truncations = log.truncations
@@ -287,7 +322,7 @@ class LogEffects:
             yield self._flushed(flush, failures)
             if failures:
                 raise log.read_failed(failures[0])
-        if log.truncations != truncations:
+        if writes and log.truncations != truncations:
             yield from self._write_checkpoints()
         return True
 
@@ -302,6 +337,54 @@ class LogEffects:
 
         self._flush(flush, end)
         return ended
+
+
+class _Cut(NamedTuple):
+    """Effect that has cut a log, whose checkpoints are not written yet."""
+
+    effect: Effect
+    partition: Partition
+    log: Log
+
+
+def _cut_offset(effect: Begin | Diverge | Truncate | Restart, log: Log) -> int:
+    """Return the offset at which an effect cuts a log; its end, or beyond, for none."""
+    if isinstance(effect, Begin):
+        # Without epochs a leader could not find out whether the logs diverge.
+        return log.high_watermark if log.epochs.latest < 0 else log.end_offset
+    if isinstance(effect, Diverge):
+        offset = log.truncation_point(effect.last_epoch, effect.end_offset)
+        # The whole log diverges: what both have may end below its start.
+        return min(offset, effect.end_offset) if offset == log.start_offset else offset
+    return effect.offset
+
+
+def _lower_recovery_point(log: Log, offset: int) -> bool:
+    """Lower the recovery point for a cut at `offset`, and return True if that must be on disk before the cut."""
+    # The cut is at the begin of a batch, perhaps below the offset, but not below the high watermark.
+    least_end = min(offset, log.high_watermark)
+    if not log.start_offset <= offset < log.end_offset or least_end >= log.recovery_point:
+        return False
+    log.recovery_point = least_end
+    return True
+
+
+def _seriousness(effect: Effect, partition: Partition, offset: int) -> tuple[int, str]:
+    """Return the level at which a cut of a log at `offset` is logged, and what it removes and why: an error if that was
+    committed, or is everything.
+    """
+    log = partition.log
+    committed = min(log.high_watermark, log.end_offset)
+    if offset >= committed and (offset > 0 or not log.end_offset):
+        return logging.INFO, ""
+    if offset < committed:
+        what = f"offsets {max(offset, log.start_offset)} to {committed - 1}, which were committed, are removed"
+    else:
+        what = "all of its records are removed"
+    return logging.ERROR, (
+        f": {what}, because node {partition.leader_id}, the leader in epoch {effect.epoch}, does not have them; it was elected "
+        "with an older or an empty log"
+    )
 
 
 def _is_current(fetching: Fetching, effect: Effect, partition: Partition) -> bool:

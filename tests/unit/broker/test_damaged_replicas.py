@@ -13,7 +13,7 @@ from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
-from ottla.metadata.image import BrokerImage, Liveness, PartitionImage, TopicImage
+from ottla.metadata.image import UNASSIGNED, BrokerImage, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, Snapshot
 from ottla.metadata.store.memory import SharedMetadata
@@ -54,6 +54,7 @@ class Cluster:
             damaged=[],
             is_offline=lambda *_: False,
             find=lambda *_: self.partition,
+            home_of=lambda _: SimpleNamespace(id=UNASSIGNED),
             all=lambda: [self.partition],
         )
         self.replicas = replicas

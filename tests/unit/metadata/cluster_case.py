@@ -4,7 +4,8 @@ Inputs of a transcript, one a line:
 
     brokers 1 2 3 [elr] [unclean]   nodes of the cluster, with a session timeout of 6 s
     topic t 1,2 2,3 [min=2]         create a topic with these replicas
-    start N [clean|unclean|new]     start a process; `new` has another data directory, `clean` follows a clean stop
+    start N [clean|unclean|new]     start a process; `clean` follows a clean stop, `new` has no previous one
+    start N empty                   its log directory was replaced by an empty one
     kill N / stop N / request-stop N
     earlier-release N               its release publishes no applied revisions
     cut N / heal N                  cut the broker off from the store
@@ -17,11 +18,15 @@ Each revision of the store is written in the order in which it was made, and wha
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from ottla.broker.cluster.controller import Controller
-from ottla.broker.cluster.membership import Incarnation, Membership
+from ottla.broker.cluster.directories import Incarnation, OwnDirectories
+from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.node import found_cluster
+from ottla.log.directory import LogDirectory
+from ottla.log.memory_store import MemoryStore
 from ottla.metadata import keys
 from ottla.metadata.deltas import advanced
 from ottla.metadata.elections import ElectionRules
@@ -100,11 +105,14 @@ class _Process:
         rules = lambda topic: ElectionRules(  # noqa: E731
             int(topic.configs.get("min.insync.replicas", 1)) if case.has_elr else 0, case.allows_unclean
         )
-        registration = BrokerImage(self.node, f"b{self.node}", 9092, None)
+        directory = case.disks[self.node]
+        registration = BrokerImage(self.node, f"b{self.node}", 9092, None, directories=(directory.id.hex(),))
         incarnation = Incarnation(self.incarnation, self._previous, self._stopped_epoch)
         failed = lambda reason: case.report(self.node, f"fails: {reason[:60]}")  # noqa: E731
+        before = metadata.image.registered.get(self.node)
+        own = OwnDirectories([directory], MemoryStore(), before, is_partial=False)
         membership = self.membership = Membership(
-            registration, incarnation, self.store, metadata, self, self, _SESSION_MS, failed
+            registration, incarnation, own, self.store, metadata, self, self, _SESSION_MS, failed
         )
         self.controller = Controller(self.node, membership, metadata, self, rules, lambda: False, 300_000, _SESSION_MS)
         after(membership.join(lambda: None), self._joined)
@@ -129,6 +137,13 @@ class _Process:
         self.store.close()
 
 
+def _disk(node: int, number: int) -> LogDirectory:
+    """Return an empty log directory of a broker; its id has the number of the disk."""
+    directory = LogDirectory(MemoryStore(), Path("/data"), Zeros())
+    directory.id = bytes(14) + bytes((node, number))
+    return directory
+
+
 class ClusterCase:
     """A cluster, and the lines of its transcript."""
 
@@ -142,6 +157,7 @@ class ClusterCase:
         nodes = [int(word) for word in line.split()[1:] if word.isdigit()]
         self.lives = dict.fromkeys(nodes, 0)
         self.epochs = dict.fromkeys(nodes, 0)
+        self.disks = {node: _disk(node, 0) for node in nodes}
         self.processes: dict[int, _Process] = {}
         self.shared = _Shared(self.time, self)
 
@@ -168,7 +184,9 @@ class ClusterCase:
 
     def _start(self, node: int, how: str = "unclean") -> None:
         self.lives[node] += 1
-        previous = "" if how == "new" else f"{node}.{self.lives[node] - 1}"
+        if how == "empty":
+            self.disks[node] = _disk(node, self.lives[node])
+        previous = "" if how in ("new", "empty") else f"{node}.{self.lives[node] - 1}"
         self.processes[node] = _Process(self, node, previous, self.epochs[node] if how == "clean" else 0)
 
     def _act(self, command: str, node: int) -> None:
@@ -199,7 +217,10 @@ class ClusterCase:
         min_isr = int(minima[0]) if minima else 1
         partitions = tuple(PartitionImage.new(tuple(map(int, text.split(",")))) for text in assignment)
         topic_id = bytes(15) + bytes([len(self.image.topics) + 1])
-        topic = TopicImage(name, topic_id, partitions, configs, min_isr=min_isr if self.has_elr else 0)
+        directories = {node: disk.id for node, disk in self.disks.items()}
+        topic = TopicImage(
+            name, topic_id, partitions, configs, min_isr=min_isr if self.has_elr else 0, directories=directories
+        )
         self.shared.change(Change(put={keys.TOPICS + name: topic.encoded()}))
 
     # -- outputs --
@@ -251,5 +272,6 @@ def _state(one: PartitionImage) -> str:
         + f", epoch {one.leader_epoch}, isr {_nodes(one.isr)}"
         + (f", elr {_nodes(one.elr)}" if one.elr else "")
         + (f", last known leader {one.last_known_leader}" if one.last_known_leader != NO_LEADER else "")
+        + (f", replaced {_nodes(one.replaced)}" if one.replaced else "")
         + (", recovering" if one.is_recovering else "")
     )

@@ -7,6 +7,7 @@ Inputs of a transcript, one a line, and the brokers that they concern:
     stop N                    the broker requests a shutdown: it leaves the ISRs; `live N` ends it
     disk-fails N / disk-back N
     restart N clean|unclean   the broker registers again, before it is live
+    restart N replaced        the same, with an empty log directory instead of the assigned one
     leave N / join N          the leader proposes an ISR without or with a replica
     min N                     min.insync.replicas changes; 0 turns eligible leader replicas off
     preferred / unclean       ElectLeaders of type 0 or 1
@@ -16,6 +17,7 @@ from ottla.metadata.elections import (
     ElectionRules,
     online,
     preferred,
+    replaced,
     restarted,
     unclean,
     with_isr,
@@ -70,12 +72,14 @@ class ElectionCase:
         self._put(self.partition._replace(offline=offline, epoch=self.partition.epoch + 1))
         self.settle()
 
-    def restart(self, node: int, *, was_clean: bool) -> None:
+    def restart(self, node: int, *, was_clean: bool, is_replaced: bool = False) -> None:
         """Register a broker again; it is not live yet."""
         self.live.discard(node)
         self.stopping.discard(node)
         self.restarting = node
-        self._put(restarted(self.partition, node, self.acceptable, was_clean=was_clean))
+        before = self.partition
+        state = replaced(before, node, self.acceptable) if is_replaced else None
+        self._put(state or restarted(before, node, self.acceptable, was_clean=was_clean))
         self.restarting = NO_LEADER
 
     def leave(self, node: int) -> None:
@@ -102,8 +106,13 @@ class ElectionCase:
         self._put(online(self.partition, self.acceptable, self.rules))
 
     def _put(self, state: PartitionImage | None) -> None:
-        if state is not None:
-            self.partition = state
+        if state is None:
+            return
+        before = self.partition
+        if state.leader != before.leader and state.leader in before.replaced and state.leader not in before.isr:
+            kept = [node for node in state.replicas if node not in before.replaced and self.acceptable(node)]
+            assert not kept, f"{state.leader} has an empty log, and {kept} have not: {before} -> {state}"
+        self.partition = state
 
     # -- transcripts --
 
@@ -122,7 +131,7 @@ class ElectionCase:
         if command in ("preferred", "unclean"):
             self._put((preferred if command == "preferred" else unclean)(self.partition, self.acceptable))
         elif command == "restart":
-            self.restart(int(words[0]), was_clean=words[1] == "clean")
+            self.restart(int(words[0]), was_clean=words[1] == "clean", is_replaced=words[1] == "replaced")
         else:
             actions = {
                 "fence": self.fence,
@@ -150,6 +159,8 @@ class ElectionCase:
             parts.append(f"last known leader {one.last_known_leader}")
         if one.offline:
             parts.append(f"offline {_nodes(one.offline)}")
+        if one.replaced:
+            parts.append(f"replaced {_nodes(one.replaced)}")
         if one.is_recovering:
             parts.append("recovering")
         return ", ".join(parts)

@@ -16,7 +16,7 @@ _PARTITIONS = 2_000
 _WALKS = 500
 _STEPS = 60
 _OPERATIONS = (
-    *("fence", "live", "live", "live", "stop", "disk-fails", "disk-back", "restart"),
+    *("fence", "live", "live", "live", "stop", "disk-fails", "disk-back", "restart", "replace"),
     *("leave", "join", "join", "commit", "commit", "preferred", "unclean", "min"),
 )
 
@@ -178,6 +178,7 @@ class _Walk:
         self.committed = 0
         self.elections = 0
         self.unclean = 0
+        self.replacements = 0
 
     def step(self) -> None:
         case, before = self.case, self.case.partition
@@ -189,6 +190,9 @@ class _Walk:
             self._join(node)
         elif operation == "restart":
             self._restart(node)
+        elif operation == "replace":
+            if self.dice.random() < 0.3:
+                self._replace(node)
         elif operation == "leave":
             if before.leader != NO_LEADER and node in before.isr and node != before.leader:
                 case.play(f"leave {node}")
@@ -229,8 +233,22 @@ class _Walk:
         if self.dice.random() < 0.7:
             self.case.play(f"live {node}")
 
+    def _replace(self, node: int) -> None:
+        """Restart a broker whose log directory was replaced by an empty one."""
+        self.case.play(f"restart {node} replaced")
+        self.versions[node] = 0
+        self.replacements += 1
+        if self.case.partition.replicas == (node,):  # no other replica has its records
+            self.committed = 0
+        else:
+            assert node in self.case.partition.replaced
+        self.case.settle()
+        if self.dice.random() < 0.7:
+            self.case.play(f"live {node}")
+
     def _check(self, before: PartitionImage) -> None:
         case, one = self.case, self.case.partition
+        assert not set(one.replaced) & {*one.isr, *one.elr, one.last_known_leader}
         if one.is_recovering:  # the new leader takes over with what it has
             self.unclean += 1
             case.partition = one = one._replace(is_recovering=False)
@@ -240,7 +258,7 @@ class _Walk:
             assert self.versions[one.leader] >= self.committed, f"{one.leader} lacks committed records: {one}"
         fenced = [node for node in one.isr if node not in case.live]
         assert not fenced or (not one.min_isr and list(one.isr) == fenced), f"{fenced} are fenced: {one}"
-        assert one.isr or one.elr or one.last_known_leader != NO_LEADER
+        assert one.isr or one.elr or one.last_known_leader != NO_LEADER or one.replaced
         settled = case.partition
         case.settle()
         assert case.partition == settled
@@ -251,12 +269,16 @@ class _Walk:
             if node in self.case.partition.offline:
                 self.case.play(f"disk-back {node}")
             self.case.play(f"live {node}")
+        before = self.case.partition
+        if before.leader == NO_LEADER and before.replaced:  # the newest records were on a disk that is gone
+            self.case.play("unclean")
+            self._check(before)
         assert self.case.partition.leader != NO_LEADER, self.case.partition
 
 
 def test_walks(dice_seed: int, pytestconfig: pytest.Config) -> None:
     dice = random.Random(dice_seed)
-    elections = unclean_elections = 0
+    elections = unclean_elections = replacements = 0
     for _ in range(_WALKS * pytestconfig.getoption("--soak")):
         walk = _Walk(dice)
         for _ in range(_STEPS):
@@ -264,5 +286,7 @@ def test_walks(dice_seed: int, pytestconfig: pytest.Config) -> None:
         walk.finish()
         elections += walk.elections
         unclean_elections += walk.unclean
+        replacements += walk.replacements
     assert elections > 1_000
     assert unclean_elections > 50
+    assert replacements > 200

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from ottla.metadata.store import Change, ChangeOutcome
+from ottla.metadata.store import Change, ChangeOutcome, Snapshot
 from ottla.metadata.store.etcd.gateway import excess, seconds
-from ottla.metadata.store.memory import SharedMetadata
+from ottla.metadata.store.memory import SharedMetadata, _Lease
 from ottla.protocol.answer import Pending
 from tests.simulation.etcd import SimulatedNetwork
 
-from .stores import Broker, SimulatedEtcdHarness
+from .stores import Broker, Replica, SimulatedEtcdHarness
 
 ONE, TWO = ("one", 1), ("two", 2)
 
@@ -305,3 +305,83 @@ def test_an_etcd_that_goes_back_is_not_used(stores: SimulatedEtcdHarness) -> Non
     reason = f"etcd was restored: its revision is 0 and was {last}"
     assert broker.load().error == reason
     assert replica.failures == [reason]
+
+
+def restore(stores: SimulatedEtcdHarness, taken: Snapshot, *, bump: int = 0) -> None:
+    """Restore etcd from a snapshot, perhaps with a higher revision; its members end all connections."""
+    stores.etcd.restore(taken, bump=bump)
+    for member in stores.members:
+        member.kill()
+        member.restart()
+
+
+def prepared(stores: SimulatedEtcdHarness) -> tuple[Broker, Replica, Snapshot]:
+    """Return a broker that has seen three changes after a snapshot of etcd."""
+    broker = Broker(stores)
+    replica = broker.watch()
+    broker.change(put={"/a": b"1", "/b": b"1"})
+    taken = stores.etcd.shared.snapshot()
+    for value in (b"2", b"3", b"4"):
+        broker.change(put={"/a": value})
+    stores.advance(2000)
+    return broker, replica, taken
+
+
+def test_an_idle_broker_notices_a_restored_etcd_by_its_watch(stores: SimulatedEtcdHarness) -> None:
+    _, replica, taken = prepared(stores)
+    restore(stores, taken)
+    stores.advance(5000)
+    assert replica.failures == [f"etcd was restored: its revision is {taken.revision} and was {taken.revision + 3}"]
+
+
+def test_a_renewed_lease_shows_that_etcd_was_restored(stores: SimulatedEtcdHarness) -> None:
+    broker, replica, taken = prepared(stores)
+    lease = broker.wait(broker.store.grant(9000)).id
+    stores.etcd.restore(taken)  # the connections stay
+    stores.etcd.shared._leases[lease] = _Lease(9000, stores.time.now_ms() + 9000)
+    broker.wait(broker.store.renew(lease))
+    stores.advance(1000)
+    assert replica.failures == [f"etcd was restored: its revision is {taken.revision} and was {taken.revision + 3}"]
+
+
+def test_an_etcd_restored_with_a_higher_revision_is_noticed_by_an_older_key(stores: SimulatedEtcdHarness) -> None:
+    _, replica, taken = prepared(stores)
+    restore(stores, taken, bump=1_000_000)
+    stores.advance(5000)
+    assert replica.failures == [
+        f"etcd was restored: /a is of revision {taken.revision}, and was of {taken.revision + 3}"
+    ]
+
+
+def test_a_comparison_with_an_older_key_shows_that_etcd_was_restored(stores: SimulatedEtcdHarness) -> None:
+    broker, replica, taken = prepared(stores)
+    stores.etcd.restore(taken, bump=1_000_000)
+    outcome = broker.outcome(expect={"/a": taken.revision + 3}, put={"/a": b"5"})
+    reason = f"etcd was restored: /a is of revision {taken.revision}, and was of {taken.revision + 3}"
+    assert (outcome.error, replica.failures) == (reason, [reason])
+
+
+def test_a_member_that_lags_behind_is_no_restored_etcd(stores: SimulatedEtcdHarness) -> None:
+    broker, replica, _ = prepared(stores)
+    lease = broker.wait(broker.store.grant(9000)).id
+    stores.etcd.lag = 3  # of renewals and watches, which no quorum answers
+    for _ in range(3):
+        broker.wait(broker.store.renew(lease))
+        stores.advance(1000)
+    assert not replica.failures
+    assert broker.change(put={"/a": b"5"})
+
+
+def test_an_etcd_that_restarts_is_the_same(stores: SimulatedEtcdHarness) -> None:
+    broker, replica, _ = prepared(stores)
+    for member in stores.members:
+        member.kill()
+        member.restart()
+    stores.advance(2000)
+    broker.change(delete=["/a"])
+    stores.advance(5000)
+    for member in stores.members:
+        member.kill()
+        member.restart()
+    stores.advance(5000)
+    assert not replica.failures

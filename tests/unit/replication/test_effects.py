@@ -447,3 +447,61 @@ def test_a_partition_whose_log_is_offline_is_not_followed() -> None:
     follower.partition = None
     follower.receive(batch(0))
     assert len(follower.machine) == 0
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "offset", "text"),
+    [
+        (10, 4, "is truncated from 10 to 4: offsets 4 to 7, which were committed, are removed, because node 1"),
+        (0, 0, "is truncated from 10 to 0: all of its records are removed, because node 1, the leader in epoch 5"),
+    ],
+)
+def test_a_truncation_of_committed_or_all_records_is_an_error(
+    caplog: pytest.LogCaptureFixture, high_watermark: int, offset: int, text: str
+) -> None:
+    follower = Follower()
+    follower.receive(batch(0, 4) + batch(4, 6), high_watermark=high_watermark)
+    follower.log.high_watermark = min(high_watermark, 8)
+    with caplog.at_level(logging.INFO):
+        follower._run([Truncate(_followed(follower), 5, offset)], b"")
+    line = next(record for record in caplog.records if "is truncated from" in record.getMessage())
+    assert line.levelno == logging.ERROR
+    assert text in line.getMessage()
+
+
+def test_the_checkpoints_are_written_once_for_all_cuts_of_a_response() -> None:
+    store, written = MemoryStore(), list[list[int]]()
+    logs = [Log(store, Path(f"/data/t-{index}"), LogConfig(), high_watermark=0) for index in range(30)]
+    partitions = [Partition("t", ID, index, log, 1, 5, lambda _: None) for index, log in enumerate(logs)]
+    records = batch(0, 4) + batch(4, 6)
+    for log in logs:
+        log.append_replicated(records, 0, len(records), 5, 1)
+        log.high_watermark = 4
+        log.recovery_point = 10
+
+    def checkpoint() -> Answer[None]:
+        # Those on disk are not beyond the end that a log has at any time from now on.
+        assert all(log.recovery_point <= min(4, log.end_offset) for log in logs)
+        written.append([log.end_offset for log in logs])
+        return None
+
+    machine, follower = Fetching(2, 9, FetchLimits()), Follower()
+    effects = LogEffects(
+        follower,
+        lambda followed: partitions[followed.key[1]],
+        checkpoint,
+        follower._cut,
+        lambda machine, effect: None,
+        lambda machine: None,
+        lambda followed, failures: None,
+        lambda partition, offset: None,
+    )
+    begun = [machine.follow("t", ID, index, 5) for index in range(30)]
+    cuts = [Truncate(effect.partition, 5, 4) for effect in begun if effect is not None]
+    for _ in effects.steps(machine, cuts):
+        pass
+    assert written == [[10] * 30, [4] * 30]
+    request = machine.request(0)
+    assert request is not None
+    rows = request.topics[0].partitions
+    assert [row.fetch_offset for row in rows] == [4] * 30

@@ -405,7 +405,8 @@ def _has_other_level(partition: PartitionImage, rules: ElectionRules) -> bool:
 
 def _with_records(partition: PartitionImage) -> tuple[int, ...]:
     """Return the replicas that may have records which no other one has."""
-    return (*partition.isr, *partition.elr, partition.last_known_leader)
+    kept = (node for node in partition.replicas if partition.replaced and node not in partition.replaced)
+    return (*partition.isr, *partition.elr, partition.last_known_leader, *kept)
 
 
 def _stopping(image: Image) -> frozenset[int]:

@@ -5,7 +5,8 @@ A broker joins in this order:
     previous   the sign of life of this broker's own earlier process is removed; that of another process is waited for
     register   /brokers/<id> is written with the incarnation of this process: its revision is the broker epoch
     epochs     partitions that the earlier incarnation led get a new leader epoch, and after an unclean stop this broker leaves
-               the ISRs: an offset of an old epoch must never be assigned again
+               the ISRs: an offset of an old epoch must never be assigned again. Where the log is gone with its directory, it
+               also leaves a partition whose newest records no other broker has: an empty log must not replace older ones
     live       /live/<id> is written under a lease, which is renewed from then on
 
 It serves no request before its own sign of life is in its image. If the lease ends while the process lives, because the store
@@ -15,12 +16,13 @@ could not be reached or another broker has revoked it, the broker writes its sig
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
+from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.environment import Clock, Timers
 from ottla.metadata import keys
-from ottla.metadata.elections import restarted
+from ottla.metadata.elections import replaced, restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
@@ -30,6 +32,7 @@ from ottla.protocol.answer import Answer, Pending, after
 _logger = logging.getLogger("ottla.cluster")
 _RETRY_MS: Final = 200
 _WARN_EVERY_MS: Final = 5000
+_NAMES_A_LINE: Final = 10
 _PARTITIONS_A_CHANGE: Final = 50
 """Each is compared with its topic, and etcd takes 128 comparisons."""
 _DUPLICATE: Final = (
@@ -42,23 +45,11 @@ class CannotJoin(Exception):
     """Failed start of a broker in a cluster: the reason and its remedy, in one line."""
 
 
-class Incarnation(NamedTuple):
-    """Process of a broker.
-
-    id            random, as hex
-    previous      id of the last process that used the same data directory; empty for a new directory
-    broker_epoch  broker epoch of the last clean stop, 0 after an unclean stop
-    """
-
-    id: str
-    previous: str
-    broker_epoch: int
-
-
 class Membership:
     """Membership of this broker.
 
     registration  what is written to /brokers/<id>; epoch and incarnation are set here
+    directories   the log directories of this broker at its start
     failed        called with the reason, in one line, when another process has taken the node id
     """
 
@@ -66,6 +57,7 @@ class Membership:
         self,
         registration: BrokerImage,
         incarnation: Incarnation,
+        directories: OwnDirectories,
         store: MetadataStore,
         metadata: Metadata,
         clock: Clock,
@@ -76,6 +68,7 @@ class Membership:
         self._node_id = registration.node_id
         self._registration = registration._replace(incarnation=incarnation.id)
         self._incarnation = incarnation
+        self._directories = directories
         self._store = store
         self._metadata = metadata
         self._clock = clock
@@ -174,9 +167,11 @@ class Membership:
             for index, partition in enumerate(topic.partitions)
             if partition.leader == self._node_id
             or (not was_clean and self._node_id in (*partition.isr, *partition.elr, partition.last_known_leader))
+            or (self._node_id in partition.replicas and self._directories.has_lost(topic, index, self._node_id))
         ]
         if left:
             _logger.info("beginning new leader epochs of %d partitions", len(left))
+            self._report_lost(left)
         while left:
             chunk = left[:_PARTITIONS_A_CHANGE]
             planned = self._restarted(chunk, was_clean=was_clean)
@@ -189,6 +184,28 @@ class Membership:
             elif not outcome.conflicts:
                 self._warn("begin new leader epochs", outcome.error)
                 await self._scheduler.sleep(_RETRY_MS)
+
+    def _report_lost(self, places: Sequence[tuple[bytes, int]]) -> None:
+        """Log the partitions of which this broker has lost its log."""
+        topics = self._metadata.image.topics_by_id
+        lost = [
+            (topics[topic_id], index)
+            for topic_id, index in places
+            if self._directories.has_lost(topics[topic_id], index, self._node_id)
+        ]
+        if not lost:
+            return
+        names = ", ".join(f"{topic.name}-{index}" for topic, index in lost[:_NAMES_A_LINE])
+        more = f" and {len(lost) - _NAMES_A_LINE} more" if len(lost) > _NAMES_A_LINE else ""
+        _logger.error(
+            "the log directory of %d replicas on node %d was replaced: they are fetched again from other replicas (%s%s). A "
+            "partition that stays without a leader had its newest records here only: `ottla leader-election --election-type "
+            "unclean` gives these records up",
+            len(lost),
+            self._node_id,
+            names,
+            more,
+        )
 
     def _change_of(self, planned: Sequence[tuple[TopicImage, int, PartitionImage]]) -> Change:
         """Return the change to new states, written only while the brokers that it elects are registered and live as planned."""
@@ -215,7 +232,11 @@ class Membership:
             if topic is None:  # deleted meanwhile
                 continue
             before = topic.partitions[index]
-            state = restarted(before, self._node_id, partial(acceptable, before), was_clean=was_clean)
+            state = None
+            if self._directories.has_lost(topic, index, self._node_id):
+                state = replaced(before, self._node_id, partial(acceptable, before), self._directories.only_id)
+            if state is None:
+                state = restarted(before, self._node_id, partial(acceptable, before), was_clean=was_clean)
             if state is not None:
                 planned.append((topic, index, state))
         return planned

@@ -1,19 +1,17 @@
 """This broker as a node of a cluster: its membership, its part as controller, and its registration."""
 
-import json
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.directories import OwnDirectories
 from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.isr_changes import IsrChanges
-from ottla.broker.cluster.membership import CannotJoin, Incarnation, Membership
+from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listener_configs import Listener, inter_broker_listener
 from ottla.environment import Address, Environment, Random
-from ottla.environment.files import Store
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
@@ -25,10 +23,7 @@ from ottla.protocol.answer import Answer, after
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
 
-_logger = logging.getLogger("ottla.cluster")
 _WILDCARDS: Final = frozenset(("", "0.0.0.0", "::"))
-_INCARNATION: Final = "ottla-incarnation"
-"""File in the first log directory with the incarnation of the last process."""
 _SHARED_DEFAULTS: Final = ("num.partitions", "default.replication.factor", "min.insync.replicas")
 
 
@@ -55,9 +50,16 @@ class ClusterNode:
         self._directories = directories
         self._fences_quickly = fences_quickly
         values = config()
+        own = OwnDirectories(
+            directories,
+            environment.files,
+            metadata.image.registered.get(registration.node_id),
+            is_partial=bool(replicas.missing),
+        )
         self.membership = Membership(
             registration,
-            _new_incarnation(environment, directories),
+            own.begin(environment.random.bytes16().hex()),
+            own,
             store,
             metadata,
             environment.clock,
@@ -119,23 +121,6 @@ class ClusterNode:
         self.isr_changes.close()
         self.offline_replicas.close()
         self.membership.close()
-
-
-def _new_incarnation(environment: Environment, directories: Sequence[LogDirectory]) -> Incarnation:
-    """Return the incarnation of this process, and keep its id for the next one. Raises OSError."""
-    home = directories[0].path
-    files: Store = environment.files
-    text = files.read_text(home / _INCARNATION)
-    epochs = {directory.broker_epoch if directory.stopped_cleanly else 0 for directory in directories}
-    own = environment.random.bytes16().hex()
-    files.replace(home / _INCARNATION, json.dumps({"version": 0, "incarnation": own}).encode())
-    previous = ""
-    if text is not None:
-        try:
-            previous = str(json.loads(text)["incarnation"])
-        except (ValueError, KeyError, TypeError):
-            _logger.warning("%s is damaged", home / _INCARNATION)
-    return Incarnation(own, previous, epochs.pop() if len(epochs) == 1 else 0)
 
 
 def registration(

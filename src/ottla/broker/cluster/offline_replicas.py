@@ -1,4 +1,7 @@
-"""Replicas of this broker whose log directory has failed (KIP-858), or whose log is damaged, in the metadata.
+"""The log directories of this broker's replicas in the metadata (KIP-858): where each log is, and which are offline or damaged.
+
+A replica is assigned to the directory that its log was opened in: at its creation, at the first start of this release, or after
+a log was moved by hand. Topics on brokers with one directory are created with it, and need no further change.
 
 The broker that loses a log directory writes it itself, for each partition in it: its replica leaves the ISR, is listed as
 offline, and another member of the ISR is elected if it led. The entry is removed when the partition has a log here again, after
@@ -9,7 +12,7 @@ outside of it it cuts the damage, and fetches the rest again. (Apache Kafka goes
 leader epoch begins, also if the leader stays, and for a replica outside of the ISR: in the old one the leader may count on
 what is about to be cut, and might have added the replica to the ISR already.
 
-In both cases the replica leaves the ELR, too (KIP-966).
+In the last two cases the replica leaves the ELR, too (KIP-966).
 """
 
 import logging
@@ -38,7 +41,7 @@ _DAMAGED_RETRY_MS: Final = 2_000
 
 
 class OfflineReplicas:
-    """Writes which replicas of this broker are offline.
+    """Writes where the replicas of this broker are, and which are offline.
 
     rules  returns the settings for elections of a topic
     """
@@ -81,6 +84,17 @@ class OfflineReplicas:
         self._look_at(partition.topic, partition.index)
 
     def _apply(self, delta: Delta) -> None:
+        """Look at the partitions whose state or log here may have changed."""
+        for topic in delta.changed:
+            self._look_at_all(topic)
+        for name, indexes in delta.moved.items():
+            topic = delta.image.topics[name]
+            for index in indexes:
+                if self._is_wrong(name, index, topic.partitions[index]):
+                    self._look_at(name, index)
+        self._look_at_affected(delta)
+
+    def _look_at_affected(self, delta: Delta) -> None:
         """Look at the damaged partitions that a delta affects: they may be in the ISR again, or have another leader."""
         if not self._damaged:
             return
@@ -98,11 +112,18 @@ class OfflineReplicas:
 
     def _look_at_all(self, topic: TopicImage) -> None:
         for index, partition in enumerate(topic.partitions):
-            if self._node_id in partition.replicas and self._is_wrong(topic.name, index, partition):
+            if self._is_wrong(topic.name, index, partition):
                 self._look_at(topic.name, index)
 
     def _is_wrong(self, topic: str, index: int, partition: PartitionImage) -> bool:
-        return self._replicas.is_offline(topic, index) != (self._node_id in partition.offline)
+        """Return True if a state does not say where the replica here is, or whether it is offline."""
+        if self._node_id not in partition.replicas:
+            return False
+        is_offline = self._replicas.is_offline(topic, index)
+        if is_offline != (self._node_id in partition.offline):
+            return True
+        replica = None if is_offline else self._replicas.find(topic, index)
+        return replica is not None and partition.directory_of(self._node_id) != self._replicas.home_of(replica).id
 
     def _look_at(self, topic: str, index: int) -> None:
         self._due[topic, index] = None
@@ -130,8 +151,8 @@ class OfflineReplicas:
                 continue
             before = topic.partitions[index]
             state = None
-            if self._node_id in before.replicas and self._is_wrong(name, index, before):
-                state = self._next_state(topic, before)
+            if self._is_wrong(name, index, before):
+                state = self._next_state(topic, index, before)
             elif self._awaits_epoch(name, index, before):
                 state = self._given_up(before)
                 waiting = waiting or state is None
@@ -172,14 +193,13 @@ class OfflineReplicas:
 
         return damaged(before, self._node_id, acceptable)
 
-    def _next_state(self, topic: TopicImage, before: PartitionImage) -> PartitionImage:
-        """Return the state of a partition whose replica here has become offline, or is online again."""
+    def _next_state(self, topic: TopicImage, index: int, before: PartitionImage) -> PartitionImage:
+        """Return the state of a partition whose replica here is offline now, is online again, or is in another directory."""
         node, image = self._node_id, self._metadata.image
         rules = self._rules(topic)._replace(allows_unclean=False)  # this, and any other election, is the controller's
-        if node in before.offline:
-            offline = tuple(other for other in before.offline if other != node)
-        else:
-            offline = (*before.offline, node)
+        offline = tuple(other for other in before.offline if other != node)
+        if self._replicas.is_offline(topic.name, index):
+            offline = (*offline, node)
 
         def acceptable(other: int) -> bool:
             if before.leader != node:
@@ -187,6 +207,9 @@ class OfflineReplicas:
             return other not in offline and image.is_active(other)
 
         state = before._replace(offline=offline)
+        replica = self._replicas.find(topic.name, index)
+        if replica is not None:
+            state = state.assigned(node, self._replicas.home_of(replica).id)
         if node in offline and node in (*state.isr, *state.elr):
             # Its directory may come back empty, on another disk.
             state = without(state, node, acceptable, rules, has_records=False) or state
@@ -204,11 +227,13 @@ class OfflineReplicas:
         def written(outcome: ChangeOutcome) -> None:
             self._is_writing = False
             if outcome.revision:
-                _logger.info("recorded which replicas of %d partitions are offline or damaged here", len(planned))
+                _logger.info(
+                    "recorded the log directory of %d replicas, or that they are offline or damaged", len(planned)
+                )
             else:
                 self._due.update(dict.fromkeys((topic.name, index) for topic, index, _ in planned))
             if outcome.error is not None:
-                _logger.warning("cannot record that replicas are offline: %s; this is retried", outcome.error)
+                _logger.warning("cannot record the log directories of replicas: %s; this is retried", outcome.error)
             if self._due:
                 self._write_in(0 if outcome.error is None else _RETRY_MS)
 

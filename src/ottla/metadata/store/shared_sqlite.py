@@ -8,7 +8,8 @@ The order of deliveries is that of the thread's work, so a change of this proces
 foreign changes with a lower revision. Deleted keys stay as tombstones until 1,000 later revisions are there; a watcher that is
 further behind gets the whole contents.
 
-A lease is a row, and does not end by time: the process that started the brokers notices the end of one, and deletes its lease.
+A lease is a row, which the process that started the brokers deletes: when the process of its broker has ended, or has not
+renewed it in time. A broker tells it so (`on_renewed`); renewals are not written, so that a full disk ends no lease.
 """
 
 import logging
@@ -23,7 +24,7 @@ from ottla.environment import Cancellable, Timers, Worker
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import COLUMNS, DamagedStore, SqliteFile
 from ottla.metadata.store.validity import check
-from ottla.protocol.answer import Answer, Pending
+from ottla.protocol.answer import Answer, Pending, after
 
 _logger = logging.getLogger("ottla.metadata")
 R = TypeVar("R")
@@ -247,6 +248,8 @@ class SharedSqliteStore:
     worker   one thread, which belongs to the store from now on
     notify   called after each change of this store, for `refresh` of the other ones
     poll_ms  interval at which changes of other processes are looked for, in case that a notification is lost
+    on_renewed  called with a lease of this store and its time in ms when it was granted or renewed, with 0 ms when it was
+             revoked
 
     Raises DamagedStore if the file is not a metadata store of several brokers, OSError when it cannot be opened.
     """
@@ -260,7 +263,11 @@ class SharedSqliteStore:
         timers: Timers,
         notify: Callable[[], None] = lambda: None,
         poll_ms: int = _POLL_INTERVAL_MS,
+        on_renewed: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
+        self._on_renewed = on_renewed
+        self._ttls_ms: dict[int, int] = {}
+        """Times of the leases that this store was granted."""
         self._file = _SharedFile(path)
         self._worker = worker
         self._timers = timers
@@ -297,14 +304,30 @@ class SharedSqliteStore:
         check(change)
         return self._run_and_deliver(partial(self._file.change, change))
 
-    def grant(self, ttl_ms: int) -> Answer[LeaseOutcome]:  # noqa: ARG002
-        """See `MetadataStore.grant`; the lease ends with its process, not by time."""
-        return self._run(self._file.grant)
+    def grant(self, ttl_ms: int) -> Answer[LeaseOutcome]:
+        """See `MetadataStore.grant`; the parent process ends the lease by time."""
+
+        def granted(outcome: LeaseOutcome) -> LeaseOutcome:
+            if outcome.id:
+                self._ttls_ms[outcome.id] = ttl_ms
+                self._on_renewed(outcome.id, ttl_ms)
+            return outcome
+
+        return after(self._run(self._file.grant), granted)
 
     def renew(self, lease: int) -> Answer[LeaseOutcome]:
-        return self._run(partial(self._file.renew, lease))
+        def renewed(outcome: LeaseOutcome) -> LeaseOutcome:
+            if outcome.id or outcome.error is not None:  # a file that cannot be read now ends no lease
+                self._on_renewed(lease, self._ttls_ms.get(lease, 0))
+            else:
+                self._ttls_ms.pop(lease, None)
+            return outcome
+
+        return after(self._run(partial(self._file.renew, lease)), renewed)
 
     def revoke(self, lease: int) -> Answer[bool]:
+        if self._ttls_ms.pop(lease, 0):
+            self._on_renewed(lease, 0)
         return self._run_and_deliver(partial(self._file.revoke, lease))
 
     def end_lease_of(self, key: str) -> Answer[bool]:

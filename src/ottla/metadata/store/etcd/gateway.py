@@ -126,6 +126,18 @@ def outcome(keys: Keys, change: Change, response: Json) -> ChangeOutcome:
     return ChangeOutcome(0, MappingProxyType({key: actual[key] for key in differing}))
 
 
+def older(change: Change, outcome: ChangeOutcome, seen: int) -> str | None:
+    """Return how a compared key is older than the change knew it, which no change can cause; None if no key is.
+
+    seen  newest revision in any answer: what is expected beyond it was never known
+    """
+    for key, entry in outcome.conflicts.items():
+        known = change.expect.get(key, 0)
+        if 0 < entry.revision < known <= seen:
+            return f"{key} is of revision {entry.revision}, and was of {known}"
+    return None
+
+
 def has_effect(response: Json) -> bool:
     """Return True if a transaction made a revision, so that the watch delivers it: one that only deletes may find no key."""
     if not response.get("succeeded"):
@@ -142,6 +154,11 @@ def has_effect(response: Json) -> bool:
 def page(keys: Keys, limit: int, revision: int, after: str | None) -> Json:
     """Encode a read of the next entries by key; `revision` 0 is the newest."""
     return {**keys.under("", after), "limit": str(limit), "revision": str(revision)}
+
+
+def one_key(keys: Keys, key: str | None) -> Json:
+    """Encode a linearizable read of one key; None for any one."""
+    return {**keys.under(""), "limit": "1"} if key is None else {"key": keys.key(key)}
 
 
 def page_entries(keys: Keys, response: Json) -> tuple[list[Entry], bool]:

@@ -4,8 +4,11 @@ A transaction, a read of the contents and a request for a lease are each one req
 broker are sent one after the other, so that they take effect in their order. A change is answered when the watch has delivered
 its revision.
 
-etcd must be the same as before: another cluster id, or a revision lower than one that was seen earlier, means that it was
-restored from a backup. The watcher is then notified once, and all requests fail.
+etcd must be the same as before: another cluster id, a revision lower than one that was seen earlier, or a key that is older
+than it was known, means that it was restored from a backup. The watcher is then notified once, and all requests fail. A member
+that lags behind answers renewals of leases and opens watches with an old revision, too: it is compared by one linearizable
+read. The same read follows each watch that was opened again, since a restored etcd may begin with a higher revision
+(`--bump-revision`).
 
 Revisions belong to the whole of etcd, so they grow also by changes of other users; a change that deletes only missing keys gets
 no revision of its own.
@@ -14,7 +17,7 @@ no revision of its own.
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from ottla.environment import Clock, Timers, Transport
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
@@ -58,11 +61,12 @@ class EtcdMetadataStore:
         self._keys = Keys(url.prefix)
         self._endpoints = Endpoints(url, self._scheduler, transport)
         self._watch = Watch(
-            self._keys, self._endpoints, self._scheduler, self._load, self._check_cluster, self._delivered
+            self._keys, self._endpoints, self._scheduler, self._load, self._check_cluster, self._delivered, self._opened
         )
         self._watcher: Watcher | None = None
         self._revision = 0
-        """Newest revision in an answer that reads or writes through a quorum."""
+        """Newest revision in any answer."""
+        self._is_verifying = False
         self._changes: deque[tuple[Change, int, Pending[ChangeOutcome]]] = deque()
         """Changes that wait for earlier ones, each with the time until which it may be sent."""
         self._is_changing = False
@@ -182,15 +186,42 @@ class EtcdMetadataStore:
         response = dict(response.get("result", response))
         header = gateway.header(response)
         self._check_cluster(header)
-        if is_newest:
-            if header.revision < revision_before:
+        if header.revision < revision_before:
+            if is_newest:
                 self._fail(f"etcd was restored: its revision is {header.revision} and was {revision_before}")
-            self._revision = max(self._revision, header.revision)
+            self._verify_soon()
+        self._revision = max(self._revision, header.revision)
         if target == gateway.TXN and gateway.has_effect(response):
             self._watch.saw(header.revision, is_due=True)
         else:
             self._watch.saw(header.revision)
         return response
+
+    def _opened(self, revision: int) -> None:
+        """Verify that etcd is the same as before, if a watch was opened again, or has an old revision."""
+        if self._watch.restarts or revision < max(self._revision, self._watch.delivered):
+            self._verify_soon()
+
+    def _verify_soon(self) -> None:
+        """Verify by a read through a quorum that etcd was not restored."""
+        if not self._is_verifying and self._failed is None and not self._closed:
+            self._is_verifying = True
+            self._scheduler.background(self._verify(), "etcd verification")
+
+    async def _verify(self) -> None:
+        self._revision = max(self._revision, self._watch.delivered)
+        known = self._watch.newest
+        try:
+            response = await self._call(gateway.RANGE, gateway.one_key(self._keys, known and known.key))
+            entries, _ = gateway.page_entries(self._keys, response)
+            if known is not None and entries and entries[0].revision < known.revision:
+                was = f"{known.key} is of revision {entries[0].revision}, and was of {known.revision}"
+                self._fail(f"etcd was restored: {was}")
+        except EtcdError as error:
+            if self._failed is None:
+                logger.warning("cannot verify that etcd is the same as before: %s", error)
+        finally:
+            self._is_verifying = False
 
     def _check_cluster(self, header: Header) -> None:
         """Compare the cluster id with that of earlier answers."""
@@ -202,7 +233,7 @@ class EtcdMetadataStore:
             f"etcd was restored or replaced: its cluster id is {header.cluster_id:x} and was {self.etcd_cluster_id:x}"
         )
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str) -> NoReturn:
         """Stop using the store. Raises EtcdError."""
         if self._failed is None:
             self._failed = reason
@@ -231,6 +262,7 @@ class EtcdMetadataStore:
                     page, more = gateway.page_entries(self._keys, response)
                     entries += page
                     if not more:
+                        self._watch.note(entries)
                         return Snapshot(entries, revision)
                     after = entries[-1].key
             except EtcdError as error:
@@ -257,6 +289,9 @@ class EtcdMetadataStore:
                     continue
                 self._no_answer = False
                 outcome = gateway.outcome(self._keys, change, response)
+                older = gateway.older(change, outcome, self._revision)
+                if older is not None:
+                    outcome = self._refused(f"etcd was restored: {older}")
                 if gateway.has_effect(response) and self._watcher is not None:
                     self._undelivered.append((outcome, answer))
                     self._delivered(self._watch.delivered)
@@ -270,6 +305,13 @@ class EtcdMetadataStore:
             self._is_changing = bool(self._changes)
             if self._closed and not self._changes:
                 self._endpoints.close()
+
+    def _refused(self, reason: str) -> ChangeOutcome:
+        """Stop using the store, and return the outcome of a change that was not made."""
+        try:
+            self._fail(reason)
+        except EtcdError as error:
+            return ChangeOutcome(0, error=str(error))
 
     def _delivered(self, revision: int) -> None:
         """Answer the changes up to a revision that the watcher has."""

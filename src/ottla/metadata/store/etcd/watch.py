@@ -12,7 +12,7 @@ others: if the new stream brings nothing, such a revision counts as reached, and
 """
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
@@ -42,6 +42,7 @@ class Watch:
 
     delivered  the revision that the watcher has
     restarts   number of streams that were opened in place of another one
+    newest     the entry that was written last, None if it is not known or was deleted
     """
 
     def __init__(
@@ -52,7 +53,11 @@ class Watch:
         load: Callable[[], Coroutine[Any, None, Snapshot]],
         check: Callable[[Header], None],
         reached: Callable[[int], None],
+        opened: Callable[[int], None],
     ) -> None:
+        self.newest: Entry | None = None
+        self._opened = opened
+        """Called with the revision of etcd when a stream was opened."""
         self.delivered = 0
         self.restarts = 0
         self._keys = keys
@@ -196,6 +201,7 @@ class Watch:
         if response.is_created:
             self._is_created = True
             self._opened_at = response.header.revision
+            self._opened(response.header.revision)
         if response.compacted:
             self._leave_stream()
             logger.warning("the watch of etcd is behind a compaction: the contents are loaded again")
@@ -224,8 +230,18 @@ class Watch:
             self.delivered = revision
             self._progress_ms = self._scheduler.clock.now_ms()
             self._failures = 0
-            self._watcher.changed(revision, list(group))
+            changed = list(group)
+            self.note(changed)
+            self._watcher.changed(revision, changed)
             self._reached(revision)
+
+    def note(self, entries: Iterable[Entry]) -> None:
+        """Note the newest of some entries."""
+        for entry in entries:
+            if entry.value is not None and (self.newest is None or entry.revision >= self.newest.revision):
+                self.newest = entry
+            elif entry.value is None and self.newest is not None and self.newest.key == entry.key:
+                self.newest = None
 
     async def _reload(self, stream: int) -> None:
         """Load the contents, and go on from there."""

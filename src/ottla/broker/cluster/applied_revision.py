@@ -1,0 +1,95 @@
+"""The newest revision of the metadata that this broker has applied, kept in its data directory.
+
+A store that is older at the next start was restored from a backup: a broker that was stopped before might be elected with what
+it had then. After a restore with a higher revision (`--bump-revision` of etcd) the newest key is older than it was.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ottla.broker.periodic import Periodic
+from ottla.environment import Timers
+from ottla.environment.files import Store
+from ottla.metadata.store import Snapshot
+
+_logger = logging.getLogger("ottla.cluster")
+_FILE: Final = "ottla-metadata-revision"
+_WRITE_MS: Final = 1000
+_REMEDY: Final = (
+    "It was restored from a backup. What was changed since then is lost, and acknowledged records are lost where a broker is "
+    "elected that was not in sync any more. To go on with it, start all brokers with --accept-older-metadata"
+)
+
+
+class Newest(NamedTuple):
+    """A revision, and the key that was written last, with its own revision."""
+
+    revision: int
+    key: str
+    key_revision: int
+
+
+class AppliedRevision:
+    """The file with the newest applied revision, which is written at most once a second.
+
+    newest  returns the newest revision and key
+    """
+
+    def __init__(self, files: Store, directory: Path, newest: Callable[[], Newest], timers: Timers) -> None:
+        self._writer = Periodic("writing the applied revision", self.write, _WRITE_MS, timers)
+        self._files = files
+        self._path = directory / _FILE
+        self._newest = newest
+        self._written: Newest | None = None
+        self._has_failed = False
+
+    def begin(self) -> None:
+        """Write the file now, and whenever the revision changes."""
+        self._writer.run_in(0)
+
+    def close(self) -> None:
+        """Write no longer."""
+        self._writer.close()
+
+    def write(self) -> None:
+        """Write the file, if the revision has changed."""
+        newest = self._newest()
+        if newest == self._written:
+            return
+        value = {"version": 0, "revision": newest.revision, "key": newest.key, "key_revision": newest.key_revision}
+        try:
+            self._files.write(self._path, json.dumps(value).encode())
+        except OSError as cause:  # an older value finds less, and nothing wrong
+            if not self._has_failed:
+                _logger.warning("cannot write %s: %s", self._path, cause.strerror)
+            self._has_failed = True
+            return
+        self._written, self._has_failed = newest, False
+
+
+def why_older(files: Store, directory: Path, snapshot: Snapshot) -> str | None:
+    """Return the reason in one line why a store is older than what this broker has applied; None if it is not."""
+    text = files.read_text(directory / _FILE)
+    if text is None:
+        return None
+    try:
+        value: dict[str, Any] = json.loads(text)
+        known = Newest(int(value["revision"]), str(value["key"]), int(value["key_revision"]))
+    except (ValueError, KeyError, TypeError):
+        _logger.warning("%s is damaged", directory / _FILE)
+        return None
+    if snapshot.revision < known.revision:
+        return (
+            f"the metadata store is older than what this broker has applied: its revision is {snapshot.revision}, and was "
+            f"{known.revision}. {_REMEDY}"
+        )
+    for entry in snapshot.entries:
+        if entry.key == known.key and entry.revision < known.key_revision:
+            return (
+                f"the metadata store is older than what this broker has applied: {entry.key} is of revision "
+                f"{entry.revision}, and was of {known.key_revision}. {_REMEDY}"
+            )
+    return None

@@ -1,0 +1,67 @@
+"""Leases of brokers on one machine end by time in which their judge runs."""
+
+from ottla.broker.lease_judge import LOOK_MS, LeaseJudge
+
+
+class Case:
+    def __init__(self) -> None:
+        self.judge = LeaseJudge()
+        self.now_ms = 5_000
+        self.over: list[tuple[int, int]] = []
+
+    def run(self, ms: int, *, renews: int = 0) -> None:
+        """Look for a time, while a broker renews its lease 17 every two seconds."""
+        for passed in range(0, ms, LOOK_MS):
+            if renews and passed % 2_000 == 0:
+                self.judge.renewed(renews, 17, 9_000)
+            self.now_ms += LOOK_MS
+            self.over += self.judge.look(self.now_ms)
+
+
+def test_a_renewed_lease_goes_on() -> None:
+    case = Case()
+    case.run(60_000, renews=1)
+    assert case.over == []
+
+
+def test_a_lease_that_is_not_renewed_ends_once() -> None:
+    case = Case()
+    case.judge.renewed(1, 17, 9_000)
+    case.judge.renewed(2, 18, 9_000)
+    case.run(8_000, renews=2)
+    assert case.over == []
+    case.run(2_000, renews=2)
+    assert case.over == [(1, 17)]
+    case.run(20_000, renews=2)
+    assert case.over == [(1, 17)]
+
+
+def test_a_stall_of_the_judge_ends_no_lease() -> None:
+    case = Case()
+    case.judge.renewed(1, 17, 9_000)
+    case.run(2_000)
+    for _ in range(5):
+        case.now_ms += 3_600_000
+        case.run(1_000)
+    assert case.over == []
+    case.run(9_000)
+    assert case.over == [(1, 17)]
+
+
+def test_a_released_lease_does_not_end() -> None:
+    case = Case()
+    case.judge.renewed(1, 17, 9_000)
+    case.judge.renewed(2, 18, 9_000)
+    case.judge.released(1, 17)
+    case.judge.released(2)
+    case.run(30_000)
+    assert case.over == []
+
+
+def test_a_lease_that_was_released_in_vain_leaves_its_successor() -> None:
+    case = Case()
+    case.judge.renewed(1, 17, 9_000)
+    case.judge.renewed(1, 19, 9_000)
+    case.judge.released(1, 17)
+    case.run(30_000)
+    assert case.over == [(1, 19)]
