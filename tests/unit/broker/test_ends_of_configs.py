@@ -183,7 +183,12 @@ class Tour:
         for isolation in (0, 1):
             partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
             topics = [FetchTopic(topic=name, partitions=[partition])]
-            fields = {"max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": isolation}
+            fields: dict[str, Any] = {
+                "max_wait_ms": 10,
+                "min_bytes": 1,
+                "max_bytes": 1 << 20,
+                "isolation_level": isolation,
+            }
             self.ask(FetchRequest(topics=topics, session_epoch=0, **fields), 12)
             self.ask(FetchRequest(topics=topics, **{**fields, "max_bytes": 2**31 - 1}), 4)
         for timestamp in (-1, -2, -3, 0, 2**63 - 1):
