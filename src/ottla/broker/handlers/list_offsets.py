@@ -37,7 +37,6 @@ from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     INVALID_REQUEST,
-    KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
     OFFSET_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
@@ -150,8 +149,9 @@ def _found(
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
     try:
         position = yield from _position(requested.timestamp, partition, reader)
-    except StorageError:
-        return _failed(requested, KAFKA_STORAGE_ERROR)
+    except StorageError as cause:
+        partition.log_damage(cause)
+        return _failed(requested, cause.code)
     if position is None:
         return _failed(requested, OFFSET_NOT_AVAILABLE if reader.version >= 5 else LEADER_NOT_AVAILABLE)
     timestamp, offset, leader_epoch = position
