@@ -13,6 +13,7 @@ Behaviour
     another isolation level            UNKNOWN_SERVER_ERROR for each
     a partition twice in one request   INVALID_REQUEST, once
     a topic without partitions         left out
+    a negative number of offsets, in version 0   UNKNOWN_SERVER_ERROR
     high watermark below the beginning of the leader's epoch    OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE)
                                        for consumers that request the log end or a later time (KIP-207)
     a follower of the cluster          everything up to the log end
@@ -184,6 +185,8 @@ def _position(
 
 def _old_style(requested: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
     """Return the row of version 0: base offsets of segments last written before the timestamp, newest first."""
+    if requested.max_num_offsets < 0:
+        return _failed(requested, UNKNOWN_SERVER_ERROR)
     offsets = reading.offsets_before(partition.log, requested.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, old_style_offsets=offsets[: requested.max_num_offsets]
