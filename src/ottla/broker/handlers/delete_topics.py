@@ -1,8 +1,8 @@
 """DeleteTopics: delete topics, by name or by id.
 
 Authorization
-    cluster: DELETE, else topic: DESCRIBE and DELETE   TOPIC_AUTHORIZATION_FAILED; without DESCRIBE alike for missing names, which
-                                                       need no DELETE; a topic that is requested by id has no name in the response
+    cluster: DELETE, else topic: DESCRIBE and DELETE   TOPIC_AUTHORIZATION_FAILED; without DESCRIBE alike for missing names,
+                                                       which need no DELETE; a topic requested by id has no name then
 
 Behaviour
     delete.topic.enable=false    TOPIC_DELETION_DISABLED (before version 3 INVALID_REQUEST)
