@@ -23,7 +23,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.environment.files import Region, Store
 from ottla.log import clean_stop, recovery
@@ -102,19 +102,19 @@ class AppendResult:
 class OffsetNotInLog(Exception):
     """The offset is below the log start offset or beyond the limit of the reader."""
 
-    code = OFFSET_OUT_OF_RANGE
+    code: ClassVar[int] = OFFSET_OUT_OF_RANGE
 
 
 class StorageError(Exception):
     """The disk has failed, or its data is damaged; the message names file and position."""
 
-    code = KAFKA_STORAGE_ERROR
+    code: ClassVar[int] = KAFKA_STORAGE_ERROR
 
 
 class UnreadableRecords(StorageError):
     """A file can be read, but not parsed where a batch should be."""
 
-    code = CORRUPT_MESSAGE
+    code: ClassVar[int] = CORRUPT_MESSAGE
 
 
 class Log:

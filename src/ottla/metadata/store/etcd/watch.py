@@ -89,7 +89,7 @@ class Watch:
         self._target = 0
         """Revision that the watch must have reached when the alarm rings."""
         self._missed_at = ""
-        """Endpoint of the stream that was left for `_suspected`, until the next one has shown whether it had missed a change."""
+        """Endpoint of the stream that was left for `_suspected`, until the next one shows whether it had missed a change."""
         self._suspected = 0
         """Last revision for which the stream was opened again although it may belong to keys of others."""
 
