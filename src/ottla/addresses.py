@@ -1,11 +1,20 @@
 """Text of network addresses."""
 
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 
 
 def address_text(host: str, port: int) -> str:
     """Format "host:port", with an IPv6 address in brackets as in URLs: "[::1]:9092"."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_name(host: str) -> bool:
+    """Return whether a host is given by a name, and not by an address; an empty host is no name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return bool(host)
+    return False
 
 
 def network_of(ip: str) -> str:

@@ -80,7 +80,7 @@ def test_version_0_needs_no_coordinator_to_be_asked_for(ottla_only: None, first:
         fetch = OffsetFetchRequest(group_id="of 0.8.1", topics=[asked])
         if first == "fetch":
             (found,) = wire.send(fetch, 0).topics[0].partitions
-            assert (found.committed_offset, found.error_code) == (-1, NONE)
+            assert (found.committed_offset, found.error_code) == (-1, UNKNOWN_TOPIC_OR_PARTITION)
         assert codes(wire.send(commit("of 0.8.1", topic, 0), 0)) == [(0, NONE)]
         (found,) = wire.send(fetch, 0).topics[0].partitions
         assert (found.committed_offset, found.error_code) == (5, NONE)

@@ -1,5 +1,6 @@
 """ShareGroupHeartbeat, over a socket."""
 
+import time
 from typing import Any
 
 import pytest
@@ -296,3 +297,58 @@ def test_share_version_0_turns_share_groups_off(broker: Wire, topic: Topic) -> N
         assert {76, 77, 83, 84, 85, 86, 87, 90, 91, 92} <= {each.api_key for each in keys}
     finally:
         set_level(2, 1)
+
+
+def test_group_epochs_of_a_whole_life(broker: Wire, make_topic: TopicFactory) -> None:
+    """Each event raises the epoch as in Apache Kafka, and nothing else does: a topic that members begin to share counts
+    once for the subscription and once when its state is there.
+    """
+    group_id = group_of(broker)
+    one, two, late = make_topic(2), make_topic(), f"late-{group_id}"
+    first = Sharer(broker, group_id)
+    members = [first]
+    seen: list[tuple[str, int]] = []
+
+    def note(event: str, epoch: int) -> None:
+        """The epoch that the group comes to, and in which it stays."""
+
+        def is_reached() -> bool:
+            for member in members:
+                member.beat()
+            return bool(described(broker, group_id).group_epoch >= epoch)
+
+        wait_for(is_reached)
+        for _ in range(10):
+            time.sleep(0.02)
+            is_reached()
+        seen.append((event, described(broker, group_id).group_epoch))
+
+    def join_another() -> None:
+        members.append(Sharer(broker, group_id))
+        members[-1].join(one.name)
+
+    expected = []
+    for event, epoch, act in (
+        ("joins with two topics", 3, lambda: first.join(one.name, two.name)),
+        ("names a missing topic", 4, lambda: first.beat(subscribed_topic_names=[one.name, late])),
+        ("that is created", 6, lambda: make_topic(1, late)),
+        ("and grows", 8, lambda: grow(broker, late, 3)),
+        ("another joins", 9, join_another),
+        ("a topic is deleted that none subscribes to", 9, lambda: delete_topics(broker, two.name)),
+        ("and one that is", 10, lambda: delete_topics(broker, late)),
+        ("joins again with its id", 10, lambda: first.join(one.name, late)),
+        ("the other leaves", 11, lambda: members.pop().leave()),
+    ):
+        act()
+        note(event, epoch)
+        expected.append((event, epoch))
+    assert seen == expected
+
+
+def grow(wire: Wire, name: str, count: int) -> None:
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    wire.send(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), 3)
+
+
+def delete_topics(wire: Wire, name: str) -> None:
+    wire.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)

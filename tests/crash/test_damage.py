@@ -4,7 +4,7 @@ else is hurt."""
 import shutil
 from pathlib import Path
 
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
+from ottla.protocol.errors import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, NONE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.records.batch import read_header
@@ -49,7 +49,7 @@ def test_damage_is_told_by_file_and_position(start: Start) -> None:
     wire = process.wire()
     hurt = int(segments[1].stem) + read_header(bytes(data), 0).count
     assert fetched(wire, 0, 0)[0] == NONE
-    assert fetched(wire, 0, hurt) == (KAFKA_STORAGE_ERROR, 0)
+    assert fetched(wire, 0, hurt) == (CORRUPT_MESSAGE, 0)
     behind = int(segments[2].stem)
     assert fetched(wire, 0, behind)[0] == NONE
     assert fetched(wire, 0, behind)[1] > 0

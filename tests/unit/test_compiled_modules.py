@@ -71,3 +71,26 @@ def test_no_function_names_two_exceptions_alike(path: str) -> None:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             names = [handler.name for handler in handlers_of(function) if handler.name is not None]
             assert len(names) == len(set(names)), f"{path}:{function.lineno} {function.name}: {sorted(names)}"
+
+
+EXCEPTIONS = re.compile(r"Exception|\w*(Error|Damaged\w+|NotInLog|Failed\w*)")
+
+
+@pytest.mark.parametrize("path", COMPILED)
+def test_attributes_of_exception_classes_are_class_variables(path: str) -> None:
+    """mypyc takes any other for an attribute of the instance, and does not set it in an exception (seen with mypyc 2.4:
+    `'StorageError' object has no attribute 'code'`).
+    """
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        bases = [ast.unparse(base) for base in node.bases]
+        if not any(EXCEPTIONS.fullmatch(base.rpartition(".")[2]) for base in bases):
+            continue
+        for statement in node.body:
+            plain = isinstance(statement, ast.Assign) or (
+                isinstance(statement, ast.AnnAssign)
+                and statement.value is not None
+                and not ast.unparse(statement.annotation).startswith(("ClassVar", "Final"))
+            )
+            assert not plain, f"{path}:{statement.lineno}"

@@ -123,8 +123,8 @@ class Broker:
     def address_of(self, node: BrokerImage, context: RequestContext) -> Address | None:
         """Return the address of a broker for the sender of a request: that of the listener which it connected to.
 
-        None if the broker does not have this listener. For a single broker without advertised.listeners it is the address that
-        the sender connected to.
+        None if the broker does not have this listener. For a single broker without advertised.listeners it is the name in
+        `listeners`, or the address that the sender connected to.
         """
         if not node.endpoints:
             return self.listeners.advertised(context.address)

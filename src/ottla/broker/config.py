@@ -190,7 +190,7 @@ class BrokerConfig(BrokerValues):
 
     @property
     def advertised_listeners(self) -> list[Listener]:
-        """Addresses returned to clients; empty means the address that each of them connected to. Raises InvalidConfig."""
+        """Addresses returned to clients; empty: names in `listeners`, or what they connected to. Raises InvalidConfig."""
         return parse_listeners(self, "advertised.listeners")
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from ottla.addresses import is_name
 from ottla.broker.listener_configs import Listener
 from ottla.environment import Address
 
@@ -9,7 +10,7 @@ from ottla.environment import Address
 class BoundListeners:
     """Listeners that are bound, with their addresses.
 
-    advertised  returns advertised.listeners; empty means the addresses that clients connect to
+    advertised  returns advertised.listeners; empty means the names in `listeners`, or the addresses that clients connect to
     bound       each listener with the host and port that it is bound to
     """
 
@@ -24,11 +25,15 @@ class BoundListeners:
 
     def advertised(self, dialled: Address) -> Address:
         """Return the address of this broker for a client that connected to `dialled`: the advertised address of that listener,
-        or of the first listener; without advertised.listeners, `dialled` itself.
+        or of the first listener. Without advertised.listeners it is the name in `listeners`, which certificates are made out
+        to, else `dialled` itself.
         """
         advertised = {listener.name: listener for listener in self._advertised()}
         if not advertised:
-            return dialled
+            names = (
+                listener.host for listener, (_, port) in self.bound if port == dialled[1] and is_name(listener.host)
+            )
+            return next(names, dialled[0]), dialled[1]
         for listener, (_, port) in self.bound:
             if port == dialled[1] and listener.name in advertised:
                 return advertised[listener.name].host, advertised[listener.name].port

@@ -57,17 +57,16 @@ class Storage:
         self._check_identities(self._identities, cluster_id)
 
     def _prepare(self, metadata: SqliteStore) -> None:
-        """Upgrade the values of an earlier release, and begin new leader epochs after an unclean stop; make the secret of a
-        cluster that has none.
+        """Upgrade the values of an earlier release, begin new leader epochs, and make the secret of a cluster that has none.
 
-        After an unclean stop a log may lack batches that were not flushed: others must not get their offset and epoch.
+        After an unclean stop a log may lack batches that were not flushed: others must not get their offset and epoch. After a
+        clean one Apache Kafka begins new epochs too, and clients that compare them notice the restart.
         """
         snapshot = metadata.load()
         put = upgraded(snapshot.entries)
         if not any(entry.key == keys.SECRET for entry in snapshot.entries):
             put[keys.SECRET] = (self._random.bytes16() + self._random.bytes16()).hex().encode()
-        if not all(directory.stopped_cleanly for directory in self.directories) or self.missing:
-            put |= restarted_alone(loaded(snapshot), self._config.node_id)
+        put |= restarted_alone(loaded(snapshot), self._config.node_id)
         if put:
             outcome = metadata.change_now(Change(put=put))
             if outcome.error is not None:

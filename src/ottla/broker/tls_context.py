@@ -154,6 +154,7 @@ class ListenerTls:
         settings, static = (
             tls_settings(source, has_sasl=self._has_sasl) for source in (values, values.with_start_values())
         )
+        self._warn_of_outdated_protocols(settings)
         try:
             return _load(settings, read_small_file, serves_brokers=self._serves_brokers)
         except InvalidConfig as cause:
@@ -163,6 +164,14 @@ class ListenerTls:
             self._unusable = settings
             _logger.error("listener %s ignores the stores in the metadata: %s", self._name, cause)
             return loaded
+
+    def _warn_of_outdated_protocols(self, settings: TlsSettings) -> None:
+        if settings.outdated_protocols:
+            _logger.warning(
+                "listener %s leaves out %s of ssl.enabled.protocols, which no client should need: remove it from there",
+                self._name,
+                ", ".join(settings.outdated_protocols),
+            )
 
     def _worker(self) -> Worker | None:
         """Return the worker for handshakes if those of the current key take long."""

@@ -1,5 +1,6 @@
 """TLS of a client, by its configs: without a trust store it trusts the authorities of the system."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from ottla.environment.tls_transport import TlsTransport
 from ottla.security.extra import MissingPackage
 from ottla.security.tls.contexts import TlsError, TlsSettings, client_context
 from ottla.security.tls.stores import KeyStoreSettings, StoreError, TrustStoreSettings
+
+_logger = logging.getLogger("ottla.client")
 
 
 def tls_settings(config: ClientConfig | Mapping[str, Any]) -> TlsSettings:
@@ -39,8 +42,11 @@ def tls_settings(config: ClientConfig | Mapping[str, Any]) -> TlsSettings:
 
 def tls_context(config: ClientConfig | Mapping[str, Any]) -> Any:
     """Return the SSLContext of a client. Raises InvalidClientConfig."""
+    settings = tls_settings(config)
+    if settings.outdated_protocols:
+        _logger.warning("%s of ssl.enabled.protocols is left out", ", ".join(settings.outdated_protocols))
     try:
-        return client_context(tls_settings(config), lambda path: Path(path).read_bytes())
+        return client_context(settings, lambda path: Path(path).read_bytes())
     except (StoreError, TlsError) as cause:
         raise InvalidClientConfig(f"{cause}{f': {cause.reason}' if cause.reason else ''}") from None
     except MissingPackage as cause:

@@ -120,6 +120,7 @@ class Pass:
             self.replaced.append((group, fresh))
             fresh.log.fileno()  # create the file also if the segment ends up empty
             yield from self._copy(group, fresh, transactions)
+            fresh.has_gaps = True
             fresh.next_offset = group[-1].next_offset
             fresh.seal()
             yield Flush(self._store, [fresh.log], fresh.files()[1:], fresh.next_offset)

@@ -24,7 +24,7 @@ import mmap
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -32,6 +32,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.environment.files import Store
+from ottla.records.checksum import crc32c
 
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12
@@ -40,16 +41,48 @@ _TIME_ENTRY: Final = Struct(">qi")
 _ABORTED_ENTRY: Final = Struct(">hqqqq")
 
 
+class Checksum(NamedTuple):
+    """Size of a file in bytes, and the CRC-32C of its content."""
+
+    size: int
+    crc: int
+
+
+def checksum_of(data: bytes) -> Checksum:
+    """Return size and CRC-32C of a file's content."""
+    return Checksum(len(data), crc32c(data))
+
+
 class _IndexFile:
     """Index file, which may not exist. Its path is computed on use, as most segments are only opened."""
 
-    __slots__ = ("_directory", "_name", "_path", "_store")
+    __slots__ = ("_checksum", "_directory", "_is_checked", "_name", "_path", "_rebuild", "_store")
 
     def __init__(self, store: Store, directory: Path, name: str) -> None:
         self._store = store
         self._directory = directory
         self._name = name
         self._path: Path | None = None
+        self._checksum: Checksum | None = None
+        self._is_checked = True
+        self._rebuild: Callable[[], None] | None = None
+
+    def expect(self, checksum: Checksum, rebuild: Callable[[], None] | None = None) -> None:
+        """Compare the file with the checksum of the last clean stop before it is used.
+
+        rebuild  called if it differs: writes the file again
+        """
+        self._checksum, self._is_checked, self._rebuild = checksum, False, rebuild
+
+    def checksum(self) -> Checksum:
+        """Return the checksum of the file, from its content if it is not known. Raises OSError."""
+        if self._checksum is None:
+            self._checksum = checksum_of(self._store.mapped(self.path)[:])
+        return self._checksum
+
+    def is_as_expected(self) -> bool:
+        """Return whether the file has the expected checksum. Raises OSError."""
+        return self._is_checked or checksum_of(self._store.mapped(self.path)[:]) == self._checksum
 
     @property
     def path(self) -> Path:
@@ -59,7 +92,17 @@ class _IndexFile:
         return self._path
 
     def _mapped(self) -> bytes | mmap.mmap:
+        if not self._is_checked:
+            if self.is_as_expected():
+                self._is_checked = True
+            elif self._rebuild is not None:
+                self._rebuild()
         return self._store.mapped(self.path)
+
+    def _put(self, data: bytes) -> None:
+        """Write the file. Raises OSError."""
+        self._store.write(self.path, data)
+        self._checksum, self._is_checked = checksum_of(data), True
 
     def move(self, name: str) -> None:
         """Rename the file if it exists. Raises OSError; the file keeps its old name then."""
@@ -132,6 +175,18 @@ class OffsetIndex(_IndexFile):
         at = bisect_right(entries, offset - self._base, key=lambda at: self._entry(data, at)[0])
         return self._entry(data, at - 1)[1] if at else 0
 
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """Return the entry of `position_before` as (position, last offset of the batch there); (0, -1) without an entry."""
+        if self._offsets is not None:
+            at = bisect_right(self._offsets, offset - self._base)
+            return (self._positions[at - 1], self._base + self._offsets[at - 1]) if at else (0, -1)
+        data, entries = self._on_disk()
+        at = bisect_right(entries, offset - self._base, key=lambda at: self._entry(data, at)[0])
+        if not at:
+            return 0, -1
+        relative, position = self._entry(data, at - 1)
+        return position, self._base + relative
+
     def boundary_before(self, position: int) -> int:
         """Return the last indexed batch start at or before `position`, 0 without an entry."""
         if self._offsets is not None:
@@ -186,7 +241,7 @@ class OffsetIndex(_IndexFile):
         flat = array("i", chain.from_iterable(zip(self._offsets, self._positions, strict=True)))
         if sys.byteorder == "little":
             flat.byteswap()
-        self._store.write(self.path, flat.tobytes())
+        self._put(flat.tobytes())
 
     def release(self) -> None:
         """Free the entries in memory, and use the written file from now on."""
@@ -291,7 +346,7 @@ class TimeIndex(_IndexFile):
         if self._timestamps is None:
             return
         entries = zip(self._timestamps, self._offsets, strict=True)
-        self._store.write(self.path, b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
+        self._put(b"".join(_TIME_ENTRY.pack(*entry) for entry in entries))
 
     def release(self) -> None:
         """Free the entries in memory, and use the written file from now on."""
@@ -361,9 +416,10 @@ class TransactionIndex(_IndexFile):
         if self._entries is None:
             return
         if self._entries:
-            self._store.write(self.path, b"".join(_ABORTED_ENTRY.pack(0, *aborted) for aborted in self._entries))
+            self._put(b"".join(_ABORTED_ENTRY.pack(0, *aborted) for aborted in self._entries))
         else:
             self._store.remove(self.path)
+            self._checksum, self._is_checked = checksum_of(b""), True
 
     def release(self) -> None:
         """Free the entries in memory, and use the written file from now on."""

@@ -23,10 +23,11 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.environment.files import Region, Store
-from ottla.log import recovery
+from ottla.log import clean_stop, recovery
+from ottla.log.clean_stop import CleanStop
 from ottla.log.compaction import CompactionRules, Pass
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
@@ -36,6 +37,7 @@ from ottla.log.replicated import ReplicatedBatch, check_batches
 from ottla.log.retention import Candidate, expired
 from ottla.log.segment import DELETED, SWAP, DamagedLog, Segment
 from ottla.protocol.errors import (
+    CORRUPT_MESSAGE,
     INVALID_PRODUCER_EPOCH,
     KAFKA_STORAGE_ERROR,
     MESSAGE_TOO_LARGE,
@@ -100,13 +102,19 @@ class AppendResult:
 class OffsetNotInLog(Exception):
     """The offset is below the log start offset or beyond the limit of the reader."""
 
-    code = OFFSET_OUT_OF_RANGE
+    code: ClassVar[int] = OFFSET_OUT_OF_RANGE
 
 
 class StorageError(Exception):
     """The disk has failed, or its data is damaged; the message names file and position."""
 
-    code = KAFKA_STORAGE_ERROR
+    code: ClassVar[int] = KAFKA_STORAGE_ERROR
+
+
+class UnreadableRecords(StorageError):
+    """A file can be read, but not parsed where a batch should be."""
+
+    code: ClassVar[int] = CORRUPT_MESSAGE
 
 
 class Log:
@@ -207,7 +215,19 @@ class Log:
             if self.was_cut:
                 recovery.drop_lost(store, directory)
             names = store.names(directory)
-            self.epochs, epochs_known = recovery.load_epochs(store, directory / "leader-epoch-checkpoint", names)
+            last_stop = CleanStop.read(store, directory, names) if clean else None
+            if last_stop is not None and last_stop.end_offset != recovery_point:
+                last_stop = None  # another program has written to the log since
+            if last_stop is not None and log_start_offset > last_stop.start_offset:
+                _logger.warning(
+                    "the log start offset of %s is %d in its checkpoint, and was %d at the last stop: that counts",
+                    directory,
+                    log_start_offset,
+                    last_stop.start_offset,
+                )
+                log_start_offset = last_stop.start_offset
+            path = directory / "leader-epoch-checkpoint"
+            self.epochs, epochs_known = recovery.load_epochs(store, path, names, last_stop)
             # Below the log start nothing needs to be there: after a power failure the files from before a `restart_at`, which
             # sets both offsets, may be back.
             proves_nothing = self.was_cut or (not clean and recovery_point <= log_start_offset)
@@ -228,6 +248,7 @@ class Log:
                 clean=clean,
                 has_gaps=config.is_compacted,
                 cuts_gaps=may_refill,
+                last_stop=last_stop,
                 level=logging.INFO if self.was_cut else logging.WARNING,
             )
             self._was_scanned = not self._is_new and bool(recovered.scanned)
@@ -671,7 +692,7 @@ class Log:
             end = segment.size if limit_offset >= segment.next_offset else segment.position_of(limit_offset)
             return segment.read(position, max_bytes, end, whole_first=whole_first)
         except DamagedLog as damage:
-            raise StorageError(str(damage)) from damage
+            raise UnreadableRecords(str(damage)) from damage
         except OSError as cause:
             raise self._storage_error(cause) from cause
 
@@ -696,6 +717,7 @@ class Log:
 
     def _set_start_offset(self, offset: int) -> None:
         self.start_offset = offset
+        self._changed = True
         self.epochs.drop_before(offset)
 
     def retain(self, now_ms: int) -> list[Segment]:
@@ -822,6 +844,7 @@ class Log:
         fresh.move_to("")
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = [fresh]
+        self._changed = True
 
     @property
     def wants_flush(self) -> bool:
@@ -1140,11 +1163,22 @@ class Log:
                 if flush:
                     self._store.flush(self.directory / name)
                     work.run()
+                self._write_checksums(flush=flush)
             except OSError as cause:
                 raise self._storage_error(cause) from cause
             self.flushed(work, self.last_flush_ms)
         for segment in (*self._segments, *self._discarded):
             segment.close()
+
+    def _write_checksums(self, *, flush: bool) -> None:
+        """Write the checksums of the files that a clean start trusts. Raises OSError."""
+        if len(self._segments) == 1 and self._active.size <= recovery.SHORT and not self.start_offset:
+            self._store.remove(self.directory / clean_stop.CHECKSUMS)
+            return
+        path = clean_stop.write(self._store, self.directory, self._segments, self.end_offset, self.start_offset)
+        if flush:
+            self._store.flush(path)
+            self._store.flush(self.directory)
 
     def _drop_old_snapshots(self) -> None:
         """Remove producer snapshots, except those of existing segments and the newest."""
@@ -1163,4 +1197,5 @@ __all__ = [
     "OffsetNotInLog",
     "StorageError",
     "Unfinished",
+    "UnreadableRecords",
 ]

@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.environment.files import Region
 from ottla.log.index import Aborted
-from ottla.log.log import Log, StorageError
+from ottla.log.log import Log, UnreadableRecords
 from ottla.log.segment import DamagedLog
 from ottla.records import legacy
 from ottla.records.batch import BatchHeader, read_header, records_of
@@ -27,9 +27,9 @@ def _storage_errors(log: Log) -> Iterator[None]:
     try:
         yield
     except DamagedLog as cause:
-        raise StorageError(str(cause)) from cause
+        raise UnreadableRecords(str(cause)) from cause
     except CorruptRecords as cause:
-        raise StorageError(f"{log.directory}: {cause}") from cause
+        raise UnreadableRecords(f"{log.directory}: {cause}") from cause
     except OSError as cause:
         raise log.read_failed(cause) from cause
 

@@ -18,14 +18,15 @@ from typing import Final, NamedTuple
 
 from ottla.environment.files import Store
 from ottla.log.checkpoints import DamagedCheckpoint, LeaderEpochs
-from ottla.log.index import Aborted
+from ottla.log.clean_stop import CleanStop, SealedSegment
+from ottla.log.index import Aborted, checksum_of
 from ottla.log.producers import DamagedSnapshot, ProducerStates
 from ottla.log.segment import CLEANED, DELETED, SWAP, DamagedLog, Segment
 from ottla.records.batch import BatchHeader, crc_ok, records_of, scan
 from ottla.records.control import ABORT, Marker, read_marker
 from ottla.records.errors import CorruptRecords
 
-_SHORT: Final = 4096
+SHORT: Final = 4096
 _SCAN_BYTES: Final = 4 << 20
 _CHECKED_A_STEP: Final = 4 << 20
 """Bytes whose CRCs are checked in one step of a few milliseconds."""
@@ -203,6 +204,7 @@ def recover(
     clean: bool,
     has_gaps: bool,
     cuts_gaps: bool = False,
+    last_stop: CleanStop | None = None,
     level: int = logging.WARNING,
 ) -> Recovered:
     """Check and repair `segments` from `recovery_point` (offset, exclusive) on. One function, as how a segment ends decides
@@ -211,6 +213,7 @@ def recover(
     clean      True after a clean stop: the recovery point is the end of the log, and no segment is scanned
     epochs     leader epochs, updated from the scanned batches
     has_gaps   whether the log is compacted: a segment may end before the next one begins
+    last_stop  checksums of the last clean stop
     cuts_gaps  whether the log is cut where records are missing between two segments: a power failure may take just those
     level      level of the message about a cut
     """
@@ -220,17 +223,38 @@ def recover(
         is_last = number == len(segments) - 1
         end = segment.base_offset if is_last else segments[number + 1].base_offset
         kept.append(segment)
+        segment.index_interval = interval
+        sealed = None if last_stop is None else last_stop.segments.get(segment.base_offset)
         # Fast paths for most segments first: completely flushed, then cleanly closed.
-        if not is_last and end <= recovery_point and segment.has_sound_indexes():
+        if sealed is not None and not _expect(segment, sealed):
+            _logger.warning("%s or one of its indexes is not as the last stop left it: it is checked", segment.path)
+        elif not is_last and end <= recovery_point and (sealed is not None or segment.has_sound_indexes()):
             segment.next_offset = end
-            segment.max_timestamp, segment.max_timestamp_offset = segment.time_index.last()
+            segment.max_timestamp, segment.max_timestamp_offset = (
+                segment.time_index.last() if sealed is None else sealed.newest
+            )
+            segment.inherit()
             continue
-        if is_last and clean and _intact(segment, recovery_point, interval):
+        elif is_last and clean and _intact(segment, recovery_point, interval):
             continue
         # A segment emptied by compaction has an empty index.
         is_emptied = not segment.size and len(segment.time_index) > 0
         scanned.add(segment.base_offset)
-        damage = scan_segment(segment, interval, epochs, recovery_point)
+        known = recovery_point if is_last else min(recovery_point, end)
+        damage = scan_segment(segment, interval, epochs, known)
+        if damage is not None and not is_last and segment.next_offset == end <= recovery_point:
+            _logger.error("%s; its records are complete, and the bytes behind them are cut off", damage)
+            damage = None
+        if is_last and sealed is not None and segment.next_offset > recovery_point:
+            raise DamagedLog(
+                f"{segment.path} ended at offset {recovery_point} at the last stop, and has offsets up to "
+                f"{segment.next_offset}: the offsets of a batch are damaged"
+            )
+        if damage is None and sealed is not None and segment.size < sealed.size and segment.next_offset < end:
+            raise DamagedLog(
+                f"{segment.path} had {sealed.size} bytes at the last stop and has {segment.size}: it is cut off",
+                ": put it back from a backup, or move the partition's directory away to begin it empty, and restart",
+            )
         # Compaction leaves such gaps too, but mostly in flushed segments: to fetch a few records again does no harm.
         may_lack = not has_gaps or segment.next_offset >= recovery_point
         if damage is None and cuts_gaps and may_lack and not is_last and segment.next_offset < end:
@@ -266,12 +290,24 @@ def recover(
     return Recovered(kept, frozenset(scanned))
 
 
+def _expect(segment: Segment, sealed: SealedSegment) -> bool:
+    """Return whether a segment and its aborted transactions are as the last clean stop left them. The content of the other
+    indexes is compared when it is used: they are read as a whole for that. Raises OSError.
+    """
+    if not segment.has_sound_indexes():
+        return False
+    segment.expect_indexes(sealed.offset_index, sealed.time_index)
+    segment.transaction_index.expect(sealed.transaction_index)
+    segment.has_gaps = sealed.gaps
+    return segment.size == sealed.size and segment.transaction_index.is_as_expected()
+
+
 def _intact(segment: Segment, recovery_point: int, interval: int) -> bool:
     """Return True if the last segment has the same end as at the clean stop. A short segment is read in place of its indexes:
     one file instead of three.
     """
     try:
-        if segment.log.size <= _SHORT:
+        if segment.log.size <= SHORT:
             segment.start_empty()
             segment.transaction_index.resume()
             for header in segment.walk(0):
@@ -345,9 +381,13 @@ def _checked(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, str
             position, want = position + scanned.end, _SCAN_BYTES
 
 
-def load_epochs(store: Store, path: Path, names: list[str]) -> tuple[LeaderEpochs, bool]:
+def load_epochs(
+    store: Store, path: Path, names: list[str], last_stop: CleanStop | None = None
+) -> tuple[LeaderEpochs, bool]:
     """Load the leader epochs of a partition. Return False with them if the file is damaged or missing after a power failure."""
     try:
+        if last_stop is not None and checksum_of(store.mapped(path)[:]) != last_stop.epochs:
+            raise DamagedCheckpoint(f"{path} is not as the last stop left it")
         missing = path.name not in names
         return LeaderEpochs(store, path, is_new=missing), not (missing and any(name.endswith(".log") for name in names))
     except DamagedCheckpoint as cause:

@@ -6,13 +6,14 @@ of a log never read it to find their place. A read ends on the last batch bounda
 whole batches cross the socket, and the client's next offset is one the index finds at once.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ottla.environment.files import LogFile, Region, Store
-from ottla.log.index import Aborted, OffsetIndex, TimeIndex, TransactionIndex
+from ottla.log.index import Aborted, Checksum, OffsetIndex, TimeIndex, TransactionIndex
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header, records_in_parts
 from ottla.records.errors import BeyondLimit, CorruptRecords
 
@@ -22,6 +23,7 @@ DELETED: Final = ".deleted"
 _WALK_BYTES: Final = 8192
 _SCAN_BYTES: Final = 1 << 20
 _MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF  # an int32 in the indexes
+_logger = logging.getLogger("ottla.log")
 
 
 class DamagedLog(Exception):
@@ -40,9 +42,13 @@ class Segment:
 
     created_ms  creation time, for batches without a timestamp
     jitter_ms   time by which it is rolled before segment.ms
+    has_gaps    True if offsets may be missing between its batches, as after a compaction; also while that is unknown
     """
 
     __slots__ = (
+        "_checked",
+        "_inherited",
+        "_is_reported",
         "_recent_ends",
         "_recent_from",
         "_recent_positions",
@@ -53,7 +59,9 @@ class Segment:
         "created_ms",
         "directory",
         "first_timestamp",
+        "has_gaps",
         "index",
+        "index_interval",
         "jitter_ms",
         "log",
         "max_timestamp",
@@ -82,6 +90,13 @@ class Segment:
         self._recent_ends: list[int] = []
         self._recent_from = base_offset
         self._recent_positions: list[int] = []
+        self.index_interval = 0
+        self.has_gaps = True
+        self._is_reported = False
+        self._inherited = 0
+        """Position up to which the bytes are of an earlier process, and have not been scanned."""
+        self._checked = (0, 0, base_offset)
+        """Range of inherited bytes whose headers were checked, from begin to end position, and the offset after it."""
 
     @property
     def size(self) -> int:
@@ -111,6 +126,8 @@ class Segment:
         self._since_index = 0
         self._recent_ends = []
         self._recent_positions = []
+        self._inherited = 0
+        self.has_gaps = False
 
     def append(
         self, header: BatchHeader, base_offset: int, buffers: Sequence[bytes | memoryview], interval: int
@@ -136,6 +153,8 @@ class Segment:
             self._recent_positions = []
         if not self._recent_ends:
             self._recent_from = first
+        if first != self.next_offset:
+            self.has_gaps = True
         self._recent_ends.append(last + 1)
         self._recent_positions.append(position)
         self._since_index += size
@@ -147,10 +166,33 @@ class Segment:
         if recent and offset >= self._recent_from:
             at = bisect_right(recent, offset)  # ends are exclusive: the first batch that reaches beyond the offset
             return self._recent_positions[at] if at < len(recent) else self.log.size
-        for header in self.walk(self.index.position_before(offset)):
+        position, last_offset = self.index.entry_before(offset)
+        headers = self.walk(position) if position >= self._inherited else self._compared(position, last_offset)
+        for header in headers:
             if header.last_offset >= offset:
                 return header.start
         return self.log.size
+
+    def _compared(self, position: int, last_offset: int) -> Iterator[BatchHeader]:
+        """Walk inherited batches from an index entry (`position`, `last_offset`; the first batch at 0), and compare their
+        offsets with those that must be there. Raises DamagedLog.
+        """
+        expected = self.base_offset
+        is_entry = position > 0
+        for header in self.walk(position):
+            is_known = header.last_offset == last_offset if is_entry else self._may_follow(expected, header)
+            if not is_known:
+                raise DamagedLog(
+                    f"{self.path} at position {header.start}: a batch has offsets {header.base_offset} to "
+                    f"{header.last_offset}, expected {f'up to {last_offset}' if is_entry else f'from {expected} on'}"
+                )
+            is_entry, expected = False, header.next_offset
+            yield header
+
+    def _may_follow(self, expected: int, header: BatchHeader) -> bool:
+        """Return whether an inherited batch may have its offsets, `expected` being the next one."""
+        has_begin = header.base_offset >= expected if self.has_gaps else header.base_offset == expected
+        return has_begin and header.base_offset <= header.last_offset < self.next_offset
 
     def read(self, position: int, max_bytes: int, end: int, *, whole_first: bool) -> Region | None:
         """Return the batches from `position` (a batch boundary) up to `end` that fit into `max_bytes`.
@@ -163,12 +205,90 @@ class Segment:
         if position >= end:
             return None
         stop = position + max_bytes
-        if stop >= end:
-            return Region(self.log, position, end - position)
-        boundary = self.index.boundary_before(stop)
-        if boundary <= position:
-            boundary = self._walked_boundary(position, stop, end, whole_first=whole_first)
-        return Region(self.log, position, min(boundary, end) - position) if boundary > position else None
+        boundary = end
+        if stop < end:
+            boundary = self.index.boundary_before(stop)
+            if boundary <= position:
+                boundary = self._walked_boundary(position, stop, end, whole_first=whole_first)
+        boundary = min(boundary, end)
+        if position < self._inherited:
+            boundary = self._sound_until(position, boundary)
+        elif boundary > position:
+            self._header_at(position)
+        return Region(self.log, position, boundary - position) if boundary > position else None
+
+    def _header_at(self, position: int) -> BatchHeader:
+        """Read the header of the batch at `position`: what is sent must begin with a batch, as in Kafka. Raises DamagedLog."""
+        try:
+            return read_header(self.log.read(position, HEADER_SIZE), 0)
+        except CorruptRecords as cause:
+            raise DamagedLog(f"{self.path} at position {position}: {cause}") from None
+
+    def _sound_until(self, position: int, end: int) -> int:
+        """Return the end of the whole batches from `position` up to `end` whose offsets ascend within the segment: bytes of an
+        earlier process are checked when they are read first. Raises DamagedLog without any.
+        """
+        begin, at, expected = self._checked
+        if not begin <= position <= at:
+            # The first batch was compared with what must be there when its position was looked up.
+            begin, at, expected = position, position, self._header_at(position).base_offset
+        try:
+            for header in self.walk(at) if at < min(end, self._inherited) else ():
+                if not self._may_follow(expected, header):
+                    raise DamagedLog(
+                        f"{self.path} at position {at}: a batch has offsets {header.base_offset} to {header.last_offset}, "
+                        f"expected from {expected} on, below {self.next_offset}"
+                    )
+                at, expected = header.end, header.next_offset
+                if at >= end or at >= self._inherited:
+                    break
+        except DamagedLog as damage:
+            if at <= position:
+                raise
+            if not self._is_reported:
+                self._is_reported = True
+                _logger.error("%s; records are served up to there", damage)
+            return min(at, end)
+        finally:
+            self._checked = begin, at, expected
+        return end
+
+    def inherit(self) -> None:
+        """Take the bytes of the file as those of an earlier process, which are checked when they are read."""
+        self._inherited = self.log.size
+
+    def _rebuild_indexes(self) -> None:
+        """Write the offset and the time index again from the batches, up to the first damage. Raises OSError."""
+        _logger.warning(
+            "an index of %s is not as the last stop left it: it is written again from the records", self.path
+        )
+        index, times = self.index, self.time_index
+        index.start_empty()
+        times.start_empty()
+        since, newest, offset = 0, -1, self.base_offset
+        try:
+            for header in self.walk(0):
+                if header.max_timestamp > newest:
+                    newest, offset = header.max_timestamp, header.last_offset
+                if since > self.index_interval:
+                    index.append(header.last_offset, header.start)
+                    times.append(newest, offset)
+                    since = 0
+                since += header.end - header.start
+        except DamagedLog as damage:
+            _logger.warning("%s: the index ends there", damage)
+        try:
+            times.append(newest, offset)
+            index.write()
+            times.write()
+        finally:
+            index.release()
+            times.release()
+
+    def expect_indexes(self, index: Checksum, time_index: Checksum) -> None:
+        """Compare both indexes with the checksums of the last clean stop before they are used; one that differs is rebuilt."""
+        self.index.expect(index, self._rebuild_indexes)
+        self.time_index.expect(time_index, self._rebuild_indexes)
 
     def _walked_boundary(self, position: int, stop: int, end: int, *, whole_first: bool) -> int:
         """Find the last batch boundary at or before `stop` by headers, as the index has none after `position`."""
@@ -261,6 +381,7 @@ class Segment:
         if not all(sound):
             return False
         self._find_end()
+        self.inherit()
         return True
 
     def _find_end(self) -> None:

@@ -43,7 +43,6 @@ _NAMES: Final = frozenset(
         "create.topic.policy.class.name",
         "delete.records.purgatory.purge.interval.requests",
         "early.start.listeners",
-        "fetch.max.bytes",
         "fetch.purgatory.purge.interval.requests",
         "follower.fetch.last.tiered.offset.enable",
         "group.coordinator.append.linger.ms",

@@ -262,7 +262,7 @@ def _changed(
 
 
 def restarted_alone(image: Image, node: int) -> dict[str, bytes]:
-    """Return the keys to write when a single broker starts after an unclean stop: all of its partitions begin new epochs."""
+    """Return the keys to write when a single broker starts: all of its partitions begin new epochs."""
     put: dict[str, bytes] = {}
     for topic in image.topics.values():
         partitions = tuple(

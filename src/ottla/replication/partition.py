@@ -13,6 +13,7 @@ Waiting callbacks:
     when            called once, when a condition on flushes or positions of followers holds: produce with acks=1, DeleteRecords
 """
 
+import logging
 from collections.abc import Callable
 
 from ottla.environment import Cancellable
@@ -20,6 +21,8 @@ from ottla.log.log import AppendResult, Log
 from ottla.metadata.image import PartitionImage
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.replication.leadership import Leadership
+
+_logger = logging.getLogger("ottla.replication")
 
 
 class Watchers(dict[Callable[[], None], None]):
@@ -74,6 +77,7 @@ class Partition:
     watchers      called whenever the high watermark has moved or the leader has changed; each removes itself
     end_watchers  called whenever the log end has moved, or the leader has changed
     flush         called when the log demands a flush; after it the callee calls `advance`
+    reported      damage that was logged last, so that each is logged once
     damaged_at    offset in a segment that could not be read; -1 without damage. A follower cuts the log there, and fetches the
                   rest again, see `may_cut_damage`
     damaged_in    leader epoch in which that was reported: until its end the leader may know the position before the cut
@@ -97,6 +101,7 @@ class Partition:
         "leader_id",
         "leadership",
         "log",
+        "reported",
         "sound_at",
         "topic",
         "topic_id",
@@ -125,6 +130,7 @@ class Partition:
         self.isr_changed: Callable[[Partition], None] = _no_change
         self.leadership: Leadership | None = None
         self.damaged_at = self.damaged_in = self.sound_at = -1
+        self.reported = ""
         self._leads = False
         self._settled: Callable[[], None] | None = None
         """On a follower: called once, when the log awaits no flush."""
@@ -367,6 +373,13 @@ class Partition:
             del self._waiters[waiter]
         for waiter in ready:
             waiter.callback(NONE)
+
+    def log_damage(self, cause: Exception) -> None:
+        """Log why records could not be read, each reason once: readers ask again and again."""
+        text = str(cause)
+        if text != self.reported:
+            self.reported = text
+            _logger.error("%s", text)
 
     def fail(self, error_code: int) -> None:
         """Call all waiters with `error_code`, then the watchers."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
-from ottla.log.disk_errors import is_shortage
+from ottla.log.disk_errors import is_passing, is_shortage
 from ottla.log.log import Log, StorageError
 from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.image import EMPTY, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
@@ -562,6 +562,19 @@ class Replicas:
         if leader_only and partition.leader_id != self._node_id:
             return NOT_LEADER_OR_FOLLOWER
         return partition
+
+    def read_failed(self, partition: Partition, offset: int, cause: StorageError | OSError) -> int:
+        """Log why `offset` could not be read, once; return the error code for the reader.
+
+        A reader of a partition with other replicas asks again: this one gives up its leadership to one that is in sync.
+        """
+        partition.log_damage(cause)
+        if not is_passing(cause):
+            self.report_damage(partition, offset)
+        leadership = partition.leadership
+        if isinstance(cause, OSError) or (leadership is not None and leadership.followers):
+            return KAFKA_STORAGE_ERROR
+        return cause.code
 
     def report_damage(self, partition: Partition, offset: int) -> None:
         """Report that `offset` could not be read. The first report of a partition counts until the damage is repaired."""

@@ -37,6 +37,8 @@ MOST_RENEWERS: Final = 100
 """Maximum number of renewers of one token."""
 USER: Final = "User:"
 """Begin of the principals that own tokens: a login by SCRAM is always that of a user."""
+LAST_MS: Final = 2**63 - 1
+"""Latest time that a field of the protocol holds: a token that could live longer ends then, as in Kafka."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 NOT_ALLOWED_EXPIRY_MS: Final = -1
 """Expiry in the answers to requests that are not allowed on their connection; that of all other errors is 0."""
@@ -62,7 +64,10 @@ class DelegationToken(NamedTuple):
     def decoded(cls, value: bytes) -> "DelegationToken":
         """Return the inverse of `encoded`."""
         fields = json.loads(value)
-        return cls(*(fields[name] for name in cls._fields))._replace(renewers=tuple(fields["renewers"]))
+        token = cls(*(fields[name] for name in cls._fields))
+        # Earlier releases stored times beyond LAST_MS, with which no response could be encoded.
+        expires_ms, max_ms = min(token.expires_ms, LAST_MS), min(token.max_ms, LAST_MS)
+        return token._replace(renewers=tuple(fields["renewers"]), expires_ms=expires_ms, max_ms=max_ms)
 
     def involves(self, principal: str) -> bool:
         """Return True if a principal is owner, requester or renewer."""
@@ -198,7 +203,7 @@ def create(
     if existing >= MOST_TOKENS or len(renewers) > MOST_RENEWERS:
         return Decision(POLICY_VIOLATION)
     lifetime_ms = min(limits.max_lifetime_ms, requested_ms) if requested_ms > 0 else limits.max_lifetime_ms
-    max_ms = now_ms + lifetime_ms
+    max_ms = min(now_ms + lifetime_ms, LAST_MS)
     expires_ms = min(max_ms, now_ms + limits.expiry_time_ms)
     token = DelegationToken(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms)
     return Decision(NONE, token, expires_ms=expires_ms)

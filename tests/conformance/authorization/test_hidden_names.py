@@ -19,6 +19,7 @@ from .denials import rights
 from .messages import api_named, error_codes, plain, request
 from .probes import Names, Probe, all_probes
 
+UNKNOWN_TOPIC: Final = 3
 UNKNOWN_TOPIC_ID: Final = 100
 NOT_ASKED: Final = -(2**31)
 
@@ -51,6 +52,19 @@ def test_an_unknown_transactional_id(acls: Acls, resources: Resources, alice: Wi
     acls.allow("alice", DESCRIBE, TRANSACTIONAL_ID, names.transactional_id)
     (found,) = send(alice, "DescribeTransactions", 0, **fields)["transaction_states"]
     assert found["error_code"] == 105
+
+
+def test_deletion_of_a_missing_topic_needs_no_delete(acls: Acls, resources: Resources, alice: Wire) -> None:
+    existing, missing = resources.topic().name, resources.names(topics=False).topics[0]
+
+    def codes() -> dict[str, int]:
+        fields = {"topics": [{"name": existing}, {"name": missing}], "timeout_ms": 10_000}
+        return {row["name"]: row["error_code"] for row in send(alice, "DeleteTopics", 6, **fields)["responses"]}
+
+    assert codes() == {existing: NO_TOPIC, missing: NO_TOPIC}
+    for name in (existing, missing):
+        acls.allow("alice", DESCRIBE, TOPIC, name)
+    assert codes() == {existing: NO_TOPIC, missing: UNKNOWN_TOPIC}
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -3,17 +3,24 @@
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.security.tls.der import subject
+from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Closed, TopicFactory
 from tests.conformance.security.conftest import ScramClient, Secured, SecuredWire
+from tests.conformance.security.secured import make_certificates
+from tests.unit.security.tls.certificates import requested_authorities
 
 Connect = Callable[..., SecuredWire]
+SERVER_HELLO_DONE = bytes((14, 0, 0, 0))
 INTERNAL_ERROR = bytes((0x15, 3, 3, 0, 2, 2, 80))
 
 
@@ -103,6 +110,23 @@ def test_a_requested_certificate_that_is_untrusted(connect: Connect, secured: Se
         served(connect("MAPPED", secured.tls_context("mallory")))
 
 
+@pytest.mark.parametrize("listener", ["MTLS", "MAPPED", "TLS"])
+def test_certificate_request_names_the_authorities_of_the_trust_store(secured: Secured, listener: str) -> None:
+    authority = ssl.PEM_cert_to_DER_cert((secured.certificates / "ca.pem").read_text())
+    context = secured.tls_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # whose first flight is not encrypted
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    with socket.create_connection(secured.address(listener), timeout=10) as plain:
+        plain.sendall(outgoing.read())
+        flight = b""
+        while not flight.endswith(SERVER_HELLO_DONE):
+            flight += plain.recv(1 << 16)
+    assert requested_authorities(flight) == (None if listener == "TLS" else [subject(authority)])
+
+
 def test_a_certificate_without_a_mapping_rule_is_refused_after_the_handshake(
     connect: Connect, secured: Secured
 ) -> None:
@@ -160,3 +184,35 @@ def read_to_end(plain: socket.socket) -> bytes:
         if not more:
             return found
         found += more
+
+
+def test_listener_with_a_name_and_outdated_protocols(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ottla_only: None
+) -> None:
+    """Clients are sent the name in `listeners`; TLSv1.1 is left out with a warning, where Apache Kafka has none."""
+    make_certificates(tmp_path)
+    values = {
+        "listeners": "SSL://localhost:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "broker.pem"),
+        "ssl.enabled.protocols": "TLSv1.1,TLSv1.2",
+    }
+    with EmbeddedBroker(values) as embedded:
+        _, port = embedded.address
+        secured = Secured({"SSL": port}, tmp_path, is_kafka=False)
+        wire = SecuredWire(secured, "SSL", secured.tls_context())
+        brokers = wire.send(MetadataRequest(topics=[]), 12).brokers
+        wire.close()
+    assert [(broker.host, broker.port) for broker in brokers] == [("localhost", port)]
+    assert [line for line in caplog.messages if "leaves out TLSv1.1 of ssl.enabled.protocols" in line]
+
+
+def test_librdkafka_sends_no_certificate_of_another_authority(secured: Secured) -> None:
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": f"127.0.0.1:{secured.ports['MAPPED']}",
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(secured.certificates / "ca.pem"),
+        "ssl.certificate.location": str(secured.certificates / "mallory.pem"),
+        "ssl.key.location": str(secured.certificates / "mallory.pem"),
+    }
+    assert AdminClient(settings).list_topics(timeout=10).brokers

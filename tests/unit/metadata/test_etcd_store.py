@@ -1,6 +1,7 @@
 """The metadata store in etcd, on virtual time with a simulated etcd: fail-over, a watch that hangs, pages, login, restore."""
 
 import gc
+import logging
 import random
 
 import pytest
@@ -103,7 +104,9 @@ def test_keys_beside_the_prefix_belong_to_others(stores: SimulatedEtcdHarness) -
     assert len(others[0].load().entries) == 2
 
 
-def test_changes_of_others_seldom_restart_the_watch(stores: SimulatedEtcdHarness) -> None:
+def test_changes_of_others_seldom_restart_the_watch_and_warn_of_nothing(
+    stores: SimulatedEtcdHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     broker, other = Broker(stores), other_user(stores, "etcd://one:1/other")
     broker.watch()
     lease = broker.grant(600_000)
@@ -112,6 +115,7 @@ def test_changes_of_others_seldom_restart_the_watch(stores: SimulatedEtcdHarness
         broker.wait(broker.store.renew(lease))
         stores.advance(1000)
     assert 1 <= stores.connected[0].watch_restarts <= 7
+    assert [record.message for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
 def test_a_change_without_effect_is_answered(stores: SimulatedEtcdHarness) -> None:
@@ -164,7 +168,9 @@ def test_an_own_change_is_missed_soon_after_a_false_alarm(stores: SimulatedEtcdH
     assert stores.time.now - begun < 3000
 
 
-def test_a_foreign_change_that_is_not_delivered_opens_the_watch_elsewhere(stores: SimulatedEtcdHarness) -> None:
+def test_a_foreign_change_that_is_not_delivered_opens_the_watch_elsewhere(
+    stores: SimulatedEtcdHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     broker, other = Broker(stores), other_user(stores)
     broker.watch()
     lease = broker.grant(600_000)
@@ -172,6 +178,7 @@ def test_a_foreign_change_that_is_not_delivered_opens_the_watch_elsewhere(stores
     other.change(put={"/a": b""})
     assert broker.wait(broker.store.renew(lease)) == (lease, None)
     stores.until(lambda: broker.replica.value("/a") == b"", 1500)
+    assert [line for line in caplog.messages if "one:1 had not delivered revision" in line]
 
 
 def test_a_compaction_reloads_once_and_keeps_the_endpoint(stores: SimulatedEtcdHarness) -> None:

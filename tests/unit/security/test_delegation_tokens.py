@@ -188,6 +188,18 @@ def created(
     )
 
 
+def test_longest_lifetime_ends_with_the_last_time_of_the_protocol() -> None:
+    longest = TokenLimits(2**63 - 1, 2**63 - 1)
+    made = create(
+        "User:a", "User:a", [], -1, token_id="id", limits=longest, now_ms=NOW, allowed=True, enabled=True,
+        may_create_for=lambda _: False,
+    ).token  # fmt: skip
+    assert made is not None
+    assert (made.expires_ms, made.max_ms) == (2**63 - 1, 2**63 - 1)
+    stored = made._replace(expires_ms=NOW + 2**63 - 1, max_ms=NOW + 2**63 - 1)
+    assert DelegationToken.decoded(stored.encoded()) == made
+
+
 @pytest.mark.parametrize(
     ("requested_ms", "lifetime_ms", "expiry_ms"),
     [(-1, 7 * DAY, DAY), (0, 7 * DAY, DAY), (2**62, 7 * DAY, DAY), (2 * DAY, 2 * DAY, DAY), (1000, 1000, 1000)],

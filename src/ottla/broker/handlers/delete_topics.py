@@ -1,8 +1,8 @@
 """DeleteTopics: delete topics, by name or by id.
 
 Authorization
-    cluster: DELETE, else topic: DESCRIBE and DELETE   TOPIC_AUTHORIZATION_FAILED; without DESCRIBE alike for missing names, and
-                                                       a topic that is requested by id has no name in the response
+    cluster: DELETE, else topic: DESCRIBE and DELETE   TOPIC_AUTHORIZATION_FAILED; without DESCRIBE alike for missing names,
+                                                       which need no DELETE; a topic requested by id has no name then
 
 Behaviour
     delete.topic.enable=false    TOPIC_DELETION_DISABLED (before version 3 INVALID_REQUEST)
@@ -121,6 +121,8 @@ def _denied(state: DeleteTopicState, topic: TopicImage | None, context: RequestC
     if name is None:
         return None
     may_describe = may_use_topic(context, AclOperation.DESCRIBE, name)
+    if may_describe and topic is None:
+        return None  # who may describe it learns that it is missing, and needs no DELETE for that
     if may_describe and may_use_topic(context, AclOperation.DELETE, name):
         return None
     row = _failed(state, TOPIC_AUTHORIZATION_FAILED)

@@ -21,7 +21,9 @@ Behaviour
     a consumer at a follower         is served up to the follower's high watermark, from version 11 on; a leader with
                                      replica.selector.class names a replica in the consumer's rack (KIP-392)
     read committed                   up to the last stable offset, with a list of aborted transactions
-    log offline or damaged           KAFKA_STORAGE_ERROR
+    log offline                      KAFKA_STORAGE_ERROR
+    bytes that are no batch          CORRUPT_MESSAGE; KAFKA_STORAGE_ERROR where another replica may take over
+    more than fetch.max.bytes        is sent by the next fetch, to followers too
     more than the quota              an answer without records, and a throttle time
 
     zstd                             UNSUPPORTED_COMPRESSION_TYPE below version 10 where the topic is configured so (KIP-110),
@@ -41,7 +43,6 @@ Versions
     16 endpoints of leaders (KIP-951)
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -52,13 +53,12 @@ from ottla.broker.dispatch import PositionalRequest, handles
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.replica_selection import preferred_replica
 from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
+from ottla.environment.files import Region
 from ottla.log import reading
-from ottla.log.disk_errors import is_passing
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
 from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
-    KAFKA_STORAGE_ERROR,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_OUT_OF_RANGE,
@@ -78,17 +78,17 @@ from ottla.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.compression import newer_than_fetch
+from ottla.records.errors import CorruptRecords
 from ottla.records.legacy import NotForOldClients
 from ottla.replication.throttle import UNLIMITED
 from ottla.security.operations import AclOperation
 
 if TYPE_CHECKING:
-    from ottla.environment.files import Region
     from ottla.log.log import Log
     from ottla.replication.partition import Partition
 
-_logger = logging.getLogger("ottla.broker")
 _ABSENT: Final = frozenset((UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED))
 _FIRST_WITH_MAGIC_1: Final = 2
 _FIRST_WITH_WHOLE_MESSAGES: Final = 3
@@ -140,10 +140,11 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
         are_recorded = _record_positions(requested, reader, broker)
     elif broker.throttling is not None:
         max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
+    max_bytes = min(max_bytes, broker.config.integer("fetch.max.bytes"))
     attempt = _FetchAttempt(
         broker,
         requested,
-        fields.min_bytes,
+        min(fields.min_bytes, max_bytes),
         max_bytes,
         reader,
         session,
@@ -363,6 +364,9 @@ class _FetchAttempt:
             elif data.records is not None:
                 size = len(data.records)
                 total += size
+                if not done and total < self._min_bytes and isinstance(data.records, Region):
+                    # As many bytes as fit count as enough: Kafka, which sends parts of batches, would have filled the limit.
+                    done = self._is_cut(requested, data.records)
                 left = max(0, left - size)
             answers.append((requested, data))
         if not done and total < self._min_bytes and absent < count:
@@ -375,6 +379,17 @@ class _FetchAttempt:
         if absent:  # the order of Kafka: topics that do not exist, or are hidden, come last
             answers.sort(key=lambda answer: answer[1].error_code in _ABSENT)
         return self._response(answers)
+
+    def _is_cut(self, requested: RequestedPartition, region: Region) -> bool:
+        """Return whether a limit in bytes, not the end of what may be read, has ended a region of a partition."""
+        end = region.position + region.length
+        partition = self._partition(requested)
+        if isinstance(partition, int) or end + HEADER_SIZE > region.file.size:
+            return False
+        try:
+            return read_header(region.file.read(end, HEADER_SIZE), 0).base_offset < self._limit(partition.log)
+        except (CorruptRecords, OSError):
+            return False  # the next read reports it
 
     def _empty(self, throttle_ms: int) -> FetchResponse:
         """Return a response without records for a client over its quota; no session begins, an existing one continues."""
@@ -413,10 +428,7 @@ class _FetchAttempt:
         except OffsetNotInLog:
             return _failed(requested.index, OFFSET_OUT_OF_RANGE)
         except (StorageError, OSError) as error:
-            _logger.error("%s", error)
-            if not is_passing(error):
-                self._broker.replicas.report_damage(partition, requested.fetch_offset)
-            return _failed(requested.index, KAFKA_STORAGE_ERROR)
+            return _failed(requested.index, self._broker.replicas.read_failed(partition, requested.fetch_offset, error))
         return PartitionData(
             partition_index=requested.index,
             high_watermark=log.high_watermark,
@@ -478,8 +490,7 @@ class _FetchAttempt:
         except OffsetNotInLog as missing:
             _fail(data, missing.code)
         except (StorageError, OSError) as cause:
-            _logger.error("%s", cause)
-            _fail(data, KAFKA_STORAGE_ERROR)
+            _fail(data, self._broker.replicas.read_failed(partition, requested.fetch_offset, cause))
         else:
             data.records = message_set if self._version >= _FIRST_WITH_WHOLE_MESSAGES else message_set[:max_bytes]
 
@@ -540,7 +551,7 @@ class _FetchAttempt:
         return add_current_leaders(self._broker, self._context, rows, LeaderIdAndEpoch, NodeEndpoint)
 
 
-def _aborted(log: "Log", region: "Region | None", offset: int) -> list[AbortedTransaction]:
+def _aborted(log: "Log", region: Region | None, offset: int) -> list[AbortedTransaction]:
     """Aborted transactions that a reader of committed data must skip in `region`. Raises StorageError."""
     if region is None:
         return []

@@ -13,6 +13,7 @@ Behaviour
     another isolation level            UNKNOWN_SERVER_ERROR for each
     a partition twice in one request   INVALID_REQUEST, once
     a topic without partitions         left out
+    a negative number of offsets, in version 0   UNKNOWN_SERVER_ERROR
     high watermark below the beginning of the leader's epoch    OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE)
                                        for consumers that request the log end or a later time (KIP-207)
     a follower of the cluster          everything up to the log end
@@ -37,7 +38,6 @@ from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
 from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     INVALID_REQUEST,
-    KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
     OFFSET_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
@@ -150,8 +150,9 @@ def _found(
 ) -> Generator[None, None, ListOffsetsPartitionResponse]:
     try:
         position = yield from _position(requested.timestamp, partition, reader)
-    except StorageError:
-        return _failed(requested, KAFKA_STORAGE_ERROR)
+    except StorageError as cause:
+        partition.log_damage(cause)
+        return _failed(requested, cause.code)
     if position is None:
         return _failed(requested, OFFSET_NOT_AVAILABLE if reader.version >= 5 else LEADER_NOT_AVAILABLE)
     timestamp, offset, leader_epoch = position
@@ -184,6 +185,8 @@ def _position(
 
 def _old_style(requested: ListOffsetsPartition, partition: "Partition") -> ListOffsetsPartitionResponse:
     """Return the row of version 0: base offsets of segments last written before the timestamp, newest first."""
+    if requested.max_num_offsets < 0:
+        return _failed(requested, UNKNOWN_SERVER_ERROR)
     offsets = reading.offsets_before(partition.log, requested.timestamp)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index, old_style_offsets=offsets[: requested.max_num_offsets]

@@ -8,11 +8,12 @@ Behaviour
     no offset, no such topic, no such group   offset -1, leader epoch -1, empty metadata, no error
     null topics                               all partitions that have an offset
     an unknown topic id                       UNKNOWN_TOPIC_ID for its partitions
+    no offset, in version 0                   UNKNOWN_TOPIC_OR_PARTITION
     the coordinator cannot answer             one error for the group: on every partition before version 2, on the answer
                                               up to 7, on the group from 8 on
 
 Versions
-    0  the offsets of OffsetCommit 0, which Kafka kept in ZooKeeper; creates the offsets topic too
+    0  the offsets of OffsetCommit 0, which Kafka kept in ZooKeeper, without metadata; creates the offsets topic too
     2  null topics, an error of the whole
     5  leader epochs (KIP-320)
     7  require stable (KIP-447): offsets that an open transaction is about to commit
@@ -29,7 +30,13 @@ from ottla.broker.permission import may_use_group, may_use_topic, split_topics
 from ottla.coordinators import offsets
 from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.answer import Answer, after, gather
-from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -132,6 +139,11 @@ def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> Off
             for topic in request.topics or ()
         ]
         return OffsetFetchResponse(topics=topics)
+    is_oldest = request.context.version == 0
+
+    def is_unknown(partition: OffsetFetchResponsePartitions) -> bool:
+        return partition.error_code == NONE and partition.committed_offset == offsets.NO_OFFSET
+
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -140,8 +152,10 @@ def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> Off
                     partition_index=partition.partition_index,
                     committed_offset=partition.committed_offset,
                     committed_leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.metadata,
-                    error_code=partition.error_code,
+                    metadata="" if is_oldest else partition.metadata,
+                    error_code=UNKNOWN_TOPIC_OR_PARTITION
+                    if is_oldest and is_unknown(partition)
+                    else partition.error_code,
                 )
                 for partition in topic.partitions
             ],

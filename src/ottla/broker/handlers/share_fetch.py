@@ -122,6 +122,7 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         return after(outcomes, lambda _: ShareFetchResponse(error_code=UNKNOWN_SERVER_ERROR))
     if broker.throttling is not None:
         request.max_bytes = broker.throttling.most_fetched(request.context, request.max_bytes)
+    request.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
     reads = _ShareFetchAttempt(broker, request, session).begin(request.max_wait_ms)
     whole = after(outcomes, lambda outcomes: after(reads, lambda reads: answer(outcomes, reads)))
     return after(whole, partial(_throttled, broker, request))
@@ -267,7 +268,9 @@ class _ShareFetchAttempt:
                         break
             except (StorageError, OSError) as cause:
                 _logger.error("%s", cause)
-                reads.append((place, _failure(place, KAFKA_STORAGE_ERROR)))
+                reads.append(
+                    (place, _failure(place, KAFKA_STORAGE_ERROR if isinstance(cause, OSError) else cause.code))
+                )
                 continue
             data = PartitionData(partition_index=place[1], records=b"")
             if acquisition is not None:

@@ -1,6 +1,7 @@
 """SSL contexts of servers and clients by Kafka's settings `ssl.*`.
 
-Only TLS 1.2 and 1.3. A certificate in a trust store is trusted as it is, also one that is no CA, as in Java.
+Only TLS 1.2 and 1.3: older versions are left out. A certificate in a trust store is trusted as it is, also one that is no CA,
+as in Java.
 
 A private key never gets onto a disk in clear: OpenSSL reads it from a file in memory (Linux) or from a pipe.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.security.extra import MissingPackage
+from ottla.security.tls.authorities import name_authorities
 from ottla.security.tls.ciphers import TLS_1_2, TLS_1_3, InvalidCipherSuites, choose
 from ottla.security.tls.stores import (
     PEM,
@@ -30,6 +32,7 @@ CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "re
 _VERSIONS: Final = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 _PROTOCOLS: Final = {"TLS": (TLS_1_2, TLS_1_3), TLS_1_3: (TLS_1_2, TLS_1_3), TLS_1_2: (TLS_1_2,)}
 """Versions that ssl.protocol enables by default."""
+_OUTDATED: Final = frozenset(("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"))
 _MOST_STEPS: Final = 20
 
 
@@ -60,6 +63,11 @@ class TlsSettings:
     cipher_suites: tuple[str, ...] = ()
     endpoint_identification: str = "https"
 
+    @property
+    def outdated_protocols(self) -> list[str]:
+        """Protocols in ssl.enabled.protocols that are left out: Java knows them, and does not negotiate them either."""
+        return [protocol for protocol in self.enabled_protocols if protocol in _OUTDATED]
+
 
 def server_context(settings: TlsSettings, read: Read) -> ssl.SSLContext:
     """Return the context of a server. Raises StoreError, TlsError and MissingPackage."""
@@ -77,7 +85,8 @@ def server_context(settings: TlsSettings, read: Read) -> ssl.SSLContext:
             f"ssl.client.auth is {settings.client_auth}, but must be one of {', '.join(CLIENT_AUTH)}"
         ) from None
     if context.verify_mode != ssl.CERT_NONE:
-        _trust(context, settings.trust_store, read)
+        # Kafka names the issuers of its trust store, and clients choose by them: librdkafka sends no other certificate.
+        name_authorities(context, _trust(context, settings.trust_store, read) or context.get_ca_certs(binary_form=True))
     return context
 
 
@@ -98,6 +107,7 @@ def client_context(settings: TlsSettings, read: Read) -> ssl.SSLContext:
 def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Set the enabled protocol versions and cipher suites."""
     protocols: Sequence[str] = settings.enabled_protocols or _PROTOCOLS.get(settings.protocol, ())
+    protocols = [protocol for protocol in protocols if protocol not in _OUTDATED] or protocols
     for protocol in (settings.protocol, *protocols):
         if protocol not in _PROTOCOLS:
             raise TlsError(f"Unsupported TLS protocol {protocol}: {TLS_1_2} and {TLS_1_3} are supported")
@@ -171,16 +181,16 @@ def _in_memory(content: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _trust(context: ssl.SSLContext, settings: TrustStoreSettings, read: Read) -> None:
-    """Load the trusted certificates: those of the trust store, otherwise those of the system or of certifi."""
+def _trust(context: ssl.SSLContext, settings: TrustStoreSettings, read: Read) -> list[bytes] | None:
+    """Load the trusted certificates: those of the trust store, which are returned, else those of the system or of certifi."""
     certificates = load_trusted(settings, read)
     if certificates is None:
         paths = ssl.get_default_verify_paths()
         if paths.cafile or paths.capath:
             context.set_default_verify_paths()
-            return
+            return None
         context.load_verify_locations(cadata=_certifi())
-        return
+        return None
     if not certificates:
         raise TlsError("the trustAnchors parameter must be non-empty", "the trust store has no certificate")
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -188,6 +198,7 @@ def _trust(context: ssl.SSLContext, settings: TrustStoreSettings, read: Read) ->
         context.load_verify_locations(cadata=b"".join(pem(entry, "CERTIFICATE") for entry in certificates).decode())
     except ssl.SSLError as error:
         raise StoreError("Invalid PEM truststore configs", str(error)) from None
+    return certificates
 
 
 def _certifi() -> str:

@@ -110,3 +110,26 @@ def files(**contents: bytes | str) -> Callable[[str], bytes]:
 def read_file(path: str) -> bytes:
     """Read a file of the disk."""
     return Path(path).read_bytes()
+
+
+def requested_authorities(flight: bytes) -> list[bytes] | None:
+    """The names in the CertificateRequest of a server's first flight of TLS 1.2, in DER; None if it requests no certificate."""
+    handshake = b""
+    while flight:
+        kind, size = flight[0], int.from_bytes(flight[3:5], "big")
+        handshake += flight[5 : 5 + size] if kind == 22 else b""
+        flight = flight[5 + size :]
+    while handshake:
+        size = int.from_bytes(handshake[1:4], "big")
+        body = handshake[4 : 4 + size]
+        if handshake[0] == 13:
+            body = body[1 + body[0] :]  # types of certificates
+            body = body[2 + int.from_bytes(body[:2], "big") :]  # algorithms of signatures
+            names, body = [], body[2:]
+            while body:
+                end = 2 + int.from_bytes(body[:2], "big")
+                names.append(body[2:end])
+                body = body[end:]
+            return names
+        handshake = handshake[4 + size :]
+    return None

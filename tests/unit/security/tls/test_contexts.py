@@ -8,8 +8,9 @@ import pytest
 
 from ottla.security.tls.ciphers import TLS_1_3_SUITES
 from ottla.security.tls.contexts import TlsError, TlsSettings, check_handshake, client_context, server_context
-from ottla.security.tls.stores import KeyStoreSettings, StoreError, TrustStoreSettings
-from tests.unit.security.tls.certificates import Identity, files, issue
+from ottla.security.tls.der import subject
+from ottla.security.tls.stores import KeyStoreSettings, StoreError, TrustStoreSettings, load_trusted
+from tests.unit.security.tls.certificates import Identity, files, issue, requested_authorities
 
 CA = issue("ca")
 SERVER = issue("server", CA, names=("localhost", "127.0.0.1"))
@@ -142,8 +143,17 @@ def test_protocol_versions() -> None:
     with pytest.raises(ssl.SSLError):
         connect(old, replace(TRUSTING, enabled_protocols=("TLSv1.3",)))
     assert connect(replace(SETTINGS, protocol="TLSv1.2", enabled_protocols=()), TRUSTING)[0].version() == "TLSv1.2"
+    with pytest.raises(TlsError, match=r"Unsupported TLS protocol TLSv1.4: TLSv1.2 and TLSv1.3 are supported"):
+        server_context(replace(SETTINGS, enabled_protocols=("TLSv1.2", "TLSv1.4")), NO_FILES)
+
+
+def test_outdated_protocols_are_left_out_beside_newer_ones() -> None:
+    mixed = replace(SETTINGS, enabled_protocols=("TLSv1.1", "TLSv1.2", "SSLv3"))
+    assert mixed.outdated_protocols == ["TLSv1.1", "SSLv3"]
+    assert connect(mixed, TRUSTING)[0].version() == "TLSv1.2"
+    assert connect(SETTINGS, replace(TRUSTING, enabled_protocols=("TLSv1.1", "TLSv1.2")))[0].version() == "TLSv1.2"
     with pytest.raises(TlsError, match=r"Unsupported TLS protocol TLSv1.1: TLSv1.2 and TLSv1.3 are supported"):
-        server_context(replace(SETTINGS, enabled_protocols=("TLSv1.2", "TLSv1.1")), NO_FILES)
+        server_context(replace(SETTINGS, enabled_protocols=("TLSv1.1",)), NO_FILES)
 
 
 def test_cipher_suites() -> None:
@@ -197,3 +207,36 @@ def test_certifi_where_the_system_has_no_certificates(monkeypatch: pytest.Monkey
     nothing = ssl.DefaultVerifyPaths(None, None, "", "", "", "")  # type: ignore[arg-type]
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nothing)
     assert len(client_context(TlsSettings(), NO_FILES).get_ca_certs()) > 50
+
+
+def first_flight(server: ssl.SSLContext) -> bytes:
+    """What a server sends first to a client of TLS 1.2."""
+    client = ssl.create_default_context()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    bios = ssl.MemoryBIO(), ssl.MemoryBIO()
+    for side in (
+        client.wrap_bio(bios[0], bios[1], server_hostname="localhost"),
+        server.wrap_bio(bios[1], bios[0], server_side=True),
+    ):
+        with pytest.raises(ssl.SSLWantReadError):
+            side.do_handshake()
+    return bios[0].read()
+
+
+@pytest.mark.parametrize("client_auth", ["requested", "required"])
+def test_certificate_request_names_the_trusted_authorities(client_auth: str) -> None:
+    settings = TlsSettings(key_store(SERVER), trust_store(CA, STRANGER), client_auth)
+    issuers = [subject(der) for der in load_trusted(settings.trust_store, NO_FILES) or ()]
+    assert len(issuers) > 1
+    assert requested_authorities(first_flight(server_context(settings, NO_FILES))) == issuers
+
+
+def test_no_certificate_is_requested_without_client_auth() -> None:
+    assert requested_authorities(first_flight(server_context(SETTINGS, NO_FILES))) is None
+
+
+def test_authorities_of_the_system_are_named_without_a_trust_store() -> None:
+    context = server_context(TlsSettings(key_store(SERVER), client_auth="requested"), NO_FILES)
+    names = requested_authorities(first_flight(context))
+    assert names is not None
+    assert len(names) == len(context.get_ca_certs())

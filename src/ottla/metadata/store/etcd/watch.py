@@ -8,7 +8,8 @@
 
 A stream can hang without an error. Other answers of etcd carry its revision; if the watch has not reached one within a second,
 it is opened again at another endpoint. A change of this broker must come, but a revision in other answers may belong to keys of
-others: if the new stream brings nothing, such a revision counts as reached, and the next one is given more time.
+others: if the new stream brings nothing, such a revision counts as reached, and the next one is given more time. That is no
+failure of etcd: only a stream that had really missed a change is reported.
 """
 
 import logging
@@ -92,6 +93,8 @@ class Watch:
         self._alarm_is_due = False
         self._target = 0
         """Revision that the watch must have reached when the alarm rings."""
+        self._missed_at = ""
+        """Endpoint of the stream that was left for `_suspected`, until the next one shows whether it had missed a change."""
         self._suspected = 0
         """Last revision for which the stream was opened again although it may belong to keys of others."""
 
@@ -155,7 +158,7 @@ class Watch:
             self._endpoints.next_endpoint(where)
             self._retry(stream, f"{endpoint_text(where)} does not answer")
 
-    def _retry(self, stream: int, reason: str) -> None:
+    def _retry(self, stream: int, reason: str, level: int = logging.WARNING) -> None:
         """Open another stream: at once after one that was stable, else after a pause, which grows."""
         if stream != self._stream or self._watcher is None:
             return
@@ -164,7 +167,7 @@ class Watch:
         if self._scheduler.clock.now_ms() - self._begun_ms >= _STABLE_MS:
             self._failures = 0
         if self._failures == 0:
-            logger.warning("the watch of etcd is opened again after revision %d: %s", self.delivered, reason)
+            logger.log(level, "the watch of etcd is opened again after revision %d: %s", self.delivered, reason)
         delay_ms = min(_RETRY_MS << min(self._failures, 8), _RETRY_MAX_MS) if self._failures else 0
         self._failures += 1
         self._scheduler.call_later(delay_ms, partial(self._go_on, self._stream))
@@ -227,6 +230,9 @@ class Watch:
                 continue
             if revision <= self._suspected:
                 self._patience_ms = _BEHIND_MS
+                if self._missed_at:
+                    logger.warning("the watch of etcd at %s had not delivered revision %d", self._missed_at, revision)
+            self._missed_at = ""
             self.delivered = revision
             self._progress_ms = self._scheduler.clock.now_ms()
             self._failures = 0
@@ -280,12 +286,16 @@ class Watch:
             return
         reached = self.delivered if self._alarm_is_due else max(self.delivered, self._opened_at)
         if reached < self._target and self._connection is not None and self._had_its_time():
-            if not self._alarm_is_due:
-                self._patience_ms = _FALSE_ALARM_MS
-                self._suspected = self._target
             where = self._connection.address
             self._endpoints.next_endpoint(where)
-            self._retry(self._stream, f"{endpoint_text(where)} has not delivered revision {self._target} in time")
+            if self._alarm_is_due:
+                self._retry(self._stream, f"{endpoint_text(where)} has not delivered revision {self._target} in time")
+            else:
+                self._patience_ms = _FALSE_ALARM_MS
+                self._suspected = self._target
+                self._missed_at = endpoint_text(where)
+                reason = f"revision {self._target} belongs to keys of others, or was missed"
+                self._retry(self._stream, reason, logging.DEBUG)
         self._set_alarm()
 
     def _had_its_time(self) -> bool:
