@@ -365,8 +365,7 @@ class _FetchAttempt:
                 size = len(data.records)
                 total += size
                 if not done and total < self._min_bytes and isinstance(data.records, Region):
-                    # As many bytes as fit count as enough: Kafka, which sends parts of batches, would have filled the limit.
-                    done = self._is_cut(requested, data.records)
+                    done = self._is_cut(requested, data.records)  # Kafka sends parts of batches: it would be full
                 left = max(0, left - size)
             answers.append((requested, data))
         if not done and total < self._min_bytes and absent < count:
