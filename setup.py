@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: which modules mypyc compiles, where a compiler is there.
 
-Optional throughout: without mypy, without a C compiler, or with OTTLA_COMPILE=0 the same files are installed and run
-interpreted, with the same results.
+Optional: without mypy or a C compiler, or with OTTLA_COMPILE=0, the same files are installed and run interpreted, with the same
+results. The log of the build says why; with OTTLA_COMPILE=1 the build fails there instead.
 """
 
 import os
@@ -97,6 +97,13 @@ COMPILED = [
 ]
 
 
+def without_compiled_modules(cause: str) -> None:
+    """Say why nothing is compiled; raises SystemExit with OTTLA_COMPILE=1."""
+    if os.environ.get("OTTLA_COMPILE") == "1":
+        sys.exit(f"Ottla cannot be compiled, as OTTLA_COMPILE=1 demands: {cause}")
+    sys.stderr.write(f"WARNING: Ottla is installed without compiled modules: {cause}\n")
+
+
 def extensions() -> "list[Extension]":
     """One extension with the hot modules, and a shim for each; none where they cannot or must not be compiled."""
     if os.environ.get("OTTLA_COMPILE") == "0":
@@ -104,6 +111,7 @@ def extensions() -> "list[Extension]":
     try:
         from mypyc.build import mypycify
     except ImportError:
+        without_compiled_modules("mypy is not installed")
         return []
     # `make check` checks types. In an isolated build dependencies and stubs are missing: what mypyc does not know is Any there.
     options = [
@@ -118,7 +126,7 @@ def extensions() -> "list[Extension]":
             [*options, *paths], opt_level="3", debug_level="0", multi_file=True, group_name="ottla"
         )
     except SystemExit:  # how mypyc ends after it has printed what it cannot compile
-        sys.stderr.write("WARNING: Ottla is installed without compiled modules: mypyc cannot compile them, see above\n")
+        without_compiled_modules("mypyc cannot compile them, see above")
         return []
     return modules
 
@@ -131,7 +139,7 @@ class Build(build_ext):
         try:
             super().run()
         except (BaseError, CCompilerError, OSError) as cause:
-            self.warn(f"Ottla is installed without compiled modules, which cannot be built here: {cause}")
+            without_compiled_modules(f"they cannot be built here: {cause}")
             for output in self.get_outputs():
                 Path(output).unlink(missing_ok=True)
             self.extensions = []

@@ -48,6 +48,7 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore, Snapshot
 from ottla.metadata.store.sqlite_file import DamagedStore
+from ottla.protocol import plan
 from ottla.protocol.answer import Answer, Steps, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
@@ -221,7 +222,7 @@ class BrokerServer:
     def _report_start(self) -> None:
         begun_ms = self._begun_ms
         _logger.info(
-            "Ottla %s started in %d ms on %s: node %d of cluster %s, %d topics, listening on %s",
+            "Ottla %s started in %d ms on %s: node %d of cluster %s, %d topics, listening on %s%s",
             VERSION,
             self._environment.clock.now_ms() - begun_ms,
             ", ".join(self._config.log_dirs),
@@ -231,6 +232,7 @@ class BrokerServer:
             ", ".join(
                 str(listener._replace(host=host, port=port)) for listener, (host, port) in self.broker.listeners.bound
             ),
+            "" if plan.COMPILED else " (interpreted: slower than with compiled modules)",
         )
 
     def _report_configs(self) -> None:

@@ -1,0 +1,49 @@
+"""setup.py: where nothing can be compiled the build says why in one line, or fails where that was demanded."""
+
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SETUP = Path(__file__).parents[2] / "setup.py"
+
+
+def cannot_compile(*_: Any, **__: Any) -> None:
+    """What mypyc does for code that it refuses."""
+    raise SystemExit(1)
+
+
+def without_mypy() -> None:
+    return None
+
+
+def refusing() -> ModuleType:
+    module = ModuleType("mypyc.build")
+    module.mypycify = cannot_compile  # type: ignore[attr-defined]
+    return module
+
+
+@pytest.mark.parametrize("wanted", ["", "0", "1"])
+@pytest.mark.parametrize(
+    ("mypyc", "why"), [(without_mypy, "mypy is not installed"), (refusing, "mypyc cannot compile")]
+)
+def test_what_cannot_be_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mypyc: Any, why: str, wanted: str
+) -> None:
+    built: list[Any] = []
+    monkeypatch.setattr("setuptools.setup", lambda **given: built.append(given["ext_modules"]))
+    monkeypatch.setitem(sys.modules, "mypyc.build", mypyc())
+    monkeypatch.setenv("OTTLA_COMPILE", wanted)
+    monkeypatch.chdir(SETUP.parent)
+    if wanted == "1":
+        with pytest.raises(SystemExit, match=f"cannot be compiled, as OTTLA_COMPILE=1 demands: {why}"):
+            runpy.run_path(str(SETUP))
+        return
+    runpy.run_path(str(SETUP))
+    assert built == [[]]
+    said = capsys.readouterr().err
+    assert said.startswith("WARNING: Ottla is installed without compiled modules: " + why) == (wanted == "")
+    assert said.count("\n") == (wanted == "")
