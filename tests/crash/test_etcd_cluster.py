@@ -1,6 +1,7 @@
 """Brokers in processes of their own, whose metadata is in a real etcd: killed, stopped, and without their etcd for a while."""
 
 import subprocess
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -181,6 +182,30 @@ def test_a_broker_that_cannot_join_says_why_in_one_line(
     (line,) = ran.stderr.splitlines()
     assert line.startswith("ottla: ")
     assert reason in line
+
+
+def test_a_broker_waits_for_an_etcd_that_does_not_answer_yet(brokers: Brokers, etcd: EtcdServer) -> None:
+    etcd.kill()
+    begun = time.monotonic()
+    reached = threading.Timer(4, etcd.start)
+    reached.start()
+    try:
+        brokers.start(1, "--wait-for-store", "60")
+    finally:
+        reached.join()
+    assert time.monotonic() - begun > 4
+
+
+def test_a_broker_waits_only_so_long_for_etcd() -> None:
+    waiting = ("--listen", "127.0.0.1:0", "--ephemeral", "--wait-for-store", "1", "--log-level", "error")
+    ran = subprocess.run(
+        command(*waiting, "--cluster", "etcd://127.0.0.1:1/x"), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert ran.stderr.startswith("ottla: no endpoint of etcd answers")
+    ran = subprocess.run(command(*waiting), capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 2
+    assert "--wait-for-store waits for etcd: it needs --cluster" in ran.stderr
 
 
 def test_a_clean_stop_ends_at_once_and_the_next_start_finds_everything(brokers: Brokers, etcd: EtcdServer) -> None:

@@ -84,6 +84,7 @@ class BrokerServer:
     store     metadata store of a cluster; None for a single broker
     node      its membership in a cluster; None for a single broker
     accepts_older_metadata  True: a start on a metadata store that was restored from a backup is not refused
+    waits_for_store_ms      how long a start waits for a metadata store that does not answer
     fences_quickly  False: a broker whose process has ended is fenced at the end of its session only
     failed    called with the reason, in one line, when a broker of a cluster must stop
     """
@@ -117,6 +118,7 @@ class BrokerServer:
         self.failed: Callable[[str], None] | None = None
         self.fences_quickly = True
         self.accepts_older_metadata = False
+        self.waits_for_store_ms = 0
         self._applied_revision: AppliedRevision | None = None
         self._begun_ms = 0
         self._is_closed = False
@@ -148,10 +150,16 @@ class BrokerServer:
             self._release()
             raise CannotStart(str(cause)) from None
         # A single broker starts without the modules of a cluster.
-        from ottla.broker.cluster.node import found_cluster
+        from ottla.broker.cluster.node import found_cluster, found_when_reached
+        from ottla.net.scheduler import Scheduler
 
         min_isr = self._config.integer("min.insync.replicas")
-        snapshot = found_cluster(store, cluster_id, self._environment.random, min_isr)
+        found = partial(found_cluster, store, cluster_id, self._environment.random, min_isr)
+        if self.waits_for_store_ms:
+            scheduler = Scheduler(self._environment.clock, self._environment.timers)
+            snapshot = found_when_reached(store, scheduler, self.waits_for_store_ms, found)
+        else:
+            snapshot = found()
 
         def ended(reason: str | None) -> str | None:
             if reason is not None and not self._is_closed:

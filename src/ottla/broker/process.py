@@ -45,11 +45,12 @@ async def serve(
     *,
     fences_quickly: bool = True,
     accepts_older_metadata: bool = False,
+    waits_for_store_ms: int = 0,
 ) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
 
     channel_socket  connection to the process that started this broker as one of several; the broker stops when it breaks
-    fences_quickly, accepts_older_metadata  see `BrokerServer`
+    fences_quickly, accepts_older_metadata, waits_for_store_ms  see `BrokerServer`
     open_store      opens the metadata store of a cluster; a broker without it and without a channel is a single one
     """
     _allow_many_files()
@@ -67,6 +68,7 @@ async def serve(
     server = BrokerServer(config, environment, store)
     server.fences_quickly = fences_quickly
     server.accepts_older_metadata = accepts_older_metadata
+    server.waits_for_store_ms = waits_for_store_ms
     server.failed = end.fail
     if not await _start(server, end.begun):
         return

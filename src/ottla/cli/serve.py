@@ -61,6 +61,13 @@ OpenStore = Callable[[Environment], MetadataStore]
     is_flag=True,
     help="In a cluster, start although the metadata was restored from a backup: later changes are lost, and records with them.",
 )
+@click.option(
+    "--wait-for-store",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, max=86_400),
+    default=0,
+    help="In a cluster, wait so long for an etcd that does not answer. [default: end after some seconds]",
+)
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus, /livez and /readyz for probes.")
 @click.option(
     "--metrics-topics",
@@ -94,6 +101,7 @@ def serve(
     cluster: str | None,
     no_quick_fencing: bool,
     accept_older_metadata: bool,
+    wait_for_store: float,
     metrics: str | None,
     metrics_topics: str,
     log_level: str,
@@ -120,6 +128,8 @@ def serve(
         address = _address(metrics) if metrics else None
         if brokers is not None and cluster is not None:
             raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
+        if wait_for_store and cluster is None:
+            raise click.UsageError("--wait-for-store waits for etcd: it needs --cluster")
         if brokers is None:
             _run(
                 config,
@@ -128,6 +138,7 @@ def serve(
                 None if cluster is None else _etcd_store(cluster),
                 fences_quickly=not no_quick_fencing,
                 accepts_older_metadata=accept_older_metadata,
+                waits_for_store_ms=round(wait_for_store * 1000),
             )
         else:
             from ottla.broker.supervisor import supervise
@@ -198,6 +209,7 @@ def _run(
     *,
     fences_quickly: bool,
     accepts_older_metadata: bool,
+    waits_for_store_ms: int,
 ) -> None:
     """Run the broker on uvloop if it is installed, otherwise on asyncio."""
     channel_socket = None if channel is None else socket.socket(fileno=channel)
@@ -226,6 +238,7 @@ def _run(
                 open_store,
                 fences_quickly=fences_quickly,
                 accepts_older_metadata=accepts_older_metadata,
+                waits_for_store_ms=waits_for_store_ms,
             )
         )
 

@@ -1,5 +1,6 @@
 """This broker as a node of a cluster: its membership, its part as controller, and its registration."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,9 +20,14 @@ from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
-from ottla.protocol.answer import Answer, after
+from ottla.net.scheduler import Scheduler, awaited
+from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
+
+_logger = logging.getLogger("ottla.broker")
+_STORE_RETRY_MS: Final = 1000
+"""Time between two attempts to reach the metadata store."""
 
 _WILDCARDS: Final = frozenset(("", "0.0.0.0", "::"))
 _SHARED_DEFAULTS: Final = ("num.partitions", "default.replication.factor", "min.insync.replicas")
@@ -155,6 +161,26 @@ def registration(
         listener=between.name,
         features={feature.name: (feature.lowest, feature.highest) for feature in FEATURES},
     )
+
+
+def found_when_reached(
+    store: MetadataStore, scheduler: Scheduler, wait_ms: int, found: Callable[[], Answer[Snapshot]]
+) -> Answer[Snapshot]:
+    """Wait up to `wait_ms` until the metadata store answers, then answer what `found` does."""
+    answer: Pending[Snapshot] = Pending()
+
+    async def wait() -> None:
+        deadline_ms = scheduler.clock.now_ms() + wait_ms
+        snapshot = await awaited(store.load())
+        if snapshot.error is not None:
+            _logger.warning("%s; waiting up to %d s for the metadata store", snapshot.error, wait_ms // 1000)
+        while snapshot.error is not None and (left_ms := deadline_ms - scheduler.clock.now_ms()) > 0:
+            await scheduler.sleep(min(left_ms, _STORE_RETRY_MS))
+            snapshot = await awaited(store.load())
+        answer.complete(snapshot if snapshot.error is not None else await awaited(found()))
+
+    scheduler.background(wait(), "waiting for the metadata store")
+    return answer
 
 
 def found_cluster(
