@@ -154,12 +154,12 @@ class BrokerServer:
         from ottla.net.scheduler import Scheduler
 
         min_isr = self._config.integer("min.insync.replicas")
-        found = partial(found_cluster, store, cluster_id, self._environment.random, min_isr)
+        load = partial(found_cluster, store, cluster_id, self._environment.random, min_isr)
         if self.waits_for_store_ms:
             scheduler = Scheduler(self._environment.clock, self._environment.timers)
-            snapshot = found_when_reached(store, scheduler, self.waits_for_store_ms, found)
+            snapshot = found_when_reached(store, scheduler, self.waits_for_store_ms, load)
         else:
-            snapshot = found()
+            snapshot = load()
 
         def ended(reason: str | None) -> str | None:
             if reason is not None and not self._is_closed:

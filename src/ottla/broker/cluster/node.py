@@ -164,9 +164,9 @@ def registration(
 
 
 def found_when_reached(
-    store: MetadataStore, scheduler: Scheduler, wait_ms: int, found: Callable[[], Answer[Snapshot]]
+    store: MetadataStore, scheduler: Scheduler, wait_ms: int, load: Callable[[], Answer[Snapshot]]
 ) -> Answer[Snapshot]:
-    """Wait up to `wait_ms` until the metadata store answers, then answer what `found` does."""
+    """Wait up to `wait_ms` until the metadata store answers, then answer what `load` does."""
     answer: Pending[Snapshot] = Pending()
 
     async def wait() -> None:
@@ -177,7 +177,7 @@ def found_when_reached(
         while snapshot.error is not None and (left_ms := deadline_ms - scheduler.clock.now_ms()) > 0:
             await scheduler.sleep(min(left_ms, _STORE_RETRY_MS))
             snapshot = await awaited(store.load())
-        answer.complete(snapshot if snapshot.error is not None else await awaited(found()))
+        answer.complete(snapshot if snapshot.error is not None else await awaited(load()))
 
     scheduler.background(wait(), "waiting for the metadata store")
     return answer
