@@ -10,11 +10,29 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ottla.protocol import plan
+from tests import tested
+
+tested.take_sources()
+
+from ottla.protocol import plan  # noqa: E402  (of the sources that were taken)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to test an installed package that was made from other sources."""
+    reason = None if hasattr(config, "workerinput") else tested.why_outdated()
+    if reason is not None:
+        raise pytest.UsageError(reason)
+
+
+def pytest_report_header() -> str:
+    """Say what is tested."""
+    return (
+        f"ottla: {'installed' if tested.IS_INSTALLED else 'sources'}, {'compiled' if plan.COMPILED else 'interpreted'}"
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
