@@ -1,4 +1,4 @@
-"""Which Ottla is tested: the sources of this checkout, or with OTTLA_TESTED=installed the installed package, as users run it."""
+"""The Ottla that is tested: the sources of this checkout, or with OTTLA_TESTED=installed what is installed, as users run it."""
 
 import os
 import subprocess
