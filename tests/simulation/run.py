@@ -202,9 +202,8 @@ class Simulation:
             parallel=settings.parallel,
             gap_s=settings.gap_s,
             length=settings.length,
-            # With several log directories a partition whose partition.metadata was not flushed waits for the operator.
-            power_loss=(self.flushes or self.replicas > 1) and settings.directories == 1,
-            all_power=self.flushes and settings.directories == 1,
+            power_loss=self.flushes or self.replicas > 1,
+            all_power=self.flushes,
             only_stops=settings.only_stops,
         )
         self.replication = [self._observed(store) for store in self.stores]

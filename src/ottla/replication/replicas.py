@@ -357,12 +357,14 @@ class Replicas:
             if home is None:
                 raise StorageError("all log directories are offline")
             self._homes[key] = home
+            # A log was opened in the directory that it is assigned to, and leftovers of earlier topics were set aside then.
+            is_only_place = self._has_one_directory or self._assigned(key) == home.id
             log = home.open_partition(
                 topic.name,
                 index,
                 topic.id,
                 config,
-                only_place=self._has_one_directory,
+                only_place=is_only_place,
                 in_cluster=self._in_cluster,
                 may_refill=self._in_cluster and self._may_refill(topic.partitions[index]),
             )

@@ -296,6 +296,29 @@ def test_an_old_copy_is_not_used_while_the_new_directory_is_missing(
     assert (moved.home("t"), moved.partition("t").log.end_offset) == ("c", 15)
 
 
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_a_log_is_opened_without_its_topic_id_where_it_is_assigned_to(
+    machine: Machine, caplog: pytest.LogCaptureFixture, is_assigned: bool
+) -> None:
+    """A power loss may take partition.metadata and leave records: such replicas stayed offline until the operator wrote it."""
+    place(machine, "t", "b")
+    machine.append("t", 10)
+    home = "b"
+    if is_assigned:
+        machine.move("t", "a")
+        machine.until(lambda: machine.home("t") == "a")
+        home = "a"
+    machine.server.stop()
+    (machine.path / home / "t-0" / "partition.metadata").unlink()
+    caplog.clear()
+    machine.start()
+    if not is_assigned:
+        assert machine.broker.replicas.is_offline("t", 0)
+        return
+    assert (machine.home("t"), machine.partition("t").log.end_offset) == ("a", 10)
+    assert "is missing or damaged; it is written again with topic id" in caplog.text
+
+
 def test_an_old_copy_is_used_when_the_new_directory_is_gone_for_good(
     moved: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
