@@ -136,7 +136,7 @@ def odd_topic(broker: Broker) -> str:
     return "odd"
 
 
-LATER: Final = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+LATER: Final = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
 COUNT: Final = 2 * len(VALUES) + len(TIMES)
 
 

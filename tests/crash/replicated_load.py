@@ -156,6 +156,13 @@ class Numbered(Worker):
 
     def work(self) -> None:
         producer = self._producer()
+        try:
+            self._write(producer)
+        finally:
+            if isinstance(producer, OttlaProducer):
+                producer.close(0)
+
+    def _write(self, producer: Producer | OttlaProducer) -> None:
         while not self.over.is_set():
             for _ in range(10):
                 value = b"%d" % self.sent

@@ -435,7 +435,8 @@ def test_changes_after_one_that_the_watcher_cannot_handle_are_delivered_again(tr
     assert keys(replica) == [(5, ["/a"]), (6, ["/b"])]
 
 
-def test_only_reads_and_writes_by_quorum_show_that_etcd_went_back(transport: FakeTransport) -> None:
+def test_a_renewal_with_an_old_revision_is_compared_by_a_read_by_quorum(transport: FakeTransport) -> None:
+    """A member that lags behind answers it, too; the read shows that etcd went back."""
     store = Store(transport)
     changed = store.outcome(store.store.change(Change(put={"/a": b"1"})))
     line = transport.lines[0].connect()
@@ -443,7 +444,8 @@ def test_only_reads_and_writes_by_quorum_show_that_etcd_went_back(transport: Fak
     line.give(respond(made))
     renewed = store.outcome(store.store.renew(3))
     line.give(respond({"result": {"header": HEADER, "ID": "3", "TTL": "9"}}))
-    loaded = store.outcome(store.store.load())
-    line.give(respond({"header": HEADER}))
     assert (changed, renewed) == ([ChangeOutcome(9)], [(3, None)])
+    line.give(respond({"header": HEADER}))
+    loaded = store.outcome(store.store.load())
+    store.time.advance(0)
     assert [snapshot.error for snapshot in loaded] == ["etcd was restored: its revision is 5 and was 9"]
