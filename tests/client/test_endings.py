@@ -26,6 +26,7 @@ from ottla.client import blocking
 from ottla.client.errors import IllegalState, KafkaError
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
+from ottla.environment.thread import LoopThread
 from tests.client.conftest import fresh
 
 KINDS: Final = ("Producer", "Consumer", "ShareConsumer", "Admin")
@@ -413,6 +414,34 @@ def test_a_dropped_asyncio_client_closes_its_connections(bootstrap_servers: str,
         while not core.network.closed and time.monotonic() < end:
             await asyncio.sleep(0.01)
         assert core.network.closed
+
+    asyncio.run(main())
+
+
+BAD: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("Producer", {"partitioner": "nothing"}),
+    ("Producer", {"security_protocol": "SASL_PLAINTEXT"}),
+    ("Consumer", {"security_protocol": "SASL_SSL"}),
+    ("ShareConsumer", {}),
+    ("Admin", {"sasl_jaas_config": "nothing", "security_protocol": "SASL_PLAINTEXT"}),
+)
+
+
+@pytest.mark.parametrize(("kind", "options"), BAD)
+def test_a_client_that_cannot_be_made_leaves_nothing_behind(
+    bootstrap_servers: str, kind: str, options: dict[str, Any]
+) -> None:
+    """And warns of nothing: the error says what was wrong."""
+    users = 0 if LoopThread._shared is None else LoopThread._shared._users
+    with pytest.raises((KafkaError, TypeError, ValueError)):
+        getattr(ottla, kind)(bootstrap_servers=bootstrap_servers, **options)
+    gc.collect()
+    assert (0 if LoopThread._shared is None else LoopThread._shared._users) == users
+
+    async def main() -> None:
+        with pytest.raises((KafkaError, TypeError, ValueError)):
+            getattr(aio, kind)(bootstrap_servers=bootstrap_servers, **options)
+        gc.collect()
 
     asyncio.run(main())
 

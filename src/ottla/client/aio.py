@@ -66,7 +66,7 @@ class ShareConsumer(Asynchronous):
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         super().__init__(config, options)
-        self._share = ShareConsumerCore(self._core)
+        self._share = self._made(lambda: ShareConsumerCore(self._core))
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics, in place of the previous ones."""
@@ -177,16 +177,12 @@ class Producer(Asynchronous):
         value_serializer: Serializer | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(config, options)
         self._serializers = serializers_of(key_serializer, value_serializer)
+        super().__init__(config, options)
         self._to_serialize: list[tuple[asyncio.Future[tuple[Any, Any]], Callable[[], tuple[Any, Any]]]] = []
         self._serializing: asyncio.Task[None] | None = None
         wake = Wakeup(self._loop.call_soon)
-        try:
-            self._producer = ProducerCore(self._core, contextlib.nullcontext(), wake, choose)
-        except BaseException:
-            self._release()
-            raise
+        self._producer = self._made(lambda: ProducerCore(self._core, contextlib.nullcontext(), wake, choose))
         wake.function = self._producer.sender.take_in
         watch(self)
 
@@ -362,10 +358,10 @@ class Consumer(Asynchronous):
         value_deserializer: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(config, options)
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
+        super().__init__(config, options)
         self._deserializing = asyncio.Lock()  # two concurrent calls would begin with the same record
-        self._consumer = ConsumerCore(self._core)
+        self._consumer = self._made(lambda: ConsumerCore(self._core))
 
     def subscribe(
         self,

@@ -63,6 +63,14 @@ class Asynchronous:
             raise
         return await wait(scheduler, coroutine, self._calls)
 
+    def _made(self, make: Callable[[], T]) -> T:
+        """Make a part of the client; release the client if that fails."""
+        try:
+            return make()
+        except BaseException:
+            self._release()
+            raise
+
     def _closing(self, timeout_ms: int) -> Coroutine[Promise[Any], None, object] | None:
         """Return the coroutine that ends the work of the client before its connections are closed; None without any."""
         del timeout_ms

@@ -75,11 +75,7 @@ class ShareConsumer(Blocking):
         **options: Any,
     ) -> None:
         super().__init__(config, options)
-        try:
-            self._share = self._call(lambda: ShareConsumerCore(self._core, member_id))
-        except BaseException:
-            self._release()
-            raise
+        self._share = self._made(lambda: ShareConsumerCore(self._core, member_id))
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics, in place of the previous ones."""
@@ -192,15 +188,11 @@ class Producer(Blocking):
         value_serializer: Serializer | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(config, options)
         self._serializers = serializers_of(key_serializer, value_serializer)
+        super().__init__(config, options)
         self._reports: deque[Report] = deque()
         wake = Wakeup(self._thread.post)
-        try:
-            self._producer = self._call(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
-        except BaseException:
-            self._release()
-            raise
+        self._producer = self._made(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
         wake.function = self._producer.sender.take_in
         self._append = self._producer.accumulator.append if self._producer.transactions is None else None
         watch(self)
@@ -422,13 +414,9 @@ class Consumer(Blocking):
         value_deserializer: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(config, options)
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
-        try:
-            self._consumer = self._call(lambda: ConsumerCore(self._core))
-        except BaseException:
-            self._release()
-            raise
+        super().__init__(config, options)
+        self._consumer = self._made(lambda: ConsumerCore(self._core))
         thread = self._thread
         more_room = self._consumer.more_room
         self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)
