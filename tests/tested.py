@@ -1,4 +1,4 @@
-"""The Ottla that is tested: the sources of this checkout, or with OTTLA_TEST_TARGET=installed what is installed, as users run it."""
+"""The Ottla that is tested: the sources of this checkout, or what is installed, as users run it (OTTLA_TEST_TARGET=installed)."""
 
 import os
 import subprocess
@@ -37,4 +37,6 @@ def why_outdated() -> str | None:
     digest = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     if made_from.read_text(encoding="utf-8").partition("-")[0] == digest:
         return None
-    return "the installed Ottla is older than src: run scripts/setup, or leave OTTLA_TEST_TARGET out to test the sources"
+    return (
+        "the installed Ottla is older than src: run scripts/setup, or leave OTTLA_TEST_TARGET out to test the sources"
+    )
