@@ -1,4 +1,4 @@
-"""The Ottla that is tested: the sources of this checkout, or what is installed, as users run it (OTTLA_TEST_TARGET=installed)."""
+"""The Ottla that is tested: the sources, or with OTTLA_TEST_TARGET=installed what is installed, as users run it."""
 
 import os
 import subprocess
