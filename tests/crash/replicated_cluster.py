@@ -21,6 +21,12 @@ from .replicated_brokers import CLIENTS, NODES, EtcdBrokers, SupervisedBrokers, 
 WITHIN_S: Final = 90.0
 
 
+def _signal(pid: int, number: signal.Signals) -> None:
+    """Send a signal; a supervisor may have ended a process that was paused, and started it again."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 class ReplicatedCluster:
     """Brokers, and the faults that they suffer.
 
@@ -110,7 +116,7 @@ class ReplicatedCluster:
         """Kill brokers at the same time; return those that ran, with their processes."""
         killed = [(node_id, pid) for node_id in nodes if (pid := self.brokers.pid(node_id))]
         for _, pid in killed:
-            os.kill(pid, signal.SIGKILL)
+            _signal(pid, signal.SIGKILL)
         for node_id, _ in killed:
             self.brokers.ended(node_id)
         self.kills += len(killed)
@@ -148,16 +154,16 @@ class ReplicatedCluster:
         """Stop a process for some seconds, sometimes longer than its session: it does not know that it was fenced."""
         pid = self.brokers.pid(self._dice.choice(NODES))
         if pid:
-            os.kill(pid, signal.SIGSTOP)
+            _signal(pid, signal.SIGSTOP)
             time.sleep(self._dice.choice((0.5, 2.0, 5.0)))
-            os.kill(pid, signal.SIGCONT)
+            _signal(pid, signal.SIGCONT)
 
     def _restart(self) -> None:
         """Stop a broker cleanly, and start it again."""
         node_id = self._dice.choice(NODES)
         pid = self.brokers.pid(node_id)
         if pid:
-            os.kill(pid, signal.SIGTERM)
+            _signal(pid, signal.SIGTERM)
             self.brokers.ended(node_id)
             self._start([(node_id, pid)])
 
