@@ -16,6 +16,7 @@ from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
+from ottla.log.segment import MOST_CHECKED
 from ottla.records.batch import build, crc_ok, records_of, scan
 from ottla.records.record import Record
 
@@ -206,3 +207,30 @@ def test_readers_get_every_record_or_an_error(short: bool, dice_seed: int) -> No
             outcomes["right"] += 1
     assert not silent, "\n".join(map(str, silent))
     assert min(outcomes.values()) > ROUNDS // 10, outcomes
+
+
+def test_one_read_compares_a_bounded_number_of_headers() -> None:
+    """A fetch of tiny batches of an earlier process would keep all other clients waiting. The next read goes on behind them."""
+    store = MemoryStore()
+    store.make_directory(DIRECTORY, parents=True)
+    count = 3 * MOST_CHECKED + 7
+    config = LogConfig(segment_bytes=1 << 30)
+    log = Log(store, DIRECTORY, config)
+    for number in range(count):
+        batch = build([Record(0, BEGIN_MS + number, None, b"")])
+        assert log.append(batch, 0, len(batch), 1, BEGIN_MS).error_code == 0
+    log.close()
+    log = reopened(store, config, count)
+    sizes = []
+    offset = 0
+    while offset < count:
+        region = log.read(offset, 1 << 30, count, whole_first=True)
+        assert region is not None
+        found = [base for base, _ in batches_in(region.read())]
+        assert found == list(range(offset, offset + len(found)))
+        sizes.append(len(found))
+        offset += len(found)
+    assert sizes == [MOST_CHECKED] * 3 + [7]
+    whole = log.read(0, 1 << 30, count, whole_first=True)
+    assert whole is not None
+    assert len(list(batches_in(whole.read()))) == count, "what was compared once is compared again"
