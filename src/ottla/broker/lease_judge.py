@@ -27,11 +27,11 @@ class LeaseJudge:
         self._held: dict[int, _Held] = {}
         self._looked_ms = -1
 
-    def renewed(self, node: int, lease: int, ttl_ms: int) -> None:
+    def note_renewal(self, node: int, lease: int, ttl_ms: int) -> None:
         """Note that a broker has got or renewed a lease; an earlier one counts no more."""
         self._held[node] = _Held(lease, ttl_ms)
 
-    def released(self, node: int, lease: int = 0) -> None:
+    def note_release(self, node: int, lease: int = 0) -> None:
         """Note that a broker has ended a lease itself, or that its process has ended (lease 0)."""
         held = self._held.get(node)
         if held is not None and lease in (0, held.lease):

@@ -129,18 +129,24 @@ class _Supervisor:
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
             for node, lease in self._judge.look(int(self._loop.time() * 1000)):
-                broker = next(one for one in self._brokers if one.node_id == node)
-                _logger.error(
-                    "node %d has not renewed its lease for broker.session.timeout.ms: it is killed and started again",
-                    node,
-                )
-                # First the lease: a process that waits for a broken disk does not end when it is killed.
-                if not await completed(self._store.revoke(lease)):
-                    _logger.error("cannot end the lease of node %d", node)
-                self._relay_change(broker)
-                if broker.process is not None:
-                    with suppress(ProcessLookupError):
-                        broker.process.kill()
+                try:
+                    await self._fence(node, lease)
+                except Exception:  # one broker that cannot be fenced must not end the judging of the others
+                    _logger.exception("node %d cannot be fenced", node)
+
+    async def _fence(self, node: int, lease: int) -> None:
+        """End the lease of a broker that hangs, and kill it."""
+        broker = next(one for one in self._brokers if one.node_id == node)
+        _logger.error(
+            "node %d has not renewed its lease for broker.session.timeout.ms: it is killed and started again", node
+        )
+        # First the lease: a process that waits for a broken disk does not end when it is killed.
+        if not await completed(self._store.revoke(lease)):
+            _logger.error("cannot end the lease of node %d", node)
+        self._relay_change(broker)
+        if broker.process is not None:
+            with suppress(ProcessLookupError):
+                broker.process.kill()
 
     def _on_signal(self) -> None:
         """Stop all brokers cleanly; the second signal kills them."""
@@ -220,7 +226,7 @@ class _Supervisor:
 
     async def _end_lease(self, broker: BrokerProcess) -> None:
         """Remove the sign of life of a broker whose process has ended, and its part as controller."""
-        self._judge.released(broker.node_id)
+        self._judge.note_release(broker.node_id)
         if not await completed(self._store.end_lease_of(keys.live_key(broker.node_id))):
             _logger.error("node %d stays registered as live until it is started again", broker.node_id)
         self._relay_change(broker)
@@ -231,9 +237,9 @@ class _Supervisor:
         elif line.startswith(RENEWED):
             lease, ttl_ms = map(int, line.removeprefix(RENEWED).split())
             if ttl_ms:
-                self._judge.renewed(broker.node_id, lease, ttl_ms)
+                self._judge.note_renewal(broker.node_id, lease, ttl_ms)
             else:
-                self._judge.released(broker.node_id, lease)
+                self._judge.note_release(broker.node_id, lease)
         elif line.startswith(LISTENING):
             broker.listeners = line.removeprefix(LISTENING)
             broker.has_listened = True
