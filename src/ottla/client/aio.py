@@ -2,6 +2,8 @@
 
 The core runs on the event loop that is running when a client is created. This file holds no logic of its own.
 Timeouts are seconds, as in confluent-kafka.
+
+One file, because the four classes are one public API, with the same method names in the same order as in `blocking.py`.
 """
 
 import asyncio

@@ -32,7 +32,7 @@ class Calls:
     """Calls of one client that wait for its core. They end with the client."""
 
     def __init__(self) -> None:
-        self._tasks: set[Promise[Any]] = set()
+        self._tasks: dict[Promise[Any], None] = {}  # in the order of their begin, in which they end, too
         self._ended: KafkaError | None = None
         self._is_over = False
 
@@ -45,14 +45,14 @@ class Calls:
         """Start a coroutine for which a caller waits. On the core's thread."""
         task = scheduler.spawn(coroutine)
         if not task.done:
-            self._tasks.add(task)
+            self._tasks[task] = None
             if self._is_over:
                 task.cancel()
         return task
 
     def settle(self, outcome: "asyncio.Future[T] | Outcome[T]", promise: Promise[T]) -> None:
         """Set what a caller waits for to the outcome of its coroutine."""
-        self._tasks.discard(promise)
+        self._tasks.pop(promise, None)
         error = promise.error
         if error is None:
             outcome.set_result(promise.result())
