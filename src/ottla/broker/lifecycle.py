@@ -150,14 +150,14 @@ class BrokerServer:
             self._release()
             raise CannotStart(str(cause)) from None
         # A single broker starts without the modules of a cluster.
-        from ottla.broker.cluster.node import found_cluster, found_when_reached
+        from ottla.broker.cluster.node import found_cluster, load_when_reached
         from ottla.net.scheduler import Scheduler
 
         min_isr = self._config.integer("min.insync.replicas")
         load = partial(found_cluster, store, cluster_id, self._environment.random, min_isr)
         if self.waits_for_store_ms:
             scheduler = Scheduler(self._environment.clock, self._environment.timers)
-            snapshot = found_when_reached(store, scheduler, self.waits_for_store_ms, load)
+            snapshot = load_when_reached(store, scheduler, self.waits_for_store_ms, load)
         else:
             snapshot = load()
 

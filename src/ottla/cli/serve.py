@@ -126,10 +126,7 @@ def serve(
         if log_format == "json":
             log.setFormatter(logs.JsonFormatter(config.with_node_id().node_id))
         address = _address(metrics) if metrics else None
-        if brokers is not None and cluster is not None:
-            raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
-        if wait_for_store and cluster is None:
-            raise click.UsageError("--wait-for-store waits for etcd: it needs --cluster")
+        _check_cluster(brokers, cluster, wait_for_store)
         if brokers is None:
             _run(
                 config,
@@ -143,10 +140,8 @@ def serve(
         else:
             from ottla.broker.supervisor import supervise
 
-            common = ["--log-level", log_level, *(("--config", file) if file else ())]
-            common += ["--log-format", log_format] if log_format != "text" else []
-            common += ["--accept-older-metadata"] if accept_older_metadata else []
-            common += ["--metrics-topics", metrics_topics] if metrics_topics else []
+            common = ["--log-level", log_level, "--log-format", log_format, *(("--config", file) if file else ())]
+            common += _shared_flags(metrics_topics, accepts_older_metadata=accept_older_metadata)
             processes = broker_processes(config, brokers, common, flags, address)
             log_dirs = list(map(Path, config.log_dirs))
             asyncio.run(supervise(Path(config.metadata_log_dir), log_dirs, processes, sys.stderr.buffer))
@@ -156,6 +151,20 @@ def serve(
     finally:
         if directory is not None:
             directory.remove()
+
+
+def _check_cluster(brokers: object, cluster: str | None, wait_for_store: float) -> None:
+    """Raise UsageError for flags that exclude each other."""
+    if brokers is not None and cluster is not None:
+        raise click.UsageError("--brokers shares one file on this machine: it cannot be combined with --cluster")
+    if wait_for_store and cluster is None:
+        raise click.UsageError("--wait-for-store waits for etcd: it needs --cluster")
+
+
+def _shared_flags(metrics_topics: str, *, accepts_older_metadata: bool) -> list[str]:
+    """Return the flags of each of several brokers that are not given unless they are set."""
+    flags = ["--metrics-topics", metrics_topics] if metrics_topics else []
+    return [*flags, "--accept-older-metadata"] if accepts_older_metadata else flags
 
 
 def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], options: tuple[str, ...]) -> list[str]:

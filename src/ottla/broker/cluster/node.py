@@ -163,7 +163,7 @@ def registration(
     )
 
 
-def found_when_reached(
+def load_when_reached(
     store: MetadataStore, scheduler: Scheduler, wait_ms: int, load: Callable[[], Answer[Snapshot]]
 ) -> Answer[Snapshot]:
     """Wait up to `wait_ms` until the metadata store answers, then answer what `load` does."""
