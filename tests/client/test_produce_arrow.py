@@ -11,6 +11,7 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition, aio
 from ottla.client.errors import BufferExhausted, IllegalState, RecordTooLarge, UnknownTopic
+from ottla.extras import install_command
 from ottla.records.partitioner import partition_of
 
 from .conftest import Read, fresh
@@ -315,4 +316,4 @@ def test_asyncio(bootstrap_servers: str, topic: str, read: Read) -> None:
 def test_without_pyarrow() -> None:
     code = "import sys; sys.modules['pyarrow'] = None; import ottla.client.producer.tables"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ended.stderr.splitlines()[-1] == "ImportError: Arrow tables need pyarrow: pip install 'ottla[arrow]'"
+    assert ended.stderr.splitlines()[-1] == f"ImportError: Arrow tables need pyarrow: {install_command('arrow')}"

@@ -1,6 +1,7 @@
 """Messages: search, filters, formats, download, live tail, producing."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -19,6 +20,7 @@ from ottla.console.json_path import InvalidCondition, JsonCondition
 from ottla.console.problem import Problem
 from ottla.console.record_filter import FilterTexts, RecordFilter
 from ottla.console.record_view import shown
+from ottla.extras import install_command
 from ottla.records.record import Record
 from ottla.schemas.context import VALUE, SerializationContext
 from ottla.schemas.registry import Reference, Schema, SchemaRegistry
@@ -310,12 +312,13 @@ def test_a_download_as_parquet_has_the_columns_of_spark(browser: Browser, admin:
 
 
 def test_without_pyarrow_the_choice_names_the_extra(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "ottla[arrow]" not in browser.get("/topics/flights/messages")
+    assert "[arrow]" not in browser.get("/topics/flights/messages")
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr("ottla.console.pages.messages.has_parquet", lambda: False)
-    assert "pip install 'ottla[arrow]'" in browser.get("/topics/flights/messages")
-    assert "pip install 'ottla[arrow]'" in browser.get("/topics/flights/messages", 501, download="parquet")
+    remedy = install_command("arrow")
+    assert remedy in html.unescape(browser.get("/topics/flights/messages"))
+    assert remedy in html.unescape(browser.get("/topics/flights/messages", 501, download="parquet"))
     assert "one of csv, json, parquet" in browser.get("/topics/flights/messages", 400, download="xls")
 
 

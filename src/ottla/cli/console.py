@@ -20,6 +20,7 @@ from ottla.cli.cluster_access import (
     read_properties,
 )
 from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path, read_profile
+from ottla.extras import install_command
 
 if TYPE_CHECKING:
     from ottla.console.proxy_login import ProxyLogin
@@ -107,7 +108,7 @@ def console(bootstrap_server: str | None, command_config: str | None, **options:
 
         from ottla.console.application import console_application
     except ImportError as missing:
-        raise CommandFailed(f"the console needs {missing.name}: pip install 'ottla[console]'") from None
+        raise CommandFailed(f"the console needs {missing.name}: {install_command('console')}") from None
     host, port = _address(options["listen"])
     if options["tls_key"] and not options["tls_certificate"]:
         raise click.UsageError("--tls-key needs --tls-certificate")

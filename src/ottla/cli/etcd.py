@@ -10,6 +10,7 @@ from ottla.broker.lifecycle import CannotStart
 from ottla.environment import Environment
 from ottla.environment.tls_session import TlsContext
 from ottla.environment.tls_transport import TlsTransport
+from ottla.extras import install_command
 from ottla.metadata.store import MetadataStore
 from ottla.security.extra import MissingPackage
 from ottla.security.tls.contexts import TlsError, TlsSettings, client_context
@@ -25,7 +26,7 @@ def etcd_store(text: str) -> Callable[[Environment], MetadataStore]:
         from ottla.metadata.store.etcd.store import EtcdMetadataStore
         from ottla.metadata.store.etcd.url import parse
     except ImportError as missing:
-        raise CannotStart(f"etcd needs {missing.name}: pip install 'ottla[cluster]'") from None
+        raise CannotStart(f"etcd needs {missing.name}: {install_command('cluster')}") from None
     try:
         url = parse(text)
     except ValueError as cause:

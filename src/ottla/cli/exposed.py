@@ -38,10 +38,10 @@ class Exposed(NamedTuple):
         """Serve; returns the address of the metrics and a function that stops the server. Called on the event loop of the
         broker. Raises CannotStart.
         """
-        try:
-            from ottla.observability.metrics import broker_page
-        except ImportError as missing:
-            raise CannotStart(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'") from None
+        from ottla.observability.metrics import (
+            broker_page,
+        )  # late: its packages take longer to load than a broker to start
+
         loop = asyncio.get_running_loop()
         metrics = BrokerMetrics(server, thread_cpu_ns, TopicSelection(self.topics))
         check = HealthCheck(server)

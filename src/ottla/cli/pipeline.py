@@ -16,6 +16,7 @@ from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.stopping import Stop, stop_on_signals
 from ottla.cli.table import Column, echo_table
+from ottla.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -244,7 +245,7 @@ def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
     try:
         bound, stop = serve_figures(host.strip("[]"), int(port), figures)
     except ImportError as missing:
-        _fail(f"--metrics needs {missing.name}: pip install 'ottla[metrics]'")
+        _fail(f"--metrics needs {missing.name}: {install_command('metrics')}")
     except OSError as error:
         _fail(f"cannot serve metrics on {address}: {error.strerror or error}")
     click.echo(f"serving metrics at http://{address_text(host.strip('[]'), bound)}/metrics", err=True)
@@ -257,12 +258,12 @@ def _needs_spark() -> None:
         import pyspark.pipelines.cli
         import pyspark.sql.connect.session  # noqa: F401
     except (ImportError, AttributeError) as missing:
-        _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")
+        _fail(f"pipelines need PySpark with Spark Connect ({missing}): {install_command('pipelines')}")
     except Exception as missing:
         # PySpark raises an error class of its own if one of its dependencies is missing.
         if type(missing).__name__ != "PySparkImportError":
             raise
-        _fail(f"pipelines need PySpark with Spark Connect ({missing}): pip install 'ottla[pipelines]'")
+        _fail(f"pipelines need PySpark with Spark Connect ({missing}): {install_command('pipelines')}")
 
 
 def _fail(why: str) -> NoReturn:

@@ -20,6 +20,7 @@ from ottla.broker.process import EphemeralDirectory
 from ottla.broker.process import serve as serve_broker
 from ottla.cli.brokers import broker_processes, parse_brokers
 from ottla.environment import Environment
+from ottla.extras import install_command, is_installed
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store import MetadataStore
 from ottla.observability import logs
@@ -125,7 +126,7 @@ def serve(
         config = broker_config(file_configs, os.environ, flags)
         if log_format == "json":
             log.setFormatter(logs.JsonFormatter(config.with_node_id().node_id))
-        address = _address(metrics) if metrics else None
+        address = _metrics_address(metrics) if metrics else None
         _check_cluster(brokers, cluster, wait_for_store)
         if brokers is None:
             _run(
@@ -188,11 +189,14 @@ def _flags(listen: str | None, data_dir: str | None, file: dict[str, str], optio
     return flags
 
 
-def _address(text: str) -> tuple[str, int]:
-    """Parse HOST:PORT. Raises UsageError."""
+def _metrics_address(text: str) -> tuple[str, int]:
+    """Parse HOST:PORT. Raises UsageError, and CannotStart without the packages that are imported once the broker listens."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f"--metrics requires HOST:PORT, not {text!r}")
+    for package in ("opentelemetry.proto", "prometheus_client"):
+        if not is_installed(package):
+            raise CannotStart(f"--metrics needs {package}: {install_command('metrics')}")
     return host.strip("[]"), int(port)
 
 

@@ -21,6 +21,7 @@ from ottla.client.admin.share_groups import ShareGroups
 from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.topics import LATEST, TopicPartition
+from ottla.extras import install_command
 
 _TIMEOUT_S = 10.0
 """Request timeout; partitions, brokers and groups without an answer are omitted from a sample."""
@@ -76,7 +77,7 @@ def _display(options: dict[str, Any], stop: Stop) -> Any:
     try:
         from ottla.cli.top_screen import Screen
     except ImportError:
-        click.echo("The refreshing screen needs rich: pip install 'ottla[top]'. Tables follow.", err=True)
+        click.echo(f"The refreshing screen needs rich: {install_command('top')} (tables follow)", err=True)
         return nullcontext(_TextDisplay(stop, as_json=False))
     return Screen(stop)
 

@@ -2,8 +2,10 @@
 
 from importlib.util import find_spec
 
+from ottla.extras import install_command
+
 if find_spec("pyarrow") is None:
-    raise ImportError("Arrow tables need pyarrow: pip install 'ottla[arrow]'")
+    raise ImportError(f"Arrow tables need pyarrow: {install_command('arrow')}")
 
 import pyarrow as pa
 import pyarrow.compute as pc

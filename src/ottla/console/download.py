@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from ottla.console.problem import Problem
+from ottla.extras import install_command
 from ottla.records.record import Record
 
 _FORMULA: Final = re.compile(r"[\s\x00-\x20\ufeff\u200b-\u200f]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n\x00]")
@@ -16,7 +17,6 @@ _FORMULA: Final = re.compile(r"[\s\x00-\x20\ufeff\u200b-\u200f]*[=+\-@\uff1d\uff
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _LAST_MS: Final = (2**63 - 1) // 1000
 """The last time that a column of microseconds has; later ones are null."""
-PARQUET_REMEDY: Final = "Parquet needs pyarrow where the console runs: pip install 'ottla[arrow]'"
 
 
 class File(NamedTuple):
@@ -24,6 +24,11 @@ class File(NamedTuple):
 
     content: bytes
     media_type: str
+
+
+def parquet_remedy() -> str:
+    """Return what to do where Parquet cannot be written."""
+    return f"Parquet needs pyarrow where the console runs: {install_command('arrow')}"
 
 
 def has_parquet() -> bool:
@@ -73,7 +78,7 @@ def _parquet(topic: str, records: list[Record]) -> File:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise Problem(f"{PARQUET_REMEDY}.", 501) from None
+        raise Problem(f"{parquet_remedy()}.", 501) from None
     from ottla.records.arrow import TYPES, schema
 
     columns = {

@@ -13,6 +13,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
+from ottla.extras import install_command
 from ottla.schemas.registry import UnsupportedSchema
 
 _MAIN: Final = "schema.proto"
@@ -116,7 +117,7 @@ def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
         )
         if done.returncode:
             if "No module named" in done.stderr:
-                raise UnsupportedSchema("a .proto file needs protoc: pip install 'ottla[schema]'")
+                raise UnsupportedSchema(f"a .proto file needs protoc: {install_command('schema')}")
             messages = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
             raise UnsupportedSchema(f"not a .proto file: {' '.join(messages[:1]).replace(f'{folder}/', '')}")
         return made.read_bytes()

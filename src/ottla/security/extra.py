@@ -1,4 +1,6 @@
-"""Error for features that need the packages of the extra `ottla[security]`."""
+"""Error for features that need the packages of the extra `security`."""
+
+from ottla.extras import install_command
 
 
 class MissingPackage(RuntimeError):
@@ -9,4 +11,4 @@ class MissingPackage(RuntimeError):
 
     def __init__(self, feature: str, module: str | None) -> None:
         package = (module or "packages").partition(".")[0]
-        super().__init__(f"{feature} needs {package}: pip install 'ottla[security]'")
+        super().__init__(f"{feature} needs {package}: {install_command('security')}")

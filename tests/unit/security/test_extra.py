@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+from ottla.extras import install_command
+
 PROLOGUE = """
 import sys
 for name in ("joserfc", "cryptography", "certifi"):
@@ -45,7 +47,7 @@ def run(code: str) -> str:
 )
 def test_a_missing_package(code: str, feature: str, package: str) -> None:
     line = run(code)
-    assert line == f"ottla.security.extra.MissingPackage: {feature} needs {package}: pip install 'ottla[security]'"
+    assert line == f"ottla.security.extra.MissingPackage: {feature} needs {package}: {install_command('security')}"
 
 
 def test_the_rest_needs_no_package() -> None:

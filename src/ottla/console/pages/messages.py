@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ottla.client.admin.topics import TopicDescription
 from ottla.client.topics import TopicPartition
-from ottla.console.download import KINDS, PARQUET_REMEDY, file_of, has_parquet
+from ottla.console.download import KINDS, file_of, has_parquet, parquet_remedy
 from ottla.console.message_search import MOST_BYTES, MessageSearch, SearchResult
 from ottla.console.pages.topics import described_topic, offsets_of
 from ottla.console.problem import Problem
@@ -126,7 +126,7 @@ async def messages(visit: Visit) -> Response:
             kind: visit.link(f"/topics/{description.name}/messages", **{**arguments, "limit": 10_000}, download=kind)
             for kind in KINDS
         },
-        parquet_remedy="" if has_parquet() else PARQUET_REMEDY,
+        parquet_remedy="" if has_parquet() else parquet_remedy(),
         tail=visit.link(f"/topics/{description.name}/tail", **arguments),
         total=sum(bounds[1].values()) - sum(bounds[0].values()),
         seconds=visit.settings.search_ms / 1000,

@@ -8,8 +8,10 @@ Framing, registries and schema references are in `ottla.schemas`, shared with th
 
 from importlib.util import find_spec
 
+from ottla.extras import install_command
+
 for _needed in ("fastavro", "google", "jsonschema"):
     if find_spec(_needed) is None:
         raise ModuleNotFoundError(
-            f"{_needed} is not installed, which the wire format needs: pip install 'ottla[schema]'"
+            f"{_needed} is not installed, which the wire format needs: {install_command('schema')}"
         )
