@@ -9,13 +9,15 @@ A private key never gets onto a disk in clear: OpenSSL reads it from a file in m
 import os
 import ssl
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.security.extra import MissingPackage
 from ottla.security.tls.authorities import name_authorities
 from ottla.security.tls.ciphers import TLS_1_2, TLS_1_3, InvalidCipherSuites, choose
+from ottla.security.tls.der import MalformedDer, signature_algorithm
+from ottla.security.tls.names import subject_name
 from ottla.security.tls.stores import (
     PEM,
     KeyMaterial,
@@ -34,6 +36,13 @@ _PROTOCOLS: Final = {"TLS": (TLS_1_2, TLS_1_3), TLS_1_3: (TLS_1_2, TLS_1_3), TLS
 """Versions that ssl.protocol enables by default."""
 _OUTDATED: Final = frozenset(("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"))
 _MOST_STEPS: Final = 20
+_WEAK_SIGNATURES: Final = {
+    "1.2.840.113549.1.1.4": "MD5",
+    "1.2.840.113549.1.1.5": "SHA-1",
+    "1.2.840.10040.4.3": "SHA-1",
+    "1.2.840.10045.4.1": "SHA-1",
+}
+"""Digests in signatures, by object identifier, that OpenSSL refuses at its security levels above 0."""
 
 
 class TlsError(ValueError):
@@ -154,7 +163,29 @@ def _load(context: ssl.SSLContext, material: KeyMaterial, settings: KeyStoreSett
             message = f"Failed to load PEM SSL keystore {settings.location}"
         else:
             message = f"Failed to load SSL keystore {settings.location} of type {kind}"
-        raise StoreError(message, str(error)) from None
+        raise StoreError(message, _weakness(error, material) or str(error)) from None
+
+
+def _weakness(error: Exception, material: KeyMaterial) -> str:
+    """Name the certificate that is too weak for OpenSSL, and what to do; "" if the error is another one.
+
+    Java serves such certificates. OpenSSL has one security level for what it serves and for what it accepts: a lower one would
+    accept weak certificates of clients, and weak handshakes, too.
+    """
+    reason = getattr(error, "reason", None)
+    if reason == "CA_MD_TOO_WEAK":
+        for certificate in material.chain:
+            with suppress(MalformedDer):
+                digest = _WEAK_SIGNATURES.get(signature_algorithm(certificate))
+                if digest is not None:
+                    return (
+                        f"OpenSSL does not serve the certificate {subject_name(certificate)}, which is signed with {digest}: "
+                        "let its authority sign it again, with SHA-256"
+                    )
+    elif reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL"):
+        which = subject_name(material.chain[0]) if reason.startswith("EE") else "of an authority in the chain"
+        return f"OpenSSL does not serve the certificate {which}: its key is too small, make one of 2,048 bits or more"
+    return ""
 
 
 @contextmanager

@@ -107,6 +107,14 @@ def subject(certificate: bytes) -> bytes:
     return _fields(certificate)[_SUBJECT_POSITION].encoded
 
 
+def signature_algorithm(certificate: bytes) -> str:
+    """Return the object identifier of the algorithm that a certificate is signed with. Raises MalformedDer."""
+    algorithm = _fields(certificate)[1].values()
+    if not algorithm or algorithm[0].tag != OBJECT_IDENTIFIER:
+        raise MalformedDer("certificate without an algorithm of its signature")
+    return object_identifier(algorithm[0].content)
+
+
 def public_key(certificate: bytes) -> Value:
     """Return the SubjectPublicKeyInfo of a certificate. Raises MalformedDer."""
     fields = _fields(certificate)

@@ -59,10 +59,15 @@ class Identity(NamedTuple):
 
 
 def issue(
-    common_name: str, issuer: Identity | None = None, *, names: tuple[str, ...] = (), curve: bool = True
+    common_name: str,
+    issuer: Identity | None = None,
+    *,
+    names: tuple[str, ...] = (),
+    curve: bool = True,
+    rsa_bits: int = 2048,
 ) -> Identity:
     """Return a new identity; without issuer it is a CA."""
-    key: PrivateKey = ec.generate_private_key(ec.SECP256R1()) if curve else rsa.generate_private_key(65537, 2048)
+    key: PrivateKey = ec.generate_private_key(ec.SECP256R1()) if curve else rsa.generate_private_key(65537, rsa_bits)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = (
         x509.CertificateBuilder()

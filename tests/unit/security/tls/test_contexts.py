@@ -1,16 +1,27 @@
 """SSL contexts by Kafka's settings, with handshakes in memory."""
 
 import os
+import shutil
 import ssl
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ottla.security.tls.ciphers import TLS_1_3_SUITES
 from ottla.security.tls.contexts import TlsError, TlsSettings, check_handshake, client_context, server_context
 from ottla.security.tls.der import subject
-from ottla.security.tls.stores import KeyStoreSettings, StoreError, TrustStoreSettings, load_trusted
-from tests.unit.security.tls.certificates import Identity, files, issue, requested_authorities
+from ottla.security.tls.stores import KeyStoreSettings, StoreError, TrustStoreSettings, load_trusted, pem
+from tests.unit.security.tls.certificates import (
+    KEYTOOL,
+    Identity,
+    files,
+    issue,
+    keytool,
+    read_file,
+    requested_authorities,
+)
 
 CA = issue("ca")
 SERVER = issue("server", CA, names=("localhost", "127.0.0.1"))
@@ -84,6 +95,64 @@ def test_a_wrong_password_or_key() -> None:
     with pytest.raises(StoreError, match=r"^Invalid PEM keystore configs$") as raised:
         server_context(replace(SETTINGS, key_store=SETTINGS.key_store._replace(key=CLIENT.key_pem())), NO_FILES)
     assert "MISMATCH" in raised.value.reason
+
+
+SHA_1 = bytes.fromhex("06092a864886f70d010105")
+SHA_256 = bytes.fromhex("06092a864886f70d01010b")
+"""Object identifiers of RSA signatures with these digests."""
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS"])
+def test_a_certificate_signed_with_sha_1_is_named(kind: str, tmp_path: Path) -> None:
+    """Kafka serves it. The private key of the certificate says nothing about who signed it."""
+    signer = issue("old authority", curve=False)
+    identity = issue("old", signer, names=("localhost",))
+    weak = identity.der()[0].replace(SHA_256, SHA_1)
+    chain = "".join(pem(der, "CERTIFICATE").decode() for der in (weak, *identity.der()[1:]))
+    (tmp_path / "store.pem").write_text(identity.key_pem() + chain)
+    settings = KeyStoreSettings("PEM", str(tmp_path / "store.pem"))
+    if kind != "PEM":
+        if KEYTOOL is None or shutil.which("openssl") is None:
+            pytest.skip("keytool of a JDK and openssl make these stores")
+        settings = KeyStoreSettings(kind, str(java_store(tmp_path, kind)), "secret")
+    with pytest.raises(StoreError) as raised:
+        server_context(TlsSettings(settings), read_file)
+    assert raised.value.reason == (
+        "OpenSSL does not serve the certificate CN=old, which is signed with SHA-1: "
+        "let its authority sign it again, with SHA-256"
+    )
+
+
+def java_store(folder: Path, kind: str) -> Path:
+    """Make a key store of `store.pem`."""
+    made = folder / "made.p12"
+    export = [
+        "openssl",
+        "pkcs12",
+        "-export",
+        "-in",
+        str(folder / "store.pem"),
+        "-out",
+        str(made),
+        "-passout",
+        "pass:secret",
+    ]
+    subprocess.run(export, check=True)
+    if kind == "PKCS12":
+        return made
+    store = folder / "made.jks"
+    keytool("-importkeystore", "-srckeystore", str(made), "-srcstorepass", "secret", "-destkeystore", str(store),
+            "-deststoretype", kind, "-deststorepass", "secret")  # fmt: skip
+    return store
+
+
+def test_a_key_that_is_too_small_is_named() -> None:
+    identity = issue("small", CA, names=("localhost",), curve=False, rsa_bits=1024)
+    with pytest.raises(StoreError) as raised:
+        server_context(TlsSettings(key_store(identity)), NO_FILES)
+    assert raised.value.reason == (
+        "OpenSSL does not serve the certificate CN=small: its key is too small, make one of 2,048 bits or more"
+    )
 
 
 def test_a_server_needs_a_key() -> None:
