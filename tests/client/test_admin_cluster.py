@@ -1,5 +1,6 @@
 """Admin: brokers, features, log directories, replicas, producers and transactions."""
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from ottla.client.admin.cluster import FeatureRange, FeatureUpdate
 from ottla.client.admin.log_dirs import TopicPartitionReplica
 from ottla.client.admin.requests import UnknownNode
 from ottla.client.admin.transactions import AbortTransactionSpec
-from ottla.environment.asyncio_transport import AsyncioTransport
+from ottla.environment import connecting
 from ottla.protocol.api import METADATA
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.members import wait_for
@@ -36,18 +37,17 @@ def test_the_cluster(admin: Admin, bootstrap_servers: str, node: int) -> None:
     assert isinstance(admin.api_versions([4711]).errors[4711], UnknownNode)
 
 
-@pytest.mark.replaces_code
 def test_every_address_of_a_name_is_tried(bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host, _, port = bootstrap_servers.rpartition(":")
-    resolve = AsyncioTransport._resolve
+    resolve = connecting._resolve
 
-    async def resolved(self: AsyncioTransport, address: tuple[str, int]) -> Sequence[Any]:
+    async def resolved(loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> Sequence[Any]:
         if address[0] != "cluster.test":
-            return await resolve(self, address)
+            return await resolve(loop, address)
         wheres = [("127.0.0.1", dead.getsockname()[1]), (host, int(port))]
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in wheres]
 
-    monkeypatch.setattr(AsyncioTransport, "_resolve", resolved)
+    monkeypatch.setattr(connecting, "_resolve", resolved)
     with socket.socket() as dead:
         dead.bind(("127.0.0.1", 0))  # nobody listens
         with Admin(bootstrap_servers=f"cluster.test:{port}") as admin:

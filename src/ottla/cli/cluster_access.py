@@ -118,7 +118,7 @@ class AdminConnection(Blocking, Generic[R_co]):
         """Requests of the admin client, as coroutines for `ask`."""
         return self._admin
 
-    def ask(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+    def ask(self, coroutine: Coroutine[Promise[Any], Any, T]) -> T:
         """Run a request and return its result. Raises KafkaError."""
         return self._run(coroutine)
 

@@ -53,7 +53,7 @@ class Asynchronous:
             name = type(self).__name__
             raise IllegalState(f"this {name} was made in another event loop: make one in each event loop that uses it")
 
-    async def _run(self, coroutine: Coroutine[Promise[Any], None, T]) -> T:
+    async def _run(self, coroutine: Coroutine[Promise[Any], Any, T]) -> T:
         """Run a coroutine of the core and wait for it."""
         try:
             self._check()
@@ -71,7 +71,7 @@ class Asynchronous:
             self._release()
             raise
 
-    def _closing(self, timeout_ms: int) -> Coroutine[Promise[Any], None, object] | None:
+    def _closing(self, timeout_ms: int) -> Coroutine[Promise[Any], Any, object] | None:
         """Return the coroutine that ends the work of the client before its connections are closed; None without any."""
         del timeout_ms
         return None

@@ -41,7 +41,7 @@ class Calls:
         """True once the client is closed, or being closed."""
         return self._ended is not None
 
-    def start(self, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T]) -> Task[T]:
+    def start(self, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T]) -> Task[T]:
         """Start a coroutine for which a caller waits. On the core's thread."""
         task = scheduler.spawn(coroutine)
         if not task.done:
@@ -82,7 +82,7 @@ def call(thread: LoopThread, function: Callable[[], T]) -> T:
         raise IllegalState(_CLOSED) from None
 
 
-def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], calls: Calls) -> T:
+def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T], calls: Calls) -> T:
     """Run a coroutine on the core's thread; return its result, or raise its exception. Cancel it when the wait is interrupted.
 
     Raises IllegalState on the core's own thread, which would wait for itself, and while the interpreter ends.
@@ -100,7 +100,7 @@ def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[A
 
 
 def _begin(
-    scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], calls: Calls, outcome: Outcome[T]
+    scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T], calls: Calls, outcome: Outcome[T]
 ) -> Callable[[], None]:
     """Start a coroutine; return a function that cancels it."""
     task = calls.start(scheduler, coroutine)
@@ -108,7 +108,7 @@ def _begin(
     return task.cancel
 
 
-async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], None, T], calls: Calls) -> T:
+async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T], calls: Calls) -> T:
     """Run a coroutine of the core on the running asyncio loop. Cancel it when the caller is cancelled."""
     outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task = calls.start(scheduler, coroutine)

@@ -6,15 +6,15 @@ accept at once are kept and sent when the socket is writable.
 
 import asyncio
 import contextlib
-import os
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from ottla.environment import Address, Cancellable, Receiver
 from ottla.environment.busy_polling import BusyPolling
+from ottla.environment.connecting import connect
 
 _MOST_PIECES: Final = 64
 """Maximum number of buffers in one sendmsg."""
@@ -158,45 +158,13 @@ class AsyncioTransport:
     ) -> Callable[[], None]:
         """See `Transport.open`."""
         buffers = {socket.SO_SNDBUF: send_buffer, socket.SO_RCVBUF: receive_buffer}
-        task = self._loop.create_task(self._connect(address, receiver, buffers))
+
+        def connected(sock: socket.socket) -> None:
+            receiver.connected(_Socket(self._loop, sock, receiver, self._polling))
+
+        task = self._loop.create_task(connect(self._loop, address, buffers, connected, receiver.lost))
 
         def give_up() -> None:
             task.cancel()
 
         return give_up
-
-    async def _connect(self, address: Address, receiver: Receiver, buffers: Mapping[int, int]) -> None:
-        """Try all addresses of a host name, in the resolver's order."""
-        reason = "the name stands for no address"
-        try:
-            resolved = await self._resolve(address)
-        except OSError as unresolved:
-            receiver.lost(f"cannot be resolved: {unresolved.strerror or unresolved}")
-            return
-        for family, kind, protocol, _, ip_address in resolved:
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.setblocking(False)
-                for option, size in buffers.items():
-                    if size != -1:
-                        # Before the connect: TCP negotiates the window scale in the handshake.
-                        sock.setsockopt(socket.SOL_SOCKET, option, size)
-                await self._loop.sock_connect(sock, ip_address)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            except OSError as error:
-                sock.close()
-                reason = os.strerror(error.errno) if error.errno else str(error)
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                receiver.connected(_Socket(self._loop, sock, receiver, self._polling))
-                return
-        receiver.lost(reason)
-
-    async def _resolve(self, address: Address) -> Sequence[Any]:
-        name, port = address
-        host = name.encode() if name.isascii() else name  # Python loads its IDNA codec for any text
-        with contextlib.suppress(socket.gaierror):  # fails for a host name; an IP address needs no resolver
-            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

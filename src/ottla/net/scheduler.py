@@ -87,9 +87,15 @@ class Promise(Generic[T]):
             raise self._error
         return self._value  # type: ignore[return-value]
 
-    def __await__(self) -> Generator["Promise[Any]", None, T]:
+    def __await__(self) -> Generator["Promise[Any]", BaseException | None, T]:
+        """Wait. What is sent instead of None is raised here: all awaits of tasks end in this one.
+
+        `throw` would do the same, but compiled coroutines hand it on with three arguments, which Python 3.12 warns of.
+        """
         if not self.done:
-            yield self
+            interrupt = yield self
+            if interrupt is not None:
+                raise interrupt
         return self.result()
 
 
@@ -113,14 +119,15 @@ def awaited(answer: Answer[T]) -> Promise[T]:
 class Task(Promise[T]):
     """Running coroutine; as a promise its outcome is the result of the coroutine."""
 
-    __slots__ = ("_coroutine", "_scheduler", "_waits_for", "name")
+    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "name")
 
-    def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Promise[Any], None, T], name: str) -> None:
+    def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Promise[Any], Any, T], name: str) -> None:
         super().__init__()
         self.name = name
         self._scheduler = scheduler
         self._coroutine = coroutine
         self._waits_for: Promise[Any] | None = None
+        self._has_begun = False
 
     def cancel(self) -> None:
         """Cancel the task: Cancelled is raised at its current `await` in a later step."""
@@ -140,8 +147,13 @@ class Task(Promise[T]):
         """Run the coroutine up to its next wait, or to its end."""
         if self.done:
             return
+        if interrupt is not None and not self._has_begun:
+            self._coroutine.close()
+            self.fail(interrupt)
+            return
+        self._has_begun = True
         try:
-            waits_for = self._coroutine.send(None) if interrupt is None else self._coroutine.throw(interrupt)
+            waits_for = self._coroutine.send(interrupt)
         except StopIteration as end:
             self.keep(end.value)
         except Cancelled as cancelled:
@@ -168,13 +180,13 @@ class Scheduler:
         self._ready: deque[tuple[Task[Any], BaseException | None]] = deque()
         self._running = False
 
-    def spawn(self, coroutine: Coroutine[Promise[Any], None, T], name: str = "") -> Task[T]:
+    def spawn(self, coroutine: Coroutine[Promise[Any], Any, T], name: str = "") -> Task[T]:
         """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
         task = Task(self, coroutine, name)
         self.ready(task, None)
         return task
 
-    def background(self, coroutine: Coroutine[Promise[Any], None, T], name: str) -> Task[T]:
+    def background(self, coroutine: Coroutine[Promise[Any], Any, T], name: str) -> Task[T]:
         """Start a coroutine without a waiter; its error goes to `unheard`."""
 
         def ended(promise: Promise[Any]) -> None:
@@ -234,7 +246,7 @@ class Scheduler:
                 candidate.ignore(arrived)
         return promise.done
 
-    async def every(self, coroutines: Iterable[Coroutine[Promise[Any], None, T]]) -> list[T]:
+    async def every(self, coroutines: Iterable[Coroutine[Promise[Any], Any, T]]) -> list[T]:
         """Run coroutines concurrently; return their results in order. Raises the first error once all have ended."""
         tasks = [self.spawn(coroutine) for coroutine in coroutines]
         try:

@@ -131,7 +131,7 @@ def test_side_by_side(world: World, scheduler: Scheduler) -> None:
             raise ValueError(str(value))
         return value
 
-    def run(*values: int) -> Coroutine[Promise[Any], None, list[int]]:
+    def run(*values: int) -> Coroutine[Promise[Any], Any, list[int]]:
         return scheduler.every([after(30 - value, value) for value in values])
 
     task = scheduler.spawn(run(1, 2, 3))

@@ -176,7 +176,7 @@ class World:
         if alarm.callback is not None:
             alarm.callback()
 
-    def run(self, core: Core, coroutine: Coroutine[Promise[Any], None, T], limit_ms: int = 600_000) -> T:
+    def run(self, core: Core, coroutine: Coroutine[Promise[Any], Any, T], limit_ms: int = 600_000) -> T:
         """What a coroutine of the core returns or raises; time goes by as far as it must."""
         return self.finish(core.scheduler.spawn(coroutine), limit_ms)
 

@@ -139,7 +139,7 @@ class Requests:
         link = await self.node_link(node)
         return await link.request(request, link.version(type(request), newest))
 
-    async def side_by_side(self, coroutines: Iterable[Coroutine[Promise[Any], None, V]]) -> list[V]:
+    async def side_by_side(self, coroutines: Iterable[Coroutine[Promise[Any], Any, V]]) -> list[V]:
         """Run coroutines concurrently; return their results in order."""
         return await self.core.scheduler.every(coroutines)
 

@@ -621,7 +621,7 @@ class Sender:
 
     # -- background tasks --
 
-    def _once(self, what: str, coroutine: Coroutine[Promise[Any], None, None]) -> None:
+    def _once(self, what: str, coroutine: Coroutine[Promise[Any], Any, None]) -> None:
         """Run a coroutine in the background, unless one of this name is in progress, and call `pump` afterwards."""
         if what in self._under_way:
             coroutine.close()

@@ -155,7 +155,7 @@ class EtcdMetadataStore:
         if not self._is_changing:
             self._endpoints.close()
 
-    def _answer(self, coroutine: Coroutine[Promise[Any], None, R], name: str) -> Answer[R]:
+    def _answer(self, coroutine: Coroutine[Promise[Any], Any, R], name: str) -> Answer[R]:
         """Run a coroutine, and complete the answer with its result."""
         answer: Pending[R] = Pending()
 
