@@ -2,6 +2,7 @@
 
 import gc
 import random
+import resource
 import sys
 import zlib
 from collections.abc import Callable, Generator
@@ -21,11 +22,18 @@ settings.register_profile("any speed", deadline=None, suppress_health_check=[Hea
 settings.load_profile("any speed")
 
 
+_OPEN_FILES = 8_192
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to test an installed package that was made from other sources."""
     reason = None if hasattr(config, "workerinput") else tested.why_outdated()
     if reason is not None:
         raise pytest.UsageError(reason)
+    # As the broker process does: brokers and clients of many tests share a process, and a login shell often allows 1,024.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(_OPEN_FILES, hard) if hard >= 0 else _OPEN_FILES, hard))
 
 
 def pytest_report_header() -> str:

@@ -36,7 +36,9 @@ def older(tmp_path: Path) -> Path:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip(f"commit {OLDER} is not there: this is no clone with its history, or git is missing")
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(tmp_path / "older", filter="data")
+        if hasattr(tarfile, "data_filter"):  # Debian's 3.11.2 has none
+            files.extraction_filter = staticmethod(tarfile.data_filter)
+        files.extractall(tmp_path / "older")
     return tmp_path / "older" / "src"
 
 

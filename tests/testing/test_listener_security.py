@@ -1,9 +1,7 @@
 """Listeners of an embedded broker: stores of all types, a principal builder in Python, secrets that nothing shows."""
 
 import logging
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from ottla.client.admin.configs import ResourceType
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Wire
+from tests.unit.security.tls.certificates import KEYTOOL, keytool
 
 SECRET = "s3cret-passw0rd"
 
@@ -48,21 +47,11 @@ def pkcs12_store(directory: Path, authority: trustme.CA) -> Path:
 
 
 def jks_store(directory: Path, authority: trustme.CA) -> Path:
-    if shutil.which("keytool") is None:
+    if KEYTOOL is None:
         pytest.skip("keytool is not installed: it comes with Java")
     source, target = pkcs12_store(directory, authority), directory / "store.jks"
-    command = ["keytool", "-importkeystore", "-noprompt", "-srckeystore", str(source), "-srcstoretype", "PKCS12"]
-    command += [
-        "-srcstorepass",
-        SECRET,
-        "-destkeystore",
-        str(target),
-        "-deststoretype",
-        "JKS",
-        "-deststorepass",
-        SECRET,
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    keytool("-importkeystore", "-noprompt", "-srckeystore", str(source), "-srcstoretype", "PKCS12", "-srcstorepass", SECRET,
+            "-destkeystore", str(target), "-deststoretype", "JKS", "-deststorepass", SECRET)  # fmt: skip
     return target
 
 

@@ -1,6 +1,7 @@
 """The command that adds an extra, for every way to install Ottla; and a missing package of each command."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_pip_of_another_environment_is_not_named(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     assert extras._installer(tmp_path) == "pip install"
     monkeypatch.setenv("PATH", "/nowhere")
-    assert extras._installer(tmp_path) == f"{sys.executable} -m pip install"
+    assert extras._installer(tmp_path) == f"{shlex.quote(sys.executable)} -m pip install"
 
 
 COMMANDS = {

@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,8 @@ NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
 KEYTOOL = shutil.which("keytool")
 JAVA = shutil.which("java")
+JAVA_ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8"}
+"""Java finds a file whose path has an accent in a locale that has it only."""
 needs_keytool = pytest.mark.skipif(KEYTOOL is None, reason="keytool of a JDK is not installed")
 needs_java = pytest.mark.skipif(JAVA is None, reason="java is not installed")
 
@@ -97,7 +100,7 @@ def keytool(*arguments: str) -> None:
     """Run keytool."""
     assert KEYTOOL is not None
     quick = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
-    subprocess.run([KEYTOOL, *quick, *arguments], check=True, capture_output=True)
+    subprocess.run([KEYTOOL, *quick, *arguments], check=True, capture_output=True, env=JAVA_ENVIRONMENT)
 
 
 def files(**contents: bytes | str) -> Callable[[str], bytes]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.security.tls.der import MalformedDer, alternative_names, read_value, subject
 from ottla.security.tls.names import InvalidRule, NoMatchingRule, PrincipalMapper, name_of, subject_name
-from tests.unit.security.tls.certificates import JAVA, issue, needs_java
+from tests.unit.security.tls.certificates import JAVA, JAVA_ENVIRONMENT, issue, needs_java
 
 Attribute = x509.NameAttribute
 
@@ -153,7 +153,9 @@ def test_names_are_those_of_java(tmp_path: Path) -> None:
                 ]
     encoded = [name.public_bytes() for name in names]
     lines = "".join(base64.b64encode(name).decode() + "\n" for name in encoded)
-    answer = subprocess.run([JAVA, str(program)], input=lines, capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [JAVA, str(program)], input=lines, capture_output=True, text=True, check=True, env=JAVA_ENVIRONMENT
+    )
     expected = [base64.b64decode(line).decode() for line in answer.stdout.split("\n")[:-1]]
     assert [name_of(name) for name in encoded] == expected
     assert len(expected) > 200
