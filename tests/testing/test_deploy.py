@@ -27,9 +27,13 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "ottla.yaml"
 MONITORING = sorted((DEPLOY / "prometheus").glob("*.yml"))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMMANDS = Path(sys.executable).parent
-STYLE = "{extends: default, rules: {line-length: {max: 128}, comments: {min-spaces-from-content: 1}, document-start: disable}}"
+STYLE = (
+    "{extends: default, rules: {line-length: {max: 128}, comments: {min-spaces-from-content: 1}, "
+    "document-start: disable, truthy: {check-keys: false}}}"
+)
 
 
 def passes(*command: str | Path) -> None:
@@ -40,13 +44,18 @@ def passes(*command: str | Path) -> None:
 # -- linters --
 
 
-@pytest.mark.parametrize("path", [COMPOSE, KUBERNETES, *MONITORING], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [COMPOSE, KUBERNETES, *MONITORING, *WORKFLOWS], ids=lambda path: path.name)
 def test_yaml_is_tidy(path: Path) -> None:
     passes(COMMANDS / "yamllint", "--strict", "--config-data", STYLE, path)
 
 
 def test_the_compose_file_follows_its_schema() -> None:
     passes(COMMANDS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE)
+
+
+def test_workflows_follow_their_schema() -> None:
+    assert WORKFLOWS
+    passes(COMMANDS / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS)
 
 
 def test_kubernetes_accepts_the_manifest() -> None:

@@ -87,6 +87,7 @@ PUBLIC = {
         "SequenceLost",
         "StaleMetadata",
         "TransactionAborted",
+        "TopicRecreated",
         "UnknownTopic",
         "UnsupportedVersion",
         "error_for",

@@ -65,6 +65,7 @@ __all__ = [
     "RetriableError",
     "SequenceLost",
     "StaleMetadata",
+    "TopicRecreated",
     "TransactionAborted",
     "UnknownTopic",
     "UnsupportedVersion",
@@ -82,6 +83,10 @@ class UnknownTopic(KafkaError):
     @property
     def retriable(self) -> bool:
         return False
+
+
+class TopicRecreated(UnknownTopic):
+    """The topic was deleted and recreated: its id has changed."""
 
 
 class LogTruncation(OffsetOutOfRange):

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from ottla.client.consumer.chunks import Batches, without_aborted
-from ottla.client.consumer.ranges import RangeReading, TopicRecreated, bytes_per_offset, wait_for_records
+from ottla.client.consumer.ranges import RangeReading, bytes_per_offset, wait_for_records
 from ottla.client.core import Core
-from ottla.client.errors import CorruptBatch, OffsetOutOfRange, RequestTimedOut
+from ottla.client.errors import CorruptBatch, OffsetOutOfRange, RequestTimedOut, TopicRecreated
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors
 from ottla.protocol.messages.fetch import (

@@ -20,7 +20,7 @@ from ottla.client.errors import (
     Permission,
     RequestTimedOut,
     RetriableError,
-    UnknownTopic,
+    TopicRecreated,
     error_for,
 )
 from ottla.client.topics import TopicInfo, TopicPartition
@@ -30,11 +30,6 @@ from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.schema import ZERO_UUID
-
-
-class TopicRecreated(UnknownTopic):
-    """The topic was deleted and recreated: its id has changed."""
-
 
 _NEWEST_WITHOUT_IDS: Final = 12
 _READING: Final = "range"
