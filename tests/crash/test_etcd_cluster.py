@@ -1,5 +1,6 @@
 """Brokers in processes of their own, whose metadata is in a real etcd: killed, stopped, and without their etcd for a while."""
 
+import shlex
 import subprocess
 import threading
 import time
@@ -238,7 +239,10 @@ def test_a_single_broker_moves_into_etcd_and_back(brokers: Brokers, tmp_path: Pa
     single.stop()
     moved = storage("migrate", "--to", brokers.url, str(home), "-o", "node.id=1")
     assert moved.returncode == 0, moved.stderr
-    assert f"serve with: ottla serve --data-dir {home} -o node.id=1 --cluster {brokers.url}" in moved.stdout
+    assert (
+        f"serve with: ottla serve --data-dir {shlex.quote(str(home))} -o node.id=1 --cluster {brokers.url}"
+        in moved.stdout
+    )
     again = storage("migrate", "--to", brokers.url, str(home), "-o", "node.id=1")
     assert (again.returncode, "there is no metadata to move" in again.stderr) == (1, True)
     brokers.start(1)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -45,7 +46,9 @@ class Shell:
 
     def attempt(self, command: str) -> subprocess.CompletedProcess[str]:
         line = re.sub(
-            r"(^|\| )(ottla|python) ", lambda it: f"{it[1]}{sys.executable}{' -m ottla' * (it[2] == 'ottla')} ", command
+            r"(^|\| )(ottla|python) ",
+            lambda it: f"{it[1]}{shlex.quote(sys.executable)}{' -m ottla' * (it[2] == 'ottla')} ",
+            command,
         )
         return subprocess.run(
             line, shell=True, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=60

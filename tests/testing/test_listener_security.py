@@ -15,7 +15,7 @@ from ottla.client.admin.configs import ResourceType
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.testing import EmbeddedBroker
 from tests.conformance.conftest import Wire
-from tests.unit.security.tls.certificates import KEYTOOL, keytool
+from tests.unit.security.tls.certificates import keytool
 
 SECRET = "s3cret-passw0rd"
 
@@ -47,8 +47,6 @@ def pkcs12_store(directory: Path, authority: trustme.CA) -> Path:
 
 
 def jks_store(directory: Path, authority: trustme.CA) -> Path:
-    if KEYTOOL is None:
-        pytest.skip("keytool is not installed: it comes with Java")
     source, target = pkcs12_store(directory, authority), directory / "store.jks"
     keytool("-importkeystore", "-noprompt", "-srckeystore", str(source), "-srcstoretype", "PKCS12", "-srcstorepass", SECRET,
             "-destkeystore", str(target), "-deststoretype", "JKS", "-deststorepass", SECRET)  # fmt: skip

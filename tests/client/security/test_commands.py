@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote, split
 from typing import Any
 
 import pytest
@@ -119,9 +120,9 @@ def test_each_command_logs_in(logins: Logins, secured_topic: str, tmp_path: Path
     file = write(tmp_path / "c", jaas(logins.sasl(listener="SASLTLS"), "alice-secret"))
     offsets = {"version": 1, "partitions": [{"topic": secured_topic, "partition": 0, "offset": 1}]}
     (tmp_path / "offsets").write_text(json.dumps(offsets))
-    values = {"f": file, "t": secured_topic, "g": fresh("g"), "o": str(tmp_path / "offsets")}
-    text = command.format(c=f"--command-config {file}", **values)
-    result = ottla(*text.split(), text="hello\n")
+    values = {"f": quote(file), "t": secured_topic, "g": fresh("g"), "o": quote(str(tmp_path / "offsets"))}
+    text = command.format(c=f"--command-config {quote(file)}", **values)
+    result = ottla(*split(text), text="hello\n")
     assert result.exit_code == 0, result.output
     assert "alice-secret" not in result.output
 
@@ -145,7 +146,7 @@ def test_every_command_is_tried() -> None:
 )
 def test_a_wrong_password_is_one_line_without_the_password(logins: Logins, tmp_path: Path, command: str) -> None:
     file = write(tmp_path / "c", jaas(logins.sasl(), "hidden-1"))
-    result = ottla(*command.format(f=file).split(), text="hello\n")
+    result = ottla(*split(command.format(f=quote(file))), text="hello\n")
     assert result.exit_code == 1
     assert "hidden-1" not in result.output
     lines = [line for line in result.stderr.splitlines() if line.startswith("ottla: ")]

@@ -2,8 +2,6 @@
 
 import datetime
 import logging
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from cryptography.x509 import load_pem_x509_certificates
 from ottla import Admin
 from ottla.client.errors import InvalidClientConfig, NotAuthenticated
 from ottla.testing import EmbeddedBroker
+from tests.unit.security.tls.certificates import keytool
 
 from .conftest import Configs, Logins, asyncio_round_trip, refusal, round_trip
 
@@ -73,13 +72,6 @@ def write_pkcs12(logins: Logins, path: Path) -> Path:
     encryption = serialization.BestAvailableEncryption(PASSWORD.encode())
     path.write_bytes(pkcs12.serialize_key_and_certificates(b"alice", key, chain[0], chain[1:], encryption))
     return path
-
-
-def keytool(*arguments: str) -> None:
-    program = shutil.which("keytool")
-    if program is None:
-        pytest.skip("there is no keytool, which makes JKS stores")
-    subprocess.run([program, *arguments], check=True, capture_output=True)
 
 
 def write_trust_store(logins: Logins, path: Path, kind: str) -> Path:

@@ -97,8 +97,9 @@ def issue(
 
 
 def keytool(*arguments: str) -> None:
-    """Run keytool."""
-    assert KEYTOOL is not None
+    """Run keytool, or skip the test without one."""
+    if KEYTOOL is None:
+        pytest.skip("keytool of a JDK is not installed")
     quick = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
     subprocess.run([KEYTOOL, *quick, *arguments], check=True, capture_output=True, env=JAVA_ENVIRONMENT)
 
