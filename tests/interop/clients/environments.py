@@ -129,7 +129,7 @@ class Wheels:
 
 @dataclass(frozen=True)
 class Locked:
-    """A Python program with the versions of requirements/dev.txt: it runs where this runs."""
+    """A Python program with the versions of requirements/dev-all.txt: it runs where this runs."""
 
     module: str
 
