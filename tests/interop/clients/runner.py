@@ -1,6 +1,6 @@
 """Run every client of tiers.py against a broker of its own, and write the table in docs/clients.md.
 
-    scripts/interop [--list] [--only NAME]... [--broker HOST:PORT]
+    scripts/interop clients [--list] [--only NAME]... [--broker HOST:PORT]
 
 --only      tiers whose name starts with NAME; the table is then not written
 --broker    use that broker, e.g. Apache Kafka to compare with; the table is then not written
