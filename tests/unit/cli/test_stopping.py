@@ -33,6 +33,7 @@ def interrupted(at: int) -> tuple[bool, list[str]]:
 
     with stop_on_signals() as stop:
         before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks at this frame only, when tracing begins
         sys.settrace(trace)
         try:
             step(stop, done)

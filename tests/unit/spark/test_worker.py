@@ -36,14 +36,15 @@ def test_chunks_are_not_brought_in_page_by_page_again() -> None:
 
 
 def test_what_the_first_task_left_is_not_collected_again() -> None:
-    frozen = freeze_counts("TaskContext._setTaskContext(TaskContext())")
-    assert frozen[0] == 0
-    assert frozen[1] > 1000
-    assert frozen[2] == frozen[1]
+    first, second, third = freeze_counts("TaskContext._setTaskContext(TaskContext())")
+    assert first == freeze_counts("pass")[0]  # Python 3.12 begins with some hundred
+    assert second > first + 1000
+    assert third == second
 
 
 def test_a_process_that_is_no_worker_is_left_alone() -> None:
-    assert freeze_counts("pass") == [0, 0, 0]
+    first, *later = freeze_counts("pass")
+    assert later == [first, first]
 
 
 def freeze_counts(before: str) -> list[int]:
