@@ -28,7 +28,7 @@ COMPOSE = DEPLOY / "docker" / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "ottla.yaml"
 MONITORING = sorted((DEPLOY / "prometheus").glob("*.yml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+UNITS = sorted((DEPLOY / "systemd").rglob("*.service"))
 COMMANDS = Path(sys.executable).parent
 STYLE = (
     "{extends: default, rules: {line-length: {max: 128}, comments: {min-spaces-from-content: 1}, "
@@ -68,7 +68,7 @@ def test_the_dockerfile_has_no_warnings() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
     # The programs of the units are not installed on this machine.
     copy = tmp_path / unit.name
@@ -234,6 +234,19 @@ def test_the_image_is_checked_by_its_own_command() -> None:
     check = re.search(r"HEALTHCHECK .*\\\n\s+CMD (\[.*\])", (DEPLOY / "docker" / "Dockerfile").read_text())
     assert check is not None
     assert json.loads(check[1])[:2] == ["ottla", "status"]
+
+
+def test_a_single_broker_is_served_as_its_unit_says(tmp_path: Path) -> None:
+    folder = DEPLOY / "systemd" / "single"
+    started = re.search(r"^ExecStart=/opt/ottla/bin/ottla serve (.*)$", (folder / "ottla.service").read_text(), re.M)
+    assert started is not None
+    port, metrics = free_ports(2)
+    config = tmp_path / "server.properties"
+    text = (folder / "server.properties").read_text().replace("127.0.0.1:9092", f"127.0.0.1:{port}")
+    config.write_text(text.replace("/var/lib/ottla", str(tmp_path / "data")))
+    by = {"/etc/ottla/server.properties": str(config), "127.0.0.1:9464": f"127.0.0.1:{metrics}"}
+    with served([Described(started[1].split(), {})], [by]):
+        assert_cluster([port])
 
 
 def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Path) -> None:
