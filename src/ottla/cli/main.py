@@ -1,14 +1,21 @@
 """`ottla`: entry point of all commands.
 
-A failure is one line on standard error and exit code 1 (2 for wrong usage), without a traceback.
+A failure is one line on standard error and exit code 1 (2 for wrong usage), without a traceback. Ctrl-C and a closed pipe end a
+command quietly, with the exit codes that a shell has for them, 130 and 141.
 """
 
 import gc
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import click
+from click.exceptions import Exit
 
 from ottla.cli.command_group import CommandGroup
 from ottla.version import VERSION
@@ -20,8 +27,38 @@ def form() -> str:
     return "interpreted" if spec is None or str(spec.origin).endswith(".py") else "compiled"
 
 
+@contextmanager
+def quiet_ends() -> Iterator[None]:
+    """Turn Ctrl-C, also in a prompt, and a closed pipe of the output into Exit."""
+    try:
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise Exit(128 + signal.SIGINT) from None
+    except click.Abort as aborted:
+        if not isinstance(aborted.__context__, KeyboardInterrupt):
+            raise
+        raise Exit(128 + signal.SIGINT) from None
+    except BrokenPipeError:
+        # What is left in the buffer has no reader: the interpreter would complain about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Exit(128 + signal.SIGPIPE) from None
+
+
 class Commands(CommandGroup):
     """Commands by name, imported on use: `ottla --version` must not import all of them."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the command line; --help and --version print here."""
+        with quiet_ends():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with quiet_ends():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""

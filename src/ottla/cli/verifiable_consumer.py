@@ -9,7 +9,7 @@ from ottla.cli.cluster_access import bootstrap_options, client_configs, command_
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
-from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Consumer
 from ottla.client.errors import FencedError, KafkaError
 from ottla.client.topics import TopicPartition
@@ -60,7 +60,7 @@ def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """
     deprecated("--consumer.config", "--command-config", HAS_BEEN_DEPRECATED)
     own = _configs(options)
-    with command_errors(), stop_on_signals() as stop:
+    with command_errors(), exit_on_signals() as stop:
         session = _VerifiableConsumer(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)
         try:
             session.run()
