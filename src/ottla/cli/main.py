@@ -18,6 +18,7 @@ import click
 from click.exceptions import Exit
 
 from ottla.cli.command_group import CommandGroup
+from ottla.cli.kafka_names import advice_on_script, command_name, explained
 from ottla.version import VERSION
 
 
@@ -58,7 +59,19 @@ class Commands(CommandGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         with quiet_ends():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except click.NoSuchOption as error:
+                raise explained(error) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command by its name or that of Kafka's script."""
+        advice = advice_on_script(args[0])
+        if advice is not None:
+            ctx.fail(f"no such command {args[0]}; {advice}")
+        return super().resolve_command(ctx, [command_name(args[0]), *args[1:]])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -73,6 +86,8 @@ class Commands(CommandGroup):
             return None
         module, _, attribute = home.partition(":")
         command: click.Command = getattr(import_module(f"ottla.cli.{module}"), attribute)
+        if not any("--version" in parameter.opts for parameter in command.params):
+            command.params.append(version_option())
         return command
 
 
@@ -97,6 +112,7 @@ _COMMANDS = {
     "groups": "groups:groups",
     "leader-election": "leader_election:leader_election",
     "log-dirs": "log_dirs:log_dirs",
+    "metadata-quorum": "metadata_quorum:metadata_quorum",
     "pipeline": "pipeline:pipeline",
     "producer-perf-test": "producer_perf_test:producer_perf_test",
     "reassign-partitions": "reassign_partitions:reassign_partitions",
@@ -104,6 +120,7 @@ _COMMANDS = {
     "serve": "serve:serve",
     "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
     "share-groups": "share_groups:share_groups",
+    "streams-application-reset": "streams_application_reset:streams_application_reset",
     "streams-groups": "streams_groups:streams_groups",
     "status": "status:status",
     "storage": "storage:storage",
@@ -123,8 +140,14 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def version_option() -> click.Option:
+    """Return the option --version, which each of Kafka's tools has."""
+    return click.Option(
+        ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+    )
+
+
+@click.group(cls=Commands, params=[version_option()], context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Kafka you can pip install."""
     gc.enable()  # `entry` disables it while commands are loaded
