@@ -12,14 +12,15 @@ import click
 
 from ottla.cli.cluster_access import (
     CommandFailed,
+    answering_configs,
     bootstrap_options,
-    client_configs,
     command_errors,
     option_configs,
     profile_properties,
 )
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
+from ottla.cli.missing_topic import check_topic
 from ottla.cli.properties import deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Consumer
@@ -71,6 +72,7 @@ def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
 
     SIGTERM or Ctrl-C stops it, after what it has written is committed and the group is left.
     """
+    begun = time.monotonic()
     _check(options)
     for old, new in (
         ("--property", "--formatter-property"),
@@ -80,11 +82,14 @@ def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
         deprecated(old, new)
     with command_errors(), exit_on_signals() as stop:
         writer = formatter_of(options)
-        consumer = Consumer(client_configs(bootstrap_server, None, **_configs(options)))
+        configs = answering_configs(stop, bootstrap_server, **_configs(options))
+        if options["topic"] is not None:
+            check_topic(configs, options["topic"], options["partition"], stop, timeout_ms=options["timeout_ms"])
+        consumer = Consumer(configs)
         reader = _ConsoleReader(consumer, writer, options, stop)
         try:
             _begin(consumer, options)
-            reader.run(sys.stdout.buffer)
+            reader.run(sys.stdout.buffer, begun)
         finally:
             consumer.close()
             sys.stdout.flush()
@@ -163,9 +168,9 @@ class _ConsoleReader:
         self._timeout_ms: int | None = options["timeout_ms"]
         self._skip: bool = options["skip_message_on_error"]
 
-    def run(self, out: BinaryIO) -> None:
+    def run(self, out: BinaryIO, begun: float) -> None:
         """Read until --max-messages or --timeout-ms is reached, or a stop is requested. Raises CommandFailed."""
-        last = time.monotonic()
+        last = begun
         while not self._stop.requested and (self._max_messages is None or self.count < self._max_messages):
             wait = STEP_S
             if self._timeout_ms is not None:
@@ -174,13 +179,13 @@ class _ConsoleReader:
                     return
             most = 500 if self._max_messages is None else min(500, self._max_messages - self.count)
             records = self._consumer.consume(most, wait)
-            begun = self.count
+            count = self.count
             try:
                 for record in records:
                     self.count += 1
                     self._write(record, out)
             except BaseException:
-                self._give_back(records[self.count - begun :])
+                self._give_back(records[self.count - count :])
                 raise
             if records:
                 last = time.monotonic()

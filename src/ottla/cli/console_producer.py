@@ -11,8 +11,8 @@ import click
 
 from ottla.cli.cluster_access import (
     CommandFailed,
+    answering_configs,
     bootstrap_options,
-    client_configs,
     command_errors,
     option_configs,
 )
@@ -88,7 +88,7 @@ def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -
     deprecated("--max-partition-memory-bytes", "--batch-size", LONG_WARNING, excludes=False)
     with command_errors(), exit_on_signals() as stop:
         reader = _reader(options)
-        configs = client_configs(bootstrap_server, None, **_configs(options))
+        configs = answering_configs(stop, bootstrap_server, **_configs(options))
         with Producer(configs) as producer:
             try:
                 failures = _send_all(producer, topic, reader, stop, sync=options["sync"])

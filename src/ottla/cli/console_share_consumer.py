@@ -6,9 +6,10 @@ from typing import Any, BinaryIO
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
+from ottla.cli.missing_topic import check_topic
 from ottla.cli.properties import deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import ShareConsumer
@@ -57,6 +58,7 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
     Apache Kafka's tool of this name, with its flags and its output. SIGTERM or Ctrl-C stops it, after the records are
     acknowledged and the group is left.
     """
+    begun = time.monotonic()
     if options["release"] and options["reject"]:
         raise click.UsageError("at most one of --release and --reject")
     for old, new in (
@@ -73,11 +75,13 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
             "--command-property",
         )
         configs = {**own, "group.id": group, "share.acknowledgement.mode": "explicit"}
-        consumer = ShareConsumer(client_configs(bootstrap_server, None, **configs))
+        configs = answering_configs(stop, bootstrap_server, **configs)
+        check_topic(configs, topic, None, stop, timeout_ms=options["timeout_ms"])
+        consumer = ShareConsumer(configs)
         reader = _ShareConsoleReader(consumer, writer, options, stop)
         try:
             consumer.subscribe([topic])
-            reader.run(sys.stdout.buffer)
+            reader.run(sys.stdout.buffer, begun)
         finally:
             consumer.close()
             sys.stdout.flush()
@@ -106,9 +110,9 @@ class _ShareConsoleReader:
         elif options["reject"]:
             self._kind = AcknowledgeType.REJECT
 
-    def run(self, out: BinaryIO) -> None:
+    def run(self, out: BinaryIO, begun: float) -> None:
         """Read until --max-messages or --timeout-ms is reached, or a stop is requested. Raises CommandFailed."""
-        last = time.monotonic()
+        last = begun
         while not self._stop.requested:
             wait = STEP_S
             if self._timeout_ms is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors, profile_properties
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors, profile_properties
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.properties import WARNING, deprecated, properties
 from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
@@ -79,7 +79,7 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
             "check.crcs": "false",
             **consumer_properties(options),
         }
-        with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
+        with Consumer(answering_configs(stop, bootstrap_server, **own)) as consumer:
             test = _ConsumerPerfTest(options, count, stop)
             test.run(consumer)
             metrics = consumer.metrics().of_client()

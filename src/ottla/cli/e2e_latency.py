@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.stopping import Stop, exit_on_signals
@@ -56,7 +56,7 @@ def e2e_latency(bootstrap_server: str | None, **options: Any) -> None:
     SIGTERM or Ctrl-C stops it between two records.
     """
     with command_errors(), exit_on_signals() as stop:
-        configs = client_configs(bootstrap_server, options["command_config"])
+        configs = answering_configs(stop, bootstrap_server, options["command_config"])
         partitions = _partitions(configs, options)
         sending = {**configs, "linger.ms": 0, "acks": options["producer_acks"]}
         reading = {**configs, "auto.offset.reset": "latest", "fetch.max.wait.ms": 0, "enable.auto.commit": "false"}

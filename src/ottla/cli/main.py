@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.exceptions import Exit
@@ -86,51 +86,91 @@ class Commands(CommandGroup):
             return None
         module, _, attribute = home.partition(":")
         command: click.Command = getattr(import_module(f"ottla.cli.{module}"), attribute)
-        if not any("--version" in parameter.opts for parameter in command.params):
+        if not _has(command, "--version"):
             command.params.append(version_option())
+        _add_timeout(command)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by theme."""
+        for theme, names in _THEMES.items():
+            self.format_section(ctx, formatter, theme, names)
 
-_COMMANDS = {
-    "acls": "acls:acls",
-    "broker-api-versions": "broker_api_versions:broker_api_versions",
-    "client-metrics": "client_metrics:client_metrics",
-    "cluster": "cluster:cluster",
-    "configs": "configs:configs",
-    "console": "console:console",
-    "console-consumer": "console_consumer:console_consumer",
-    "console-producer": "console_producer:console_producer",
-    "console-share-consumer": "console_share_consumer:console_share_consumer",
-    "consumer-groups": "consumer_groups:consumer_groups",
-    "consumer-perf-test": "consumer_perf_test:consumer_perf_test",
-    "delegation-tokens": "delegation_tokens:delegation_tokens",
-    "delete-records": "delete_records:delete_records",
-    "dump-log": "dump_log:dump_log",
-    "e2e-latency": "e2e_latency:e2e_latency",
-    "features": "features:features",
-    "get-offsets": "get_offsets:get_offsets",
-    "groups": "groups:groups",
-    "leader-election": "leader_election:leader_election",
-    "log-dirs": "log_dirs:log_dirs",
-    "metadata-quorum": "metadata_quorum:metadata_quorum",
-    "pipeline": "pipeline:pipeline",
-    "producer-perf-test": "producer_perf_test:producer_perf_test",
-    "reassign-partitions": "reassign_partitions:reassign_partitions",
-    "replica-verification": "replica_verification:replica_verification",
-    "serve": "serve:serve",
-    "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
-    "share-groups": "share_groups:share_groups",
-    "streams-application-reset": "streams_application_reset:streams_application_reset",
-    "streams-groups": "streams_groups:streams_groups",
-    "status": "status:status",
-    "storage": "storage:storage",
-    "top": "top:top",
-    "topics": "topics:topics",
-    "transactions": "transactions:transactions",
-    "verifiable-consumer": "verifiable_consumer:verifiable_consumer",
-    "verifiable-producer": "verifiable_producer:verifiable_producer",
-    "verifiable-share-consumer": "verifiable_share_consumer:verifiable_share_consumer",
+
+def _has(command: click.Command, flag: str) -> bool:
+    return any(flag in parameter.opts for parameter in command.params)
+
+
+def _add_timeout(command: click.Command) -> None:
+    """Add --timeout to each command that connects to a cluster, unless it has one of Kafka's tool."""
+    if _has(command, "--bootstrap-server") and not _has(command, "--timeout"):
+        from ottla.cli.cluster_access import timeout_option  # not for `ottla --version`: it loads a client
+
+        command.params.append(timeout_option())
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _add_timeout(inner)
+
+
+_THEMES: Final = {
+    "Broker": {
+        "serve": "serve:serve",
+        "storage": "storage:storage",
+        "dump-log": "dump_log:dump_log",
+    },
+    "What there is": {
+        "status": "status:status",
+        "top": "top:top",
+        "console": "console:console",
+    },
+    "Records": {
+        "console-producer": "console_producer:console_producer",
+        "console-consumer": "console_consumer:console_consumer",
+        "console-share-consumer": "console_share_consumer:console_share_consumer",
+        "get-offsets": "get_offsets:get_offsets",
+        "delete-records": "delete_records:delete_records",
+    },
+    "Topics and configs": {
+        "topics": "topics:topics",
+        "configs": "configs:configs",
+        "client-metrics": "client_metrics:client_metrics",
+    },
+    "Groups and transactions": {
+        "groups": "groups:groups",
+        "consumer-groups": "consumer_groups:consumer_groups",
+        "share-groups": "share_groups:share_groups",
+        "streams-groups": "streams_groups:streams_groups",
+        "streams-application-reset": "streams_application_reset:streams_application_reset",
+        "transactions": "transactions:transactions",
+    },
+    "Security": {
+        "acls": "acls:acls",
+        "delegation-tokens": "delegation_tokens:delegation_tokens",
+    },
+    "Cluster and replicas": {
+        "cluster": "cluster:cluster",
+        "broker-api-versions": "broker_api_versions:broker_api_versions",
+        "features": "features:features",
+        "metadata-quorum": "metadata_quorum:metadata_quorum",
+        "log-dirs": "log_dirs:log_dirs",
+        "leader-election": "leader_election:leader_election",
+        "reassign-partitions": "reassign_partitions:reassign_partitions",
+        "replica-verification": "replica_verification:replica_verification",
+    },
+    "Spark": {
+        "pipeline": "pipeline:pipeline",
+    },
+    "Performance and tests": {
+        "producer-perf-test": "producer_perf_test:producer_perf_test",
+        "consumer-perf-test": "consumer_perf_test:consumer_perf_test",
+        "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
+        "e2e-latency": "e2e_latency:e2e_latency",
+        "verifiable-producer": "verifiable_producer:verifiable_producer",
+        "verifiable-consumer": "verifiable_consumer:verifiable_consumer",
+        "verifiable-share-consumer": "verifiable_share_consumer:verifiable_share_consumer",
+    },
 }
+"""Commands by theme, in the order of `ottla --help`: module and attribute of each."""
+_COMMANDS: Final = {name: home for theme in _THEMES.values() for name, home in theme.items()}
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

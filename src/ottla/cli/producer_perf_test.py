@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
@@ -67,7 +67,7 @@ def producer_perf_test(**options: Any) -> None:
         elif options["transaction_duration_ms"] is not None:
             own.setdefault("transactional.id", f"performance-producer-{random.randrange(1 << 64):x}")
         own = {"client.id": "perf-producer-client", **own}
-        with Producer(client_configs(options["bootstrap_server"], None, **own)) as producer:
+        with Producer(answering_configs(stop, options["bootstrap_server"], None, **own)) as producer:
             test = _ProducerPerfTest(producer, options, stop, transactional="transactional.id" in own)
             test.run(payloads)
             metrics = producer.metrics().of_client()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.consumer_perf_test import MEGABYTE, consumer_properties, java_time, record_count, timeout_warning
 from ottla.cli.stopping import Stop, exit_on_signals
@@ -72,7 +72,7 @@ def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> No
             **consumer_properties(options),
         }
         options["has_client_id"] = "client.id" in own
-        readers = _ShareConsumerThreads(client_configs(bootstrap_server, None, **own), options, count, stop)
+        readers = _ShareConsumerThreads(answering_configs(stop, bootstrap_server, **own), options, count, stop)
         readers.run()
         readers.summary()
 

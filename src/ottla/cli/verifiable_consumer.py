@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
@@ -61,7 +61,7 @@ def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
     deprecated("--consumer.config", "--command-config", HAS_BEEN_DEPRECATED)
     own = _configs(options)
     with command_errors(), exit_on_signals() as stop:
-        session = _VerifiableConsumer(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)
+        session = _VerifiableConsumer(Consumer(answering_configs(stop, bootstrap_server, **own)), options, stop)
         try:
             session.run()
         finally:

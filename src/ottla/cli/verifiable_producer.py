@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.events import Events, java_class
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
@@ -66,7 +66,7 @@ def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
             "retries": "0",
             **properties(options["command_config"] or options["producer_config"], (), "--command-config"),
         }
-        producer = Producer(client_configs(bootstrap_server, None, **own))
+        producer = Producer(answering_configs(stop, bootstrap_server, **own))
         session = _VerifiableProducer(producer, options, stop)
         try:
             session.run()
