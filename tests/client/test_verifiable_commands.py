@@ -159,7 +159,7 @@ def test_told_to_stop(
             assert process.poll() is None
         process.send_signal(number)
         said, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (128 + number, "")
     found = events(said)
     assert names(found)[-len(end) :] == end
     if found[-1]["name"] == "tool_data":

@@ -176,6 +176,12 @@ CASES = [
     (f"{TOOLS}.ClientMetricsCommand", "client-metrics", "--list"),
     (f"{TOOLS}.ClientMetricsCommand", "client-metrics", "--describe"),
     (REASSIGN, "reassign-partitions", "--list"),
+    (f"{TOOLS}.MetadataQuorumCommand", "metadata-quorum", "describe --status"),
+    (
+        f"{TOOLS}.StreamsResetter",
+        "streams-application-reset",
+        "--application-id idle --input-topics flights --to-latest --dry-run",
+    ),
 ]
 
 

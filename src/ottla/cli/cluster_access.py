@@ -6,6 +6,7 @@ OTTLA_BOOTSTRAP_SERVERS, 127.0.0.1:9092.
 """
 
 import os
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -14,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from ottla.cli.profiles import InvalidProfile, Profile, permission_warning, profile_names, profiles_path, read_profile
+from ottla.cli.stopping import Stop
 from ottla.client.admin.requests import Requests
 from ottla.client.errors import KafkaError
 from ottla.client.waiting import Blocking
@@ -30,7 +32,10 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 NO_CLIENT_CONFIGS: Final = ("schema.registry.", "broker.metrics.")
 """Beginnings of the properties of a profile that name its schema registry and the metrics of its brokers."""
 _PROFILE: Final = "ottla.cli.profile"
-"""Key of the profile in the meta dictionary of click's contexts, which sub-commands share."""
+_TIMEOUT: Final = "ottla.cli.timeout"
+"""Keys of the profile and of --timeout in the meta dictionary of click's contexts, which sub-commands share."""
+TERMINAL_MS: Final = 10_000
+"""Longest wait for the first answer of a broker on a terminal, where a user waits."""
 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -55,6 +60,41 @@ def _select_profile(ctx: click.Context, param: click.Parameter, name: str | None
     warning = permission_warning(path)
     if warning and not ctx.resilient_parsing:  # resilient: the shell requests completions
         click.echo(warning, err=True)
+
+
+def _store_timeout(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    del param
+    if value is not None:
+        ctx.meta[_TIMEOUT] = value
+
+
+def timeout_option() -> click.Option:
+    """Return the option --timeout, for commands without one of their own that Kafka's tool has."""
+    return click.Option(
+        ["--timeout"],
+        type=click.IntRange(1),
+        metavar="MS",
+        expose_value=False,
+        callback=_store_timeout,
+        help=f"Longest wait for an answer. [default: 60000; {TERMINAL_MS} for the first one on a terminal]",
+    )
+
+
+def first_answer_ms() -> int | None:
+    """Return the longest wait for the first answer of a broker: --timeout, or ten seconds on a terminal; None is that of the
+    client."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return None
+    limit: int | None = context.meta.get(_TIMEOUT)
+    if limit is not None or context.get_parameter_source("timeout") is ParameterSource.COMMANDLINE:
+        return limit
+    return TERMINAL_MS if is_terminal() else None
+
+
+def is_terminal() -> bool:
+    """Return whether a user sees the errors of the command at once."""
+    return sys.stderr.isatty()
 
 
 def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -152,7 +192,27 @@ def connected(
         command_errors(),
         AdminConnection(part, client_configs(bootstrap_server, None, **{**file, **configs})) as cluster,
     ):
+        _wait_for_broker(cluster)
         yield cluster
+
+
+def _wait_for_broker(cluster: AdminConnection[Any]) -> None:
+    """Wait for a broker for as long as a user at a terminal would. Raises KafkaError."""
+    limit = first_answer_ms()
+    if limit is not None:
+        metadata = cluster.admin.metadata
+        cluster.ask(metadata.retrying("connect", metadata.any_link, limit))
+
+
+def answering_configs(stop: Stop, bootstrap_server: str | None, file: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return the client configs of a command that reads or writes records, after a broker has answered, where a user waits for
+    it. Raises CommandFailed, KafkaError."""
+    configs = client_configs(bootstrap_server, file, **more)
+    if first_answer_ms() is not None:
+        own = {name: value for name, value in configs.items() if name != "group.id"}
+        with stop.interruptible(), AdminConnection(Requests, own) as cluster:
+            _wait_for_broker(cluster)
+    return configs
 
 
 def profile_properties() -> Mapping[str, str]:
@@ -210,6 +270,10 @@ def client_configs(bootstrap_server: str | None, file: str | None, **more: Any) 
     """Return the client configs of a command: `more` overrides the file, the file the profile. Raises CommandFailed."""
     configs: dict[str, Any] = {**(read_properties(file) if file else {}), **more}
     servers = address_of(bootstrap_server, configs).servers
+    context = click.get_current_context(silent=True)
+    limit = None if context is None else context.meta.get(_TIMEOUT)
+    if limit is not None:
+        configs["default.api.timeout.ms"] = limit
     return {"client.id": "ottla-cli", **profile_properties(), **configs, "bootstrap.servers": servers}
 
 

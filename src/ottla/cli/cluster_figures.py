@@ -33,7 +33,7 @@ class ClusterSample(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """Figures of a broker: rates of the partitions that it leads, size of all its replicas in bytes."""
+    """Figures of a broker: rates of the partitions that it leads, size of its replicas in bytes; both of observed topics."""
 
     broker: int
     address: str
@@ -152,7 +152,8 @@ class _Growth:
             led[leader].append(partition)
         rows = []
         for node in sorted(self._now.cluster.nodes):
-            replicas = self._now.sizes.get(node.id)
+            sizes = self._now.sizes.get(node.id)
+            replicas = None if sizes is None else {part: sizes[part] for part in sizes if part in self._now.leaders}
             rows.append(
                 BrokerRow(
                     node.id,

@@ -1,4 +1,6 @@
-"""Command groups that suggest the nearest name for a misspelt command."""
+"""Command groups that suggest the nearest name for a misspelt command, and whose help has whole sentences."""
+
+from collections.abc import Iterable
 
 import click
 
@@ -15,3 +17,21 @@ class CommandGroup(click.Group):
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
             ctx.fail(f"no such command {args[0]}{did_you_mean(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their descriptions, which click would cut at the width of the screen."""
+        self.format_section(ctx, formatter, "Commands", self.list_commands(ctx))
+
+    def format_section(
+        self, ctx: click.Context, formatter: click.HelpFormatter, title: str, names: Iterable[str]
+    ) -> None:
+        """Write some of the commands under a title."""
+        commands = [(name, self.get_command(ctx, name)) for name in names]
+        rows = [
+            (name, command.get_short_help_str(limit=1000))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)

@@ -12,21 +12,21 @@ import click
 
 from ottla.cli.cluster_access import (
     CommandFailed,
+    answering_configs,
     bootstrap_options,
-    client_configs,
     command_errors,
     option_configs,
     profile_properties,
 )
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
+from ottla.cli.missing_topic import check_topic
 from ottla.cli.properties import deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Consumer
 from ottla.client.errors import IllegalState
 from ottla.client.topics import TopicPartition
 from ottla.records.record import Record
-
-_POLL_S = 1.0
 
 
 @click.command("console-consumer")
@@ -68,7 +68,11 @@ _POLL_S = 1.0
 @click.option("--enable-systest-events", is_flag=True, help="Print a message when the consumer has shut down.")
 @click.option("--json", "as_json", is_flag=True, help="Write each record as a JSON object with all its fields.")
 def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
-    """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output."""
+    """Write the records of a topic. Apache Kafka's tool of this name, with its flags and its output.
+
+    SIGTERM or Ctrl-C stops it, after what it has written is committed and the group is left.
+    """
+    begun = time.monotonic()
     _check(options)
     for old, new in (
         ("--property", "--formatter-property"),
@@ -76,14 +80,16 @@ def console_consumer(bootstrap_server: str | None, **options: Any) -> None:
         ("--consumer-property", "--command-property"),
     ):
         deprecated(old, new)
-    with command_errors():
+    with command_errors(), exit_on_signals() as stop:
         writer = formatter_of(options)
-        consumer = Consumer(client_configs(bootstrap_server, None, **_configs(options)))
-        reader = _ConsoleReader(consumer, writer, options)
+        configs = answering_configs(stop, bootstrap_server, **_configs(options))
+        if options["topic"] is not None:
+            check_topic(configs, options["topic"], options["partition"], stop, timeout_ms=options["timeout_ms"])
+        consumer = Consumer(configs)
+        reader = _ConsoleReader(consumer, writer, options, stop)
         try:
             _begin(consumer, options)
-            with contextlib.suppress(KeyboardInterrupt):
-                reader.run(sys.stdout.buffer)
+            reader.run(sys.stdout.buffer, begun)
         finally:
             consumer.close()
             sys.stdout.flush()
@@ -153,32 +159,33 @@ class _ConsoleReader:
     count  number of records so far
     """
 
-    def __init__(self, consumer: Consumer, writer: Formatter, options: dict[str, Any]) -> None:
+    def __init__(self, consumer: Consumer, writer: Formatter, options: dict[str, Any], stop: Stop) -> None:
         self.count = 0
         self._consumer = consumer
         self._writer = writer
+        self._stop = stop
         self._max_messages: int | None = options["max_messages"]
         self._timeout_ms: int | None = options["timeout_ms"]
         self._skip: bool = options["skip_message_on_error"]
 
-    def run(self, out: BinaryIO) -> None:
-        """Read until --max-messages or --timeout-ms is reached. Raises CommandFailed."""
-        last = time.monotonic()
-        while self._max_messages is None or self.count < self._max_messages:
-            wait = _POLL_S
+    def run(self, out: BinaryIO, begun: float) -> None:
+        """Read until --max-messages or --timeout-ms is reached, or a stop is requested. Raises CommandFailed."""
+        last = begun
+        while not self._stop.requested and (self._max_messages is None or self.count < self._max_messages):
+            wait = STEP_S
             if self._timeout_ms is not None:
                 wait = min(wait, last + self._timeout_ms / 1000 - time.monotonic())
                 if wait <= 0:
                     return
             most = 500 if self._max_messages is None else min(500, self._max_messages - self.count)
             records = self._consumer.consume(most, wait)
-            begun = self.count
+            count = self.count
             try:
                 for record in records:
                     self.count += 1
                     self._write(record, out)
             except BaseException:
-                self._give_back(records[self.count - begun :])
+                self._give_back(records[self.count - count :])
                 raise
             if records:
                 last = time.monotonic()

@@ -1,25 +1,31 @@
 """`ottla console-producer`: send lines of standard input as records."""
 
+import io
+import os
+import select
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import click
 
 from ottla.cli.cluster_access import (
     CommandFailed,
+    answering_configs,
     bootstrap_options,
-    client_configs,
     command_errors,
     option_configs,
 )
 from ottla.cli.completion import complete_topics
 from ottla.cli.line_reader import LineReader
 from ottla.cli.properties import LONG_WARNING, deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
 from ottla.client.producer.closed import Delivered
 
 _LINE_READER = "LineMessageReader"
+_CHUNK = 65_536
 _CONFIGS = {
     "batch_size": "batch.size",
     "max_block_ms": "max.block.ms",
@@ -69,7 +75,10 @@ _CONFIGS = {
     help="Time a batch waits for more records (linger.ms).",
 )
 def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -> None:
-    """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags."""
+    """Send each line of standard input as a record. Apache Kafka's tool of this name, with its flags.
+
+    SIGTERM or Ctrl-C stops it, after the lines that it has read are acknowledged; the second one does not wait for that.
+    """
     for old, new in (
         ("--property", "--reader-property"),
         ("--producer.config", "--command-config"),
@@ -77,13 +86,17 @@ def console_producer(bootstrap_server: str | None, topic: str, **options: Any) -
     ):
         deprecated(old, new, LONG_WARNING)
     deprecated("--max-partition-memory-bytes", "--batch-size", LONG_WARNING, excludes=False)
-    with command_errors():
+    with command_errors(), exit_on_signals() as stop:
         reader = _reader(options)
-        configs = client_configs(bootstrap_server, None, **_configs(options))
+        configs = answering_configs(stop, bootstrap_server, **_configs(options))
         with Producer(configs) as producer:
-            failures = _send_all(producer, topic, reader, sync=options["sync"])
-    if failures:
-        raise CommandFailed(f"{len(failures)} records were not sent; the first: {failures[0]}")
+            try:
+                failures = _send_all(producer, topic, reader, stop, sync=options["sync"])
+            except KeyboardInterrupt:  # the second signal: nobody wants to wait for a broker any longer
+                producer.close(timeout=0)
+                raise
+        if failures:
+            raise CommandFailed(f"{len(failures)} records were not sent; the first: {failures[0]}")
 
 
 def _reader(options: dict[str, Any]) -> LineReader:
@@ -106,7 +119,7 @@ def _configs(options: dict[str, Any]) -> dict[str, Any]:
     return configs | properties(options["command_config"] or options["producer_config"], texts, "--command-property")
 
 
-def _send_all(producer: Producer, topic: str, reader: LineReader, *, sync: bool) -> list[KafkaError]:
+def _send_all(producer: Producer, topic: str, reader: LineReader, stop: Stop, *, sync: bool) -> list[KafkaError]:
     """Send all lines; return the errors."""
     failures: list[KafkaError] = []
 
@@ -115,17 +128,9 @@ def _send_all(producer: Producer, topic: str, reader: LineReader, *, sync: bool)
         if error is not None:
             failures.append(error)
 
-    prompt = sys.stdin.isatty()
-    number = 0
-    while True:
-        if prompt:
-            click.echo(">", nl=False)
-        line = sys.stdin.buffer.readline()
-        if not line:
-            break
-        number += 1
+    for number, line in enumerate(_lines(sys.stdin.buffer, stop, prompts=sys.stdin.isatty()), 1):
         try:
-            key, value, headers = reader.parse(line.rstrip(b"\n").removesuffix(b"\r"), number)
+            key, value, headers = reader.parse(line.removesuffix(b"\r"), number)
         except ValueError as error:
             producer.flush()
             raise CommandFailed(str(error)) from None
@@ -135,3 +140,30 @@ def _send_all(producer: Producer, topic: str, reader: LineReader, *, sync: bool)
             producer.flush()
     producer.flush()
     return failures
+
+
+def _lines(source: BinaryIO, stop: Stop, *, prompts: bool) -> Iterator[bytes]:
+    """Read lines until their end or a stop; whole lines that were read by then are returned, as all others."""
+    unfinished = b""
+    if prompts:
+        click.echo(">", nl=False)
+    while chunk := _chunk(source, stop):
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        for line in lines:
+            yield line
+            if prompts:
+                click.echo(">", nl=False)
+    if unfinished and not stop.requested:
+        yield unfinished
+
+
+def _chunk(source: BinaryIO, stop: Stop) -> bytes:
+    """Read what is there, after a wait; nothing at the end or after a stop."""
+    try:
+        descriptor = source.fileno()
+    except io.UnsupportedOperation:  # no file
+        return source.read()
+    while not stop.requested:
+        if select.select([descriptor], [], [], STEP_S)[0]:
+            return os.read(descriptor, _CHUNK)
+    return b""

@@ -1,21 +1,20 @@
 """`ottla console-share-consumer`: write records of a topic, read by a share group, to standard output."""
 
-import contextlib
 import sys
 import time
 from typing import Any, BinaryIO
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.formatters import DEFAULT_FORMATTER, Formatter, formatter_of
+from ottla.cli.missing_topic import check_topic
 from ottla.cli.properties import deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import ShareConsumer
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.records.record import Record
-
-_POLL_S = 1.0
 
 
 @click.command("console-share-consumer")
@@ -56,8 +55,10 @@ _POLL_S = 1.0
 def console_share_consumer(bootstrap_server: str | None, topic: str, group: str, **options: Any) -> None:
     """Write the records of a topic, read by a share group. Each is accepted once it is written.
 
-    Apache Kafka's tool of this name, with its flags and its output.
+    Apache Kafka's tool of this name, with its flags and its output. SIGTERM or Ctrl-C stops it, after the records are
+    acknowledged and the group is left.
     """
+    begun = time.monotonic()
     if options["release"] and options["reject"]:
         raise click.UsageError("at most one of --release and --reject")
     for old, new in (
@@ -66,7 +67,7 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
         ("--consumer-property", "--command-property"),
     ):
         deprecated(old, new)
-    with command_errors():
+    with command_errors(), exit_on_signals() as stop:
         writer = formatter_of(options)
         own = properties(
             options["command_config"] or options["consumer_config"],
@@ -74,12 +75,13 @@ def console_share_consumer(bootstrap_server: str | None, topic: str, group: str,
             "--command-property",
         )
         configs = {**own, "group.id": group, "share.acknowledgement.mode": "explicit"}
-        consumer = ShareConsumer(client_configs(bootstrap_server, None, **configs))
-        reader = _ShareConsoleReader(consumer, writer, options)
+        configs = answering_configs(stop, bootstrap_server, **configs)
+        check_topic(configs, topic, None, stop, timeout_ms=options["timeout_ms"])
+        consumer = ShareConsumer(configs)
+        reader = _ShareConsoleReader(consumer, writer, options, stop)
         try:
             consumer.subscribe([topic])
-            with contextlib.suppress(KeyboardInterrupt):
-                reader.run(sys.stdout.buffer)
+            reader.run(sys.stdout.buffer, begun)
         finally:
             consumer.close()
             sys.stdout.flush()
@@ -94,10 +96,11 @@ class _ShareConsoleReader:
     count  number of records so far
     """
 
-    def __init__(self, consumer: ShareConsumer, writer: Formatter, options: dict[str, Any]) -> None:
+    def __init__(self, consumer: ShareConsumer, writer: Formatter, options: dict[str, Any], stop: Stop) -> None:
         self.count = 0
         self._consumer = consumer
         self._writer = writer
+        self._stop = stop
         self._max_messages: int | None = options["max_messages"]
         self._timeout_ms: int | None = options["timeout_ms"]
         self._reject_on_error: bool = options["reject_message_on_error"]
@@ -107,11 +110,11 @@ class _ShareConsoleReader:
         elif options["reject"]:
             self._kind = AcknowledgeType.REJECT
 
-    def run(self, out: BinaryIO) -> None:
-        """Read until --max-messages or --timeout-ms is reached. Raises CommandFailed."""
-        last = time.monotonic()
-        while True:
-            wait = _POLL_S
+    def run(self, out: BinaryIO, begun: float) -> None:
+        """Read until --max-messages or --timeout-ms is reached, or a stop is requested. Raises CommandFailed."""
+        last = begun
+        while not self._stop.requested:
+            wait = STEP_S
             if self._timeout_ms is not None:
                 wait = min(wait, last + self._timeout_ms / 1000 - time.monotonic())
                 if wait <= 0:

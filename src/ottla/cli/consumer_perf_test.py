@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors, profile_properties
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors, profile_properties
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.properties import WARNING, deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Consumer
 from ottla.client.topics import TopicPartition
@@ -59,11 +60,14 @@ _COLUMNS = (
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
-    """Measure the throughput of a consumer. Apache Kafka's tool of this name, with its flags and its output."""
+    """Measure the throughput of a consumer. Apache Kafka's tool of this name, with its flags and its output.
+
+    SIGTERM or Ctrl-C stops it, after it has left its group.
+    """
     if (options["topic"] is None) == (options["include"] is None):
         raise click.UsageError("specify exactly one of --topic and --include")
     count = record_count(options)
-    with command_errors():
+    with command_errors(), exit_on_signals() as stop:
         own: dict[str, Any] = {
             "client.id": "perf-consumer-client",
             "group.id": options["group"]
@@ -75,11 +79,11 @@ def consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
             "check.crcs": "false",
             **consumer_properties(options),
         }
-        with Consumer(client_configs(bootstrap_server, None, **own)) as consumer:
-            test = _ConsumerPerfTest(options, count)
+        with Consumer(answering_configs(stop, bootstrap_server, **own)) as consumer:
+            test = _ConsumerPerfTest(options, count, stop)
             test.run(consumer)
             metrics = consumer.metrics().of_client()
-    test.summary(metrics if options["print_metrics"] else {})
+        test.summary(metrics if options["print_metrics"] else {})
 
 
 def record_count(options: dict[str, Any]) -> int:
@@ -132,8 +136,9 @@ _GROUPS = {
 class _ConsumerPerfTest:
     """One run: records and bytes read, and the time."""
 
-    def __init__(self, options: dict[str, Any], count: int) -> None:
+    def __init__(self, options: dict[str, Any], count: int, stop: Stop) -> None:
         self._options = options
+        self._stop = stop
         self._count = count
         self._bytes = self._records = 0
         self._begun = self._ended = time.time()
@@ -141,7 +146,7 @@ class _ConsumerPerfTest:
         self._client_id = ""
 
     def run(self, consumer: Consumer) -> None:
-        """Read until --num-records or --timeout is reached."""
+        """Read until --num-records or --timeout is reached, or a stop is requested."""
         options = self._options
         self._client_id = consumer.config["client.id"]
         if options["show_detailed_stats"] and not options["hide_header"]:
@@ -156,11 +161,16 @@ class _ConsumerPerfTest:
         consumer.subscribe([options["topic"]] if options["topic"] else [], pattern=options["include"], on_assign=joined)
         reported = begun
         last = (0, 0)
-        while self._records < self._count:
-            records = consumer.consume(min(500, self._count - self._records), options["timeout"] / 1000)
+        late_at = time.monotonic() + options["timeout"] / 1000
+        while self._records < self._count and not self._stop.requested:
+            wait = min(max(late_at - time.monotonic(), 0), STEP_S)
+            records = consumer.consume(min(500, self._count - self._records), wait)
             if not records:
+                if time.monotonic() < late_at:
+                    continue
                 click.echo(timeout_warning(options["timeout"]), err=True)
                 break
+            late_at = time.monotonic() + options["timeout"] / 1000
             self._records += len(records)
             self._bytes += sum(len(record.value or b"") + len(record.key or b"") for record in records)
             self._ended = time.time()

@@ -68,6 +68,8 @@ def dump_log(files: str, **options: Any) -> None:
         try:
             path.stat()  # a missing file is an error, whatever its suffix
             dump = _dump(path, dumper, options)
+        except BrokenPipeError:  # of the output
+            raise
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror or error}") from None
         wrong += dump.wrong

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
+from ottla.cli.stopping import Stop, exit_on_signals
 from ottla.cli.table import echo_json
 from ottla.client.admin.topics import NewTopic
 from ottla.client.blocking import Admin, Consumer, Producer
@@ -50,9 +51,12 @@ _TIMEOUT_S = 60.0
 @click.option("--command-config", metavar="FILE", help="Properties for both clients.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
 def e2e_latency(bootstrap_server: str | None, **options: Any) -> None:
-    """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output."""
-    with command_errors():
-        configs = client_configs(bootstrap_server, options["command_config"])
+    """Measure the time from produce to consume. Apache Kafka's tool of this name, with its flags and its output.
+
+    SIGTERM or Ctrl-C stops it between two records.
+    """
+    with command_errors(), exit_on_signals() as stop:
+        configs = answering_configs(stop, bootstrap_server, options["command_config"])
         partitions = _partitions(configs, options)
         sending = {**configs, "linger.ms": 0, "acks": options["producer_acks"]}
         reading = {**configs, "auto.offset.reset": "latest", "fetch.max.wait.ms": 0, "enable.auto.commit": "false"}
@@ -60,9 +64,13 @@ def e2e_latency(bootstrap_server: str | None, **options: Any) -> None:
             consumer.assign(partitions)
             for partition in partitions:
                 consumer.position(partition)
-            latencies = _measure(producer, consumer, options)
+            latencies = _measure(producer, consumer, options, stop)
+        _summarize(latencies, as_json=options["as_json"])
+
+
+def _summarize(latencies: Latencies, *, as_json: bool) -> None:
     quantiles = latencies.quantiles(_SHARES)
-    if options["as_json"]:
+    if as_json:
         named = dict(zip(("p50_ms", "p99_ms", "p999_ms"), quantiles, strict=True))
         echo_json(
             {"records": latencies.count, "average_ms": latencies.average_ms, "max_ms": latencies.most_ms, **named}
@@ -86,13 +94,15 @@ def _partitions(configs: dict[str, Any], options: dict[str, Any]) -> list[TopicP
     return [TopicPartition(topic, 0)]
 
 
-def _measure(producer: Producer, consumer: Consumer, options: dict[str, Any]) -> Latencies:
+def _measure(producer: Producer, consumer: Consumer, options: dict[str, Any], stop: Stop) -> Latencies:
     latencies = Latencies()
     header = "h" * options["record_header_key_size"]
     size: int = options["record_header_size"]
     headers: list[tuple[str, bytes | None]] = [(header, None if size < 0 else bytes(size))] * options["num_headers"]
     key = b"k" * options["record_key_size"] if options["record_key_size"] else None
     for number in range(options["num_records"]):
+        if stop.requested:
+            break
         value = (b"%d" % number).ljust(options["record_size"], b".")[: options["record_size"]]
         begun = time.perf_counter()
         producer.produce(options["topic"], value, key, headers=headers)

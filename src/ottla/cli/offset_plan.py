@@ -110,7 +110,7 @@ def target_of(options: Mapping[str, Any]) -> ResetTarget:
         return ResetTarget(shift=options["shift_by"])
     if options["from_file"] is not None:
         return ResetTarget(file=options["from_file"])
-    if options["to_current"]:
+    if options.get("to_current"):
         return ResetTarget(current=True)
     return ResetTarget(moment=EARLIEST if options["to_earliest"] else LATEST)
 
@@ -151,7 +151,7 @@ def _offsets(
     if target.offset is not None:
         return within_log(cluster, dict.fromkeys(partitions, target.offset))
     if target.shift is None:
-        return _current_or_end(cluster, partitions, current)
+        return current_or_end(cluster, partitions, current)
     shifted = {}
     for partition in partitions:
         offset = current.get(partition)
@@ -163,7 +163,7 @@ def _offsets(
     return within_log(cluster, shifted)
 
 
-def _current_or_end(
+def current_or_end(
     cluster: AdminConnection[Topics], partitions: list[TopicPartition], current: CurrentOffsets
 ) -> dict[TopicPartition, int]:
     """Return the group's offsets, and the end offset of each partition that it has not read."""
@@ -233,7 +233,8 @@ def offsets_at(
     for partition in late:
         click.echo(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
-            "Falling back to latest known offset."
+            "Falling back to latest known offset.",
+            err=bool(click.get_current_context().params.get("as_json")),  # standard output is the document
         )
     return {part: ends[part].offset if part in ends else offsets[part].offset for part in moments}
 

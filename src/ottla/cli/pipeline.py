@@ -118,7 +118,7 @@ def run(directory: Path, **options: Any) -> None:
         show.status("")
         _fail(str(error))
     if stop.requested and not options["continuous"]:
-        sys.exit(130)
+        sys.exit(130 if stop.number is None else 128 + stop.number)
 
 
 def _runs(

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import CommandFailed, bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import CommandFailed, answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.latencies import Latencies
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
@@ -47,13 +48,16 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 def producer_perf_test(**options: Any) -> None:
-    """Measure the throughput and latency of a producer. Apache Kafka's tool of this name, with its flags and its output."""
+    """Measure the throughput and latency of a producer. Apache Kafka's tool of this name, with its flags and its output.
+
+    SIGTERM or Ctrl-C stops it, after the records that it has sent are acknowledged and its transaction is committed.
+    """
     deprecated("--producer-props", "--command-property", HAS_BEEN_DEPRECATED)
     deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
     payloads = _payloads(options)
     if options["warmup_records"] >= options["num_records"]:
         raise click.UsageError("--warmup-records must be less than --num-records")
-    with command_errors():
+    with command_errors(), exit_on_signals() as stop:
         texts = [*options["producer_props"], *options["command_property"]]
         own: dict[str, Any] = {
             **properties(options["command_config"] or options["producer_config"], texts, "--command-property")
@@ -63,11 +67,11 @@ def producer_perf_test(**options: Any) -> None:
         elif options["transaction_duration_ms"] is not None:
             own.setdefault("transactional.id", f"performance-producer-{random.randrange(1 << 64):x}")
         own = {"client.id": "perf-producer-client", **own}
-        with Producer(client_configs(options["bootstrap_server"], None, **own)) as producer:
-            test = _ProducerPerfTest(producer, options, transactional="transactional.id" in own)
+        with Producer(answering_configs(stop, options["bootstrap_server"], None, **own)) as producer:
+            test = _ProducerPerfTest(producer, options, stop, transactional="transactional.id" in own)
             test.run(payloads)
             metrics = producer.metrics().of_client()
-    test.summary(metrics if options["print_metrics"] else {})
+        test.summary(metrics if options["print_metrics"] else {})
 
 
 def _payloads(options: dict[str, Any]) -> list[bytes]:
@@ -119,8 +123,9 @@ class _LatencyWindow:
 class _ProducerPerfTest:
     """One run of the test."""
 
-    def __init__(self, producer: Producer, options: dict[str, Any], *, transactional: bool) -> None:
+    def __init__(self, producer: Producer, options: dict[str, Any], stop: Stop, *, transactional: bool) -> None:
         self._producer = producer
+        self._stop = stop
         self._options = options
         self._transactional = transactional
         self._whole = _LatencyWindow()
@@ -132,7 +137,7 @@ class _ProducerPerfTest:
         self._as_json: bool = options["as_json"]
 
     def run(self, payloads: list[bytes]) -> None:
-        """Send all records and wait for their acknowledgement. Raises CommandFailed."""
+        """Send all records, or those until a stop, and wait for their acknowledgement. Raises CommandFailed."""
         producer, options = self._producer, self._options
         duration = (options["transaction_duration_ms"] or 3000) / 1000
         if self._transactional:
@@ -147,6 +152,8 @@ class _ProducerPerfTest:
         self._whole = _LatencyWindow()
         began = 0.0
         for number in range(options["num_records"]):
+            if self._stop.requested:
+                break
             if self._transactional and not began:
                 producer.begin_transaction()
                 began = time.perf_counter()
@@ -195,10 +202,11 @@ class _ProducerPerfTest:
         """Limit the rate to --throughput records per second."""
         throughput: float = self._options["throughput"]
         if throughput > 0:
-            ahead = sent / throughput - (time.perf_counter() - self._whole.begun)
-            if ahead > 0.002:
-                self._producer.poll(ahead)
-                time.sleep(max(sent / throughput - (time.perf_counter() - self._whole.begun), 0))
+            while not self._stop.requested and (
+                (ahead := sent / throughput - (time.perf_counter() - self._whole.begun)) > 0.002
+            ):
+                self._producer.poll(min(ahead, STEP_S))
+                time.sleep(min(max(sent / throughput - (time.perf_counter() - self._whole.begun), 0), STEP_S))
 
     def summary(self, metrics: dict[str, float]) -> None:
         """Print the result."""

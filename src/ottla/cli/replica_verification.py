@@ -21,7 +21,7 @@ import click
 
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, bootstrap_options, connected
 from ottla.cli.completion import complete_topics
-from ottla.cli.stopping import Stop, stop_on_signals
+from ottla.cli.stopping import Stop, exit_on_signals
 from ottla.client.admin.topics import Topics
 from ottla.client.errors import KafkaError
 from ottla.client.topics import EARLIEST, TopicPartition
@@ -88,7 +88,7 @@ def replica_verification(
     once: bool,
 ) -> None:
     """Verify that all replicas of topics have the same records, until SIGTERM or Ctrl-C."""
-    with connected(Topics, bootstrap_server or broker_list, command_config) as cluster, stop_on_signals() as stop:
+    with connected(Topics, bootstrap_server or broker_list, command_config) as cluster, exit_on_signals() as stop:
         replicas = _replicas(cluster, topics_include)
         verification = Verification(cluster, replicas, fetch_size, max_wait_ms)
         verification.begin(moment)

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.consumer_perf_test import MEGABYTE, consumer_properties, java_time, record_count, timeout_warning
+from ottla.cli.stopping import Stop, exit_on_signals
 from ottla.cli.table import echo_json, echo_metrics
 from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import KafkaError
@@ -57,9 +58,12 @@ _COLUMNS = (
 @click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old name of --command-config.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of columns.")
 def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> None:
-    """Measure the throughput of share consumers. Apache Kafka's tool of this name, with its flags and its output."""
+    """Measure the throughput of share consumers. Apache Kafka's tool of this name, with its flags and its output.
+
+    SIGTERM or Ctrl-C stops it, after the records are acknowledged and the group is left.
+    """
     count = record_count(options)
-    with command_errors():
+    with command_errors(), exit_on_signals() as stop:
         own: dict[str, Any] = {
             "group.id": options["group"],
             "receive.buffer.bytes": options["socket_buffer_size"],
@@ -68,18 +72,19 @@ def share_consumer_perf_test(bootstrap_server: str | None, **options: Any) -> No
             **consumer_properties(options),
         }
         options["has_client_id"] = "client.id" in own
-        readers = _ShareConsumerThreads(client_configs(bootstrap_server, None, **own), options, count)
+        readers = _ShareConsumerThreads(answering_configs(stop, bootstrap_server, **own), options, count, stop)
         readers.run()
-    readers.summary()
+        readers.summary()
 
 
 class _ShareConsumerThreads:
     """Share consumers in threads that read until they have --num-records together."""
 
-    def __init__(self, configs: dict[str, Any], options: dict[str, Any], count: int) -> None:
+    def __init__(self, configs: dict[str, Any], options: dict[str, Any], count: int, stop: Stop) -> None:
         self._configs = configs
         self._options = options
         self._count = count
+        self._stop = stop
         self._lock = threading.Lock()
         self._client_ids = [
             configs["client.id"] if options["has_client_id"] else f"{_CLIENT_ID}-{number + 1}"
@@ -88,10 +93,10 @@ class _ShareConsumerThreads:
         self._bytes = [0] * options["threads"]
         self._records = [0] * options["threads"]
         self._begun = self._ended = time.time()
-        self._failure: KafkaError | None = None
+        self._failure: KafkaError | BrokenPipeError | None = None
 
     def run(self) -> None:
-        """Run all consumers. Raises the first KafkaError of one of them."""
+        """Run all consumers. Raises the first KafkaError or BrokenPipeError of one of them."""
         if not self._options["hide_header"] and not self._options["as_json"]:
             click.echo(", ".join(_COLUMNS))
         self._begun = self._ended = time.time()
@@ -109,7 +114,7 @@ class _ShareConsumerThreads:
                 consumer.subscribe([self._options["topic"]])
                 last = time.monotonic()
                 reported = _ProgressMark(self._begun, 0, 0)
-                while sum(self._records) < self._count and self._failure is None:
+                while sum(self._records) < self._count and self._failure is None and not self._stop.requested:
                     records = consumer.poll(0.2)
                     if records:
                         last = time.monotonic()
@@ -124,7 +129,7 @@ class _ShareConsumerThreads:
                         return
                     if self._options["show_detailed_stats"]:
                         reported = self._progress(number, reported)
-        except KafkaError as error:
+        except (KafkaError, BrokenPipeError) as error:
             self._failure = error
 
     def _progress(self, number: int, reported: "_ProgressMark") -> "_ProgressMark":

@@ -2,6 +2,9 @@
 
 The first signal raises no exception, which could interrupt a line of output, except in a block that says it is interruptible.
 The second one raises KeyboardInterrupt.
+
+    stop_on_signals  the end by a signal is a success: exit code 0
+    exit_on_signals  records are left to read or write: exit code 143 (SIGTERM) or 130 (Ctrl-C), as Kafka's tools have
 """
 
 import signal
@@ -11,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
+from click.exceptions import Exit
+
 STEP_S = 0.2
 """Maximum time that a step waits before it checks for a stop request."""
 
@@ -19,19 +24,23 @@ class Stop:
     """Signal handler.
 
     requested  SIGTERM or SIGINT was received
+    number     the first signal, None before it
     insisted   another one was received after it
     is_interruptible  the first signal raises KeyboardInterrupt
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self.number: int | None = None
         self.insisted = False
         self.is_interruptible = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        del number, frame
+        del frame
         self.insisted = self.requested
+        if self.number is None:
+            self.number = number
         self.requested = True
         if self.insisted or self.is_interruptible:
             raise KeyboardInterrupt
@@ -83,3 +92,17 @@ def stop_on_signals() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[Stop]:
+    """Handle SIGTERM and SIGINT like `stop_on_signals`; a block without an error then ends in Exit, 128 + the first signal."""
+    stop: Stop | None = None
+    try:
+        with stop_on_signals() as stop:
+            yield stop
+    except KeyboardInterrupt:
+        if stop is None or stop.number is None:
+            raise
+    if stop.number is not None:
+        raise Exit(128 + stop.number)

@@ -12,7 +12,7 @@ from ottla.cli.cluster_access import AdminConnection, cluster_options, connected
 from ottla.cli.cluster_figures import SORTS, ClusterSample, Figures, figures
 from ottla.cli.stopping import Stop, stop_on_signals
 from ottla.cli.table import Column, echo_table
-from ottla.cli.top_tables import tables
+from ottla.cli.top_tables import cell_texts, tables
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.consumer_groups import ConsumerGroups
 from ottla.client.admin.groups import GroupRequests, ListedGroup
@@ -47,8 +47,8 @@ def top(bootstrap_server: str | None, command_config: str | None, **options: Any
     if options["interval"] <= 0:
         raise click.UsageError("--interval must be positive")
     with (
-        stop_on_signals() as stop,
         connected(_TopAdmin, bootstrap_server, command_config) as cluster,
+        stop_on_signals() as stop,
         _display(options, stop) as display,
     ):
         _watch(_Sampler(cluster, internal=options["internal"]), display, options, stop)
@@ -124,7 +124,8 @@ class _TextDisplay:
             )
             for titles, rows in tables(shown):
                 click.echo()
-                echo_table([Column(title) for title in titles], rows)
+                texts = [cell_texts(titles, row) for row in rows] if sys.stdout.isatty() else rows
+                echo_table([Column(title) for title in titles], texts)
             for line in shown.trouble:
                 click.echo(line, err=True)
             click.echo()

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ottla.cli.cluster_figures import Figures
 from ottla.cli.stopping import STEP_S, Stop
-from ottla.cli.top_tables import tables
+from ottla.cli.top_tables import NUMBERS, cell_texts, tables
 
 try:
     import termios
@@ -24,8 +24,6 @@ except ImportError:  # not on Windows, where only Ctrl-C quits
 
 _FRAME_LINES = 11
 """Number of lines for titles, blank lines and the header."""
-_NUMBERS = frozenset({"LEADERS", "REPLICAS", "SIZE", "RECORDS/S", "BYTES/S", "PARTITIONS", "END", "LAG"})
-_SIZES = frozenset({"SIZE", "BYTES/S"})
 
 
 class Screen:
@@ -86,24 +84,7 @@ def drawn(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
     """Return a table without borders; sizes have units."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
-        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
+        table.add_column(title, justify="right" if title in NUMBERS else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(_cell(title, cell) for title, cell in zip(titles, row, strict=True)))
+        table.add_row(*cell_texts(titles, row))
     return table
-
-
-def _cell(title: str, cell: Any) -> str:
-    if cell is None:
-        return "-"
-    if title in _SIZES:
-        return human(cell)
-    return f"{cell:,}" if isinstance(cell, int | float) and title in _NUMBERS else str(cell)
-
-
-def human(size: float) -> str:
-    """Format a size with a unit: "1.5 KiB" for 1536."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
-from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Consumer
 from ottla.client.errors import FencedError, KafkaError
 from ottla.client.topics import TopicPartition
@@ -60,8 +60,8 @@ def verifiable_consumer(bootstrap_server: str | None, **options: Any) -> None:
     """
     deprecated("--consumer.config", "--command-config", HAS_BEEN_DEPRECATED)
     own = _configs(options)
-    with command_errors(), stop_on_signals() as stop:
-        session = _VerifiableConsumer(Consumer(client_configs(bootstrap_server, None, **own)), options, stop)
+    with command_errors(), exit_on_signals() as stop:
+        session = _VerifiableConsumer(Consumer(answering_configs(stop, bootstrap_server, **own)), options, stop)
         try:
             session.run()
         finally:

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_topics
 from ottla.cli.events import Events, java_class
 from ottla.cli.properties import HAS_BEEN_DEPRECATED, deprecated, properties
-from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
 from ottla.client.producer.closed import Delivered
@@ -60,13 +60,13 @@ def verifiable_producer(bootstrap_server: str | None, **options: Any) -> None:
     SIGTERM or Ctrl-C stops it, after sent records are acknowledged.
     """
     deprecated("--producer.config", "--command-config", HAS_BEEN_DEPRECATED)
-    with command_errors(), stop_on_signals() as stop:
+    with command_errors(), exit_on_signals() as stop:
         own = {
             "acks": str(options["acks"]),
             "retries": "0",
             **properties(options["command_config"] or options["producer_config"], (), "--command-config"),
         }
-        producer = Producer(client_configs(bootstrap_server, None, **own))
+        producer = Producer(answering_configs(stop, bootstrap_server, **own))
         session = _VerifiableProducer(producer, options, stop)
         try:
             session.run()
@@ -90,6 +90,7 @@ class _VerifiableProducer:
         self._events = Events()
         self._begun = time.time()
         self._sent = self._acked = 0
+        self._is_known = False
 
     def run(self) -> None:
         """Send until --max-messages is reached or a stop is requested."""
@@ -127,11 +128,17 @@ class _VerifiableProducer:
                 partition=delivered.partition,
             )
 
-        self._sent += 1
         try:
-            with self._stop.interruptible():  # produce() blocks while metadata of the topic is missing
-                self._producer.produce(self._topic, value, key, on_delivery=report, timestamp=self._created)
+            if not self._is_known:
+                with self._stop.interruptible():  # blocks, as produce() would, while metadata of the topic is missing
+                    self._producer.partitions_for(self._topic)
+                    self._is_known = True
+                if self._stop.requested:
+                    return
+            self._sent += 1
+            self._producer.produce(self._topic, value, key, on_delivery=report, timestamp=self._created)
         except KafkaError as error:
+            self._sent += not self._is_known
             self._failed(key, value, error)
         if self._created is not None:
             self._created += int((time.time() - self._begun) * 1000)  # as Kafka's tool computes it

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ottla.cli.cluster_access import bootstrap_options, client_configs, command_errors
+from ottla.cli.cluster_access import answering_configs, bootstrap_options, command_errors
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.events import Events, by_partition
-from ottla.cli.stopping import STEP_S, Stop, stop_on_signals
+from ottla.cli.stopping import STEP_S, Stop, exit_on_signals
 from ottla.client.admin.configs import ConfigChange, ConfigResource, ResourceType
 from ottla.client.blocking import Admin, ShareConsumer
 from ottla.client.errors import KafkaError
@@ -50,8 +50,8 @@ def verifiable_share_consumer(bootstrap_server: str | None, **options: Any) -> N
 
     SIGTERM or Ctrl-C stops it, after records are acknowledged.
     """
-    with command_errors(), stop_on_signals() as stop:
-        configs = client_configs(bootstrap_server, options["command_config"])
+    with command_errors(), exit_on_signals() as stop:
+        configs = answering_configs(stop, bootstrap_server, options["command_config"])
         session = _VerifiableShareConsumer(ShareConsumer({**configs, "group.id": options["group_id"]}), options, stop)
         try:
             session.run(configs)

@@ -607,6 +607,7 @@ class Admin(Asynchronous):
     describe_cluster = _awaits(AdminCore.describe_cluster)
     api_versions = _awaits(AdminCore.api_versions)
     describe_features = _awaits(AdminCore.describe_features)
+    describe_metadata_quorum = _awaits(AdminCore.describe_metadata_quorum)
     update_features = _awaits(AdminCore.update_features)
     unregister_broker = _awaits(AdminCore.unregister_broker)
     describe_log_dirs = _awaits(AdminCore.describe_log_dirs)

@@ -724,6 +724,7 @@ class Admin(Blocking):
     describe_cluster = _waits(AdminCore.describe_cluster)
     api_versions = _waits(AdminCore.api_versions)
     describe_features = _waits(AdminCore.describe_features)
+    describe_metadata_quorum = _waits(AdminCore.describe_metadata_quorum)
     update_features = _waits(AdminCore.update_features)
     unregister_broker = _waits(AdminCore.unregister_broker)
     describe_log_dirs = _waits(AdminCore.describe_log_dirs)

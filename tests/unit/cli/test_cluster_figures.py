@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ottla.cli.cluster_figures import ClusterSample, GroupRow, TopicRow, figures
+from ottla.cli.top_tables import cell_texts, tables
 from ottla.client.admin.cluster import ClusterDescription, Node
 from ottla.client.admin.groups import ListedGroup
 from ottla.client.topics import TopicPartition
@@ -39,6 +40,21 @@ def test_rates() -> None:
     assert second == (2, "h2:9092", True, 1, 2, 1000, 5.0, 50.0)
     # A partition that the group has not committed before says nothing of its pace.
     assert found.groups == [GroupRow("g", "classic", "Stable", 4, 103.0), GroupRow("old", None, None, None, None)]
+
+
+def test_replicas_are_those_of_the_observed_topics_like_leaders() -> None:
+    """Without --internal neither counts internal topics."""
+    internal = TopicPartition("__consumer_offsets", 0)
+    now = sample(12, {A0: 1}, {1: {A0: 10, internal: 1000}, 2: {internal: 1000}}, leaders={A0: 1})
+    assert [(row.leaders, row.replicas, row.size) for row in figures(None, now).brokers] == [(1, 1, 10), (0, 0, 0)]
+
+
+def test_cells_on_a_terminal_have_units() -> None:
+    (_, brokers), (_, topics), _ = tables(figures(BEFORE, NOW))
+    titles = tables(figures(BEFORE, NOW))[0][0]
+    assert cell_texts(titles, brokers[0]) == ["1", "h1:9092", "no", "2", "2", "3.0 KiB", "100.0", "1000 B"]
+    assert cell_texts(("TOPIC", "END"), ("a", 1_234_567)) == ["a", "1,234,567"]
+    assert len(topics) == 2
 
 
 def test_one_sample_has_no_rates() -> None:

@@ -6,6 +6,7 @@ from ottla.client.admin.configs import Configs
 from ottla.client.admin.consumer_groups import ConsumerGroups
 from ottla.client.admin.groups import GroupRequests
 from ottla.client.admin.log_dirs import LogDirs
+from ottla.client.admin.quorum import QuorumRequests
 from ottla.client.admin.quotas import Quotas
 from ottla.client.admin.replicas import ReplicaRequests
 from ottla.client.admin.scram import Scram
@@ -24,6 +25,7 @@ class AdminCore(
     ShareGroups,
     StreamsGroups,
     ClusterRequests,
+    QuorumRequests,
     LogDirs,
     ReplicaRequests,
     Quotas,

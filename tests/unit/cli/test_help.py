@@ -1,0 +1,29 @@
+"""Help texts: every command once, by theme, with whole sentences."""
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.main import main
+
+
+def all_commands() -> list[str]:
+    return main.list_commands(click.Context(main))
+
+
+def test_every_command_is_listed_once_and_described_in_full() -> None:
+    text = CliRunner().invoke(main, ["--help"]).stdout
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+    for name in all_commands():
+        assert len(re.findall(rf"^  {name}  +\S", text, re.MULTILINE)) == 1, name
+    assert re.findall(r"^(\S.*):$", text, re.MULTILINE) == [
+        *("Options", "Broker", "What there is", "Records", "Topics and configs", "Groups and transactions"),
+        *("Security", "Cluster and replicas", "Spark", "Performance and tests"),
+    ]
+
+
+@pytest.mark.parametrize("name", all_commands())
+def test_descriptions_of_sub_commands_are_not_cut(name: str) -> None:
+    assert not re.search(r"\w\.\.\.$", CliRunner().invoke(main, [name, "--help"]).stdout, re.MULTILINE)
