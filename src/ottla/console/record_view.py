@@ -17,8 +17,8 @@ SHOWN: Final = 4_000
 """Number of characters of a value in a list; the page of a record has all."""
 
 _FOLDED: Final = 600
-_FOLDED_LINES: Final = 7
-"""Characters and lines of a value from which a list folds it."""
+_FOLDED_LINES: Final = 10
+"""Characters and lines of a value from which a list shows the first seven lines of it."""
 
 
 class Shown(NamedTuple):
