@@ -251,3 +251,76 @@ def test_several_clusters_are_in_the_menu(broker: Broker) -> None:
     with browsing(console_application(settings_for(broker, broker))) as browser:
         assert 'href="/c/test1"' in browser.get("")
         assert "has no cluster 'test9'" in browser.client.get("/c/test9").text.replace("&#39;", "'")
+
+
+# Health.
+
+
+@pytest.mark.parametrize("base_path", ["", "/kafka"])
+def test_a_health_check_needs_no_login_no_name_and_no_cluster(base_path: str) -> None:
+    clusters = (ClusterAccess("gone", {"bootstrap.servers": "127.0.0.1:1"}, ()),)
+    settings = Settings(clusters, base_path=base_path, token="secret", hosts=frozenset({"tools.example.com"}))
+    with browsing(console_application(settings), host="10.0.0.7") as browser:
+        for path in {"/healthz", f"{base_path}/healthz"}:
+            response = browser.client.get(path)
+            assert (response.status_code, response.text) == (200, "ok\n")
+            assert "set-cookie" not in response.headers
+            assert response.headers["cache-control"] == "no-store"
+        assert browser.client.get("/healthz/x").status_code == 421
+
+
+# Roles.
+
+ROLES: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, {"ada", "bob", "eve"}),
+    ({"editors": frozenset({"ada"})}, {"ada"}),
+    ({"viewers": frozenset({"bob"})}, {"ada", "eve"}),
+    ({"editors": frozenset({"ada"}), "viewers": frozenset({"bob"})}, {"ada"}),
+]
+
+
+@pytest.mark.parametrize(("roles", "editors"), ROLES)
+def test_viewers_see_everything_and_change_nothing(
+    browse: Browse, flights: None, roles: dict[str, Any], editors: set[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for user in ("ada", "bob", "eve"):
+        browser = browse(proxy=ProxyLogin("X-Forwarded-User", ["127.0.0.1"]), **roles)
+        browser.client.headers["X-Forwarded-User"] = user
+        text = browser.get("/topics")
+        is_editor = user in editors
+        assert ("Create a topic" in text) == is_editor
+        assert (">viewer</span>" in text) == (not is_editor)
+        assert ">flights</a>" in text
+        assert ("Delete" in browser.get("/topics/flights")) == is_editor
+        status = 200 if is_editor else 403
+        text = browser.post("/create-topic", status, name=f"by-{user}-of-{len(roles)}-{len(editors)}", partitions="1")
+        assert ("is a viewer, who may not make changes" in text) == (not is_editor)
+
+
+def test_every_route_that_changes_something_is_closed_to_viewers(browse: Browse, flights: None) -> None:
+    from ottla.console.application import routes
+
+    proxy = ProxyLogin("X-Forwarded-User", ["127.0.0.1"])
+    browser = browse(proxy=proxy, viewers=frozenset({"bob"}))
+    browser.client.headers["X-Forwarded-User"] = "bob"
+    browser.get("")
+    posts = [route.path for route in routes() if "POST" in (getattr(route, "methods", None) or ())]  # type: ignore[attr-defined]
+    changes = [path for path in posts if path.startswith("/c/")]
+    assert len(changes) > 15
+    for path in changes:
+        filled = re.sub(r"\{\w+\}", "flights", path.removeprefix("/c/{cluster}"))
+        assert "is a viewer" in browser.post(filled, 403)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--editor", "ada"], "--editor and --viewer need users"),
+        (["--viewer", "ada"], "--editor and --viewer need users"),
+        (["--login", "--editor", "ada", "--viewer", "ada"], "ada cannot be both --editor and --viewer"),
+    ],
+)
+def test_roles_need_users(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(main, ["console", "--bootstrap-server", "127.0.0.1:1", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output

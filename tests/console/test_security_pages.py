@@ -20,7 +20,7 @@ def test_an_open_transaction_is_shown_and_aborted(browser: Browser, admin: Admin
     assert "Ongoing" in text
     text = browser.get("/transaction", id="payments")
     assert "paid-0" in text
-    assert "0 shown" in browser.get("/topics/paid/messages", committed="1")
+    assert "The topic has no committed messages." in browser.get("/topics/paid/messages", committed="1")
     text = browser.get("/transaction/abort", id="payments")
     assert "forceTerminateTransaction --transactionalId payments" in text
     assert "was aborted" in browser.post("/transaction/abort?id=payments")

@@ -6,12 +6,18 @@ import pytest
 
 from ottla.testing import Kafka
 from ottla.testing.plugin import (  # noqa: F401
-    _broker_of_session,
     kafka,
+    kafka_class,
+    kafka_cluster,
     kafka_config,
     kafka_factory,
+    kafka_module,
     kafka_session,
+    pytest_collection_modifyitems,
     pytest_configure,
+    pytest_fixture_post_finalizer,
+    pytest_fixture_setup,
+    pytest_runtest_teardown,
 )
 from tests.conformance.conftest import Topic, TopicFactory, Wire
 

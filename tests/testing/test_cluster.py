@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from ottla import AcknowledgeType, Admin, ConfigChange, ConfigResource, ResourceType, ShareConsumer, TopicPartition
 from ottla import Consumer as OttlaConsumer
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.metadata.image import Delta
 from ottla.protocol.answer import Steps
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -356,3 +356,44 @@ def test_unclean_elections_begin_when_the_broker_has_applied_the_config(
         change = ConfigChange("unclean.leader.election.enable", "true")
         admin.incremental_alter_configs({ConfigResource(ResourceType.BROKER, ""): [change]}).check()
     until(lambda: broker.broker.image.topics["t"].partitions[0].leader == second)
+
+
+def test_records_are_produced_at_and_read_from_the_leaders() -> None:
+    """`cluster.produce` said that the topic has no partition 0, where another broker has it."""
+    with KafkaCluster(3) as cluster:
+        assert repr(cluster) == "<KafkaCluster of 3 brokers>"
+        cluster.create_topic("orders", 6, replication_factor=2)
+        for index in range(6):
+            cluster.produce("orders", str(index), partition=index)
+        assert [record.value for record in cluster.records("orders")] == [b"%d" % index for index in range(6)]
+        assert {cluster.leader_of("orders", index) for index in range(6)} == {1, 2, 3}
+        assert cluster.produce("made", "v", "k").topic == "made"
+        cluster.kill(1)
+        assert repr(cluster) == "<KafkaCluster of 3 brokers, down: 1>"
+        assert len(cluster.records("orders", at_least=6)) == 6
+        with pytest.raises(UnknownTopic, match="topic typo does not exist; existing topics: made, orders"):
+            cluster.records("typo", at_least=1)
+        cluster.delete_topic("orders")
+        assert cluster.topics() == ["made"]
+        with pytest.raises(UnknownTopic):
+            cluster.delete_topic("orders")
+
+
+def test_groups_are_seen_at_their_coordinators() -> None:
+    with KafkaCluster(3) as cluster:
+        cluster.produce("orders", "v")
+        for group in ("a", "b", "c", "d"):
+            configs = {**cluster.client_config, "group.id": group, "auto.offset.reset": "earliest"}
+            with OttlaConsumer(configs) as consumer:
+                consumer.subscribe(["orders"])
+                assert consumer.poll(10) is not None
+                cluster.wait_for_group(group)
+                consumer.commit()
+        assert cluster.groups() == ["a", "b", "c", "d"]
+        assert len({cluster.coordinator_of(group) for group in cluster.groups()}) > 1
+        assert {group: cluster.committed(group) for group in "abcx"} == {
+            **{group: {("orders", 0): 1} for group in "abc"},
+            "x": {},
+        }
+        cluster.delete_group("c")
+        assert cluster.groups() == ["a", "b", "d"]

@@ -100,7 +100,7 @@ def transact(cluster: KafkaCluster, topic: str, transactional_id: str) -> None:
 def trusting() -> Iterator[KafkaCluster]:
     """A cluster whose brokers are super users."""
     with KafkaCluster(3, configs("broker")) as cluster:
-        cluster.create_topic("t", 3, **{"min.insync.replicas": "3"})
+        cluster.create_topic("t", 3, min_insync_replicas=3)
         yield cluster
 
 
@@ -156,7 +156,7 @@ def test_brokers_that_are_super_users(trusting: KafkaCluster) -> None:
 
 def test_brokers_need_cluster_action() -> None:
     with KafkaCluster(3, configs()) as cluster:
-        cluster.create_topic("t", 3, **{"min.insync.replicas": "3"})
+        cluster.create_topic("t", 3, min_insync_replicas=3)
         assert undelivered(cluster, "t", 3000) != []
         wire = at(cluster, 1).super_wire()
         create(wire, BROKER_RIGHT)

@@ -1,17 +1,19 @@
 """The broker of a test: topics and records, and how it comes and goes."""
 
+import asyncio
 import contextlib
 import socket
 import threading
 import time
 import unittest
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import ottla.testing
-from ottla import KafkaError, Record
+from ottla import KafkaError, Record, aio
 from ottla.broker.lifecycle import CannotStart
 from ottla.client.errors import UnknownTopic
 from ottla.metadata.configs import InvalidConfig
@@ -124,7 +126,7 @@ def test_an_unknown_topic_is_named(kafka: Kafka) -> None:
 def test_records_are_waited_for(kafka: Kafka) -> None:
     later = threading.Timer(0.05, lambda: [kafka.produce("late", str(number)) for number in range(3)])
     later.start()
-    assert values(kafka.records("late", at_least=3)) == [b"0", b"1", b"2"]
+    assert values(kafka.records("late", at_least=3, wait_for_topic=True)) == [b"0", b"1", b"2"]
     later.join()
     with pytest.raises(TimeoutError, match=r"late has 3 of 4 records after 0\.01 s"):
         kafka.records("late", at_least=4, timeout=0.01)
@@ -145,6 +147,108 @@ def test_a_reader_of_committed_records_sees_what_is_committed(kafka: Kafka, wire
     assert [record.offset for record in kafka.records("orders")] == [0, 1, 3, 4, 5, 7, 8, 9]
     with pytest.raises(ValueError, match="not serializable"):
         kafka.records("orders", isolation_level="serializable")
+
+
+def test_a_topic_that_is_misspelt_is_named_at_once(kafka: Kafka) -> None:
+    kafka.create_topic("orders")
+    began = time.monotonic()
+    with pytest.raises(UnknownTopic, match="topic typo does not exist; existing topics: orders"):
+        kafka.records("typo", at_least=1)
+    assert time.monotonic() - began < 2
+    with pytest.raises(TimeoutError, match=r"topic typo does not exist; existing topics: orders after 0\.01 s"):
+        kafka.records("typo", wait_for_topic=True, timeout=0.01)
+    with pytest.raises(UnknownTopic, match="orders has 1 partitions, but no partition 1"):
+        kafka.records("orders", partition=1)
+
+
+def test_a_topic_is_deleted(kafka: Kafka) -> None:
+    kafka.produce("orders", "one")
+    kafka.delete_topic("orders")
+    assert kafka.topics() == []
+    with pytest.raises(UnknownTopic, match="topic orders does not exist; existing topics: none"):
+        kafka.delete_topic("orders")
+
+
+def test_a_replication_factor_is_checked_as_kafka_does(kafka: Kafka) -> None:
+    kafka.create_topic("orders", replication_factor=1)
+    with pytest.raises(KafkaError) as error:
+        kafka.create_topic("more", replication_factor=2)
+    assert error.value.name == "INVALID_REPLICATION_FACTOR"
+
+
+def test_what_it_prints(kafka: Kafka) -> None:
+    assert repr(kafka) == f"<Kafka {kafka.bootstrap_servers}>"
+    kafka.stop()
+    assert repr(kafka) == f"<Kafka {kafka.bootstrap_servers}, down>"
+
+
+# Groups.
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_is_waited_for_and_its_offsets_are_seen(kafka: Kafka, protocol: str) -> None:
+    assert (kafka.groups(), kafka.committed("billing")) == ([], {})
+    kafka.create_topic("orders", 2)
+    kafka.produce("orders", "one", partition=1)
+    with pytest.raises(TimeoutError, match=r"group billing does not exist after 0\.01 s; existing groups: none"):
+        kafka.wait_for_group("billing", timeout=0.01)
+    configs = {
+        **kafka.client_config,
+        "group.id": "billing",
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+    }
+    with ottla.Consumer(configs) as consumer:
+        consumer.subscribe(["orders"])
+        assert consumer.poll(10) is not None
+        kafka.wait_for_group("billing")
+        with pytest.raises(TimeoutError, match=r"group billing is Stable with 1 of 2 members after 0\.01 s"):
+            kafka.wait_for_group("billing", 2, timeout=0.01)
+        consumer.commit()
+        assert kafka.committed("billing")[ottla.TopicPartition("orders", 1)] == 1
+        with pytest.raises(KafkaError) as error:
+            kafka.delete_group("billing")
+        assert error.value.name == "NON_EMPTY_GROUP"
+    kafka.wait_for_group("billing", 0)
+    assert kafka.groups() == ["billing"]
+    kafka.restart()
+    assert kafka.committed("billing")[ottla.TopicPartition("orders", 1)] == 1
+    kafka.delete_group("billing")
+    assert kafka.groups() == []
+
+
+# An event loop.
+
+
+def test_on_a_running_event_loop_calls_that_wait_name_their_twins(kafka: Kafka) -> None:
+    async def scenario() -> list[bytes | None]:
+        kafka.create_topic("orders")
+        assert kafka.records("orders") == []
+        with pytest.raises(RuntimeError, match=r"would block the running event loop: use `await records_async"):
+            kafka.records("orders", at_least=1)
+        with pytest.raises(RuntimeError, match=r"use `await wait_for_group_async"):
+            kafka.wait_for_group("billing")
+        with (
+            kafka.delay("Produce", timedelta(milliseconds=1)) as fault,
+            pytest.raises(RuntimeError, match="wait_async"),
+        ):
+            fault.wait()
+        configs = {**kafka.client_config, "group.id": "billing"}
+        fault = kafka.fail("Produce", 1, error="NOT_LEADER_OR_FOLLOWER")
+        async with aio.Producer(configs) as producer, aio.Consumer(configs) as consumer:
+            consumer.subscribe(["orders"])
+            reading = asyncio.create_task(consumer.poll(30))
+            sending = asyncio.create_task(producer.send("orders", "one"))
+            await fault.wait_async()
+            await kafka.wait_for_group_async("billing")
+            records = await kafka.records_async("orders", at_least=1)
+            await sending
+            reading.cancel()
+        with pytest.raises(TimeoutError, match=r"orders has 1 of 2 records"):
+            await kafka.records_async("orders", at_least=2, timeout=0.01)
+        return values(records)
+
+    assert asyncio.run(scenario()) == [b"one"]
 
 
 # Configs.

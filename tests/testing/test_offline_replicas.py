@@ -85,7 +85,7 @@ def test_a_leader_with_a_damaged_log_gives_up_and_fetches_it_again(kafka_cluster
 def test_nothing_is_lost_when_a_damaged_follower_is_elected(kafka_cluster: Callable[..., KafkaCluster]) -> None:
     """It has cut its log, and has not fetched the rest again: it must not be in the ISR."""
     cluster = kafka_cluster(3, {"default.replication.factor": 3})
-    cluster.create_topic("t", 1, **{"follower.replication.throttled.replicas": "*"})
+    cluster.create_topic("t", 1, follower_replication_throttled_replicas="*")
     produce(cluster, 100)
     leader = cluster.leader_of("t", 0)
     victim = next(node for node in (1, 2, 3) if node != leader)

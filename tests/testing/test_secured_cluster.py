@@ -31,7 +31,7 @@ def configs(mechanism: str, jaas: str) -> dict[str, object]:
 def undelivered(cluster: KafkaCluster, timeout_ms: int = 20_000) -> list[str]:
     """Errors of three records that all three replicas must have."""
     if "t" not in cluster.image.topics:
-        cluster.create_topic("t", 3, **{"min.insync.replicas": "3"})
+        cluster.create_topic("t", 3, min_insync_replicas=3)
     errors: list[str] = []
     with ottla.Producer(
         bootstrap_servers=cluster.bootstrap_servers, delivery_timeout_ms=timeout_ms, request_timeout_ms=1000

@@ -124,11 +124,17 @@ PUBLIC = {
     "ottla.testing": {"EmbeddedBroker", "Kafka", "KafkaCluster", "Security", "broker"},
     "ottla.testing.plugin": {
         "kafka",
+        "kafka_class",
         "kafka_cluster",
         "kafka_config",
         "kafka_factory",
+        "kafka_module",
         "kafka_session",
+        "pytest_collection_modifyitems",
         "pytest_configure",
+        "pytest_fixture_post_finalizer",
+        "pytest_fixture_setup",
+        "pytest_runtest_teardown",
     },
     "pyspark_ottla": {"DefaultSource"},
 }

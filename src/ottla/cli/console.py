@@ -76,6 +76,20 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
     help="Address or network that the proxy connects from; may be repeated. From others the header has no effect.",
 )
 @click.option(
+    "--editor",
+    "editors",
+    metavar="USER",
+    multiple=True,
+    help="User who may make changes, which all others then may not; may be repeated. Needs a login.",
+)
+@click.option(
+    "--viewer",
+    "viewers",
+    metavar="USER",
+    multiple=True,
+    help="User who sees everything and may not make changes; may be repeated. Needs a login.",
+)
+@click.option(
     "--schema-registry",
     metavar="URL",
     help="Schema Registry, or a directory of schemas; a profile may have its own schema.registry.url.",
@@ -243,6 +257,11 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
         raise CommandFailed(str(error)) from None
     proxy = _proxy(options["proxy_header"], options["proxy_addresses"])
     with_token = passwords is None and (options["login"] or (not is_local and proxy is None))
+    if (options["editors"] or options["viewers"]) and not (with_token or passwords or proxy):
+        raise click.UsageError("--editor and --viewer need users: --passwords, --proxy-header or --login")
+    both = set(options["editors"]) & set(options["viewers"])
+    if both:
+        raise click.UsageError(f"{', '.join(sorted(both))} cannot be both --editor and --viewer")
     hosts = {name.lower() for name in options["hosts"]}
     if is_local:
         hosts.update(_LOOPBACK)
@@ -256,6 +275,8 @@ def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, optio
         token=random.bytes16().hex() if with_token else None,
         passwords=passwords,
         proxy=proxy,
+        editors=frozenset(options["editors"]) if options["editors"] else None,
+        viewers=frozenset(options["viewers"]),
         cookie=f"ottla-console-{port}",
         secure=bool(options["tls_certificate"]),
         clock=clock,

@@ -17,6 +17,7 @@ from ottla.console import login
 from ottla.console.guard import Guard
 from ottla.console.pages import (
     acls,
+    brokers,
     group_changes,
     groups,
     log_dirs,
@@ -35,6 +36,7 @@ from ottla.console.visit import Console, Visit, root_page
 
 _PAGES: Final = (
     overview,
+    brokers,
     topics,
     topic_changes,
     messages,

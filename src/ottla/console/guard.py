@@ -21,6 +21,8 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+_HEALTH: Final = "/healthz"
+"""Path that tells an orchestrator that the console serves: without login, by any name, and without asking a cluster."""
 _HEADERS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -43,6 +45,9 @@ class Guard:
         """Serve a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if scope["path"] in (_HEALTH, self._settings.base_path + _HEALTH):
+            await PlainTextResponse("ok\n", headers={**_HEADERS, "cache-control": "no-store"})(scope, receive, send)
             return
         headers = Headers(scope=scope)
         session, is_new = self._session(headers, scope)

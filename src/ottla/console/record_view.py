@@ -16,6 +16,10 @@ FORMATS: Final = ("auto", "json", "text", "hex")
 SHOWN: Final = 4_000
 """Number of characters of a value in a list; the page of a record has all."""
 
+_FOLDED: Final = 600
+_FOLDED_LINES: Final = 10
+"""Characters and lines of a value from which a list shows the first seven lines of it."""
+
 
 class Shown(NamedTuple):
     """Text of a key or value.
@@ -29,6 +33,11 @@ class Shown(NamedTuple):
     kind: str
     length: int | None
     is_cut: bool = False
+
+    @property
+    def is_long(self) -> bool:
+        """True if a list shows the first lines only, until the value is opened."""
+        return self.is_cut or len(self.text) > _FOLDED or self.text.count("\n") >= _FOLDED_LINES
 
 
 class RecordView(NamedTuple):
@@ -48,7 +57,7 @@ class RecordView(NamedTuple):
             "offset": self.offset,
             "timestamp": self.timestamp,
             "key": self.key._asdict(),
-            "value": self.value._asdict(),
+            "value": {**self.value._asdict(), "is_long": self.value.is_long},
             "headers": [[name, shown.text] for name, shown in self.headers],
         }
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from ottla.console.settings import Settings
@@ -47,14 +48,17 @@ def rate(value: float | None) -> str:
     return number(round(value)) if value >= 10 or value == 0 else f"{value:.1f}"
 
 
-def moment(value: int | None) -> str:
-    """Format ms since the epoch in UTC; an en dash for none."""
-    if value is None or value < 0:
-        return "–"
+def moment(value: int | None) -> Markup:
+    """Format ms since the epoch in UTC, as an element that is not broken; an en dash without a time."""
+    text = "–" if value is None or value < 0 else _utc(value)
+    return Markup("<time>{}</time>").format(text)
+
+
+def _utc(ms: int) -> str:
     try:
-        return datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
     except (OverflowError, ValueError, OSError):
-        return str(value)
+        return str(ms)
 
 
 def duration(value: int | None) -> str:

@@ -51,6 +51,8 @@ class Settings:
     token          token that logs in, None without
     passwords      users with hashed passwords, None without
     proxy          login by the header of a proxy, None without; with none of the three, no login is required
+    editors        users that may make changes; None: all but `viewers`
+    viewers        users that may not make changes
     cookie         name of the session cookie
     secure         set the cookie for HTTPS only
     search_ms      longest time of a search for messages
@@ -64,6 +66,8 @@ class Settings:
     token: str | None = None
     passwords: PasswordFile | None = None
     proxy: ProxyLogin | None = None
+    editors: frozenset[str] | None = None
+    viewers: frozenset[str] = frozenset()
     cookie: str = "ottla-console"
     secure: bool = False
     search_ms: int = 5_000
@@ -71,6 +75,10 @@ class Settings:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     internal_record: InternalRecord = _undecoded
+
+    def is_viewer(self, user: str) -> bool:
+        """Return whether a user may see everything, and change nothing."""
+        return user in self.viewers or (self.editors is not None and user not in self.editors)
 
     @property
     def requires_login(self) -> bool:

@@ -64,6 +64,11 @@ class Visit:
         return self.session.user or "-"
 
     @property
+    def is_viewer(self) -> bool:
+        """True if the user of the session may not make changes."""
+        return self.settings.is_viewer(self.session.user)
+
+    @property
     def cluster(self) -> Cluster:
         """Cluster of the URL. Raises Problem."""
         if self._cluster is None:
@@ -139,7 +144,7 @@ class Visit:
             "visit": self,
             "cluster": console.clusters.get(name) if may_see else None,
             "clusters": list(console.clusters.values()),
-            "read_only": settings.read_only,
+            "read_only": settings.read_only or self.is_viewer,
             "csrf": console.sessions.csrf_token(self.session),
             "theme": theme if theme in ("light", "dark") else "",
             "notice": notice,
@@ -240,6 +245,8 @@ def _endpoint(
                 await _check_origin(visit)
             if changes and visit.settings.read_only:
                 raise Problem("The console is read-only: start it without --read-only to make changes.", 403)
+            if changes and visit.is_viewer:
+                raise Problem(f"{visit.session.user} is a viewer, who may not make changes: ask an editor.", 403)
             response = await _answer(visit, view)
             if "cluster" in request.path_params:
                 visit.cluster.sampler.visit()

@@ -25,13 +25,16 @@ _HOMES = {
 __all__ = ["EmbeddedBroker", "Kafka", "KafkaCluster", "Security", "broker"]
 
 
-def broker(configs: "Mapping[str, object] | None" = None, *, data_dir: "Path | None" = None, port: int = 0) -> "Kafka":
+def broker(
+    configs: "Mapping[str, object] | None" = None, *, data_dir: "Path | str | None" = None, port: int = 0
+) -> "Kafka":
     """Return a broker as the fixture `kafka` provides it, for unittest and scripts: `with ottla.testing.broker() as kafka`.
 
     Arguments and errors are those of `Kafka`.
     """
     from ottla.testing.kafka import Kafka
 
+    __tracebackhide__ = True
     return Kafka(configs, data_dir=data_dir, port=port)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +19,9 @@ from ottla.broker.config import broker_config
 from ottla.broker.coordination.internal_topics import replication_factors
 from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
+from ottla.client.errors import KafkaError
+from ottla.client.producer.contents import Content, Headers, as_bytes
+from ottla.client.topics import TopicPartition
 from ottla.coordinators.partitions import partition_of
 from ottla.environment import Address, Receiver, Stream
 from ottla.environment.asyncio_transport import ThreadsafeTimers
@@ -27,9 +31,13 @@ from ottla.environment.system import SystemClock
 from ottla.metadata.image import NO_LEADER, OFFSETS_TOPIC, Image
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.protocol.answer import Pending
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, LEADER_NOT_AVAILABLE
+from ottla.records.record import Record
+from ottla.testing.calls import checks_calls, existing
 from ottla.testing.clock import MovableTimers
+from ottla.testing.contents import Contents, GroupStatus, unknown_topic
 from ottla.testing.faults import ActiveChange
-from ottla.testing.kafka import Kafka
+from ottla.testing.kafka import Kafka, check_record, chosen_partition, config_texts
 from ottla.testing.security import security_of
 
 _POLL_INTERVAL_S: Final = 0.002
@@ -116,6 +124,7 @@ class _Link:
             self.lost("the connection was cut")
 
 
+@checks_calls
 class ClusterBroker(Kafka):
     """One broker of a cluster; it has all methods of the fixture `kafka`."""
 
@@ -193,11 +202,14 @@ class ClusterBroker(Kafka):
 
     def close(self) -> None:
         """Stop the broker without a flush."""
-        self._end(BrokerServer.kill)
-        self._release_ports()
+        if not self._is_closed:
+            self._end(BrokerServer.kill)
+            self._release_ports()
+            self._is_closed = True
 
 
-class KafkaCluster:
+@checks_calls
+class KafkaCluster(Contents):
     """Cluster of brokers for the duration of a `with` block, each on a free port of 127.0.0.1.
 
     size     number of brokers; their node ids are 1 to `size`
@@ -209,15 +221,20 @@ class KafkaCluster:
     def __init__(
         self, size: int = 3, configs: Mapping[str, object] | None = None, *, racks: Sequence[str] = ()
     ) -> None:
+        if size < 1:
+            raise ValueError(f"a cluster has at least one broker, not {size}")
+        if racks and len(racks) != size:
+            raise ValueError(f"racks must name one rack for each of the {size} brokers, but names {len(racks)}")
+        self._is_closed = False
         self._directory = EphemeralDirectory()
         self._store = _StoreThread()
         self.metadata = self._store.shared
         self.brokers: dict[int, ClusterBroker] = {}
         try:
             self._security = security_of(configs or {})
-            values = {name.replace("_", "."): value for name, value in (configs or {}).items() if name != "security"}
-            config = broker_config(options=[f"{name}={value}" for name, value in values.items()])
-            values = {**replication_factors(config, size), **values, "security": self._security}
+            own = config_texts({name: value for name, value in (configs or {}).items() if name != "security"})
+            config = broker_config(options=map("=".join, own.items()))
+            values = {**replication_factors(config, size), **own, "security": self._security}
             for node_id in range(1, size + 1):
                 home = self._directory.path / str(node_id)
                 rack = {"broker.rack": racks[node_id - 1]} if racks else {}
@@ -250,17 +267,116 @@ class KafkaCluster:
     @property
     def image(self) -> Image:
         """The metadata image of the running broker that has the newest one."""
-        return max((broker.broker.image for broker in self.running), key=lambda image: image.revision)
+        return max((broker.broker.image for broker in self._all), key=lambda image: image.revision)
+
+    @property
+    def _all(self) -> list[ClusterBroker]:
+        """The running brokers. Raises RuntimeError if all are down."""
+        if self._is_closed:
+            raise RuntimeError("the cluster is closed: its `with` block or its test has ended")
+        running = self.running
+        if not running:
+            raise RuntimeError("no broker of the cluster is running: restart(n) starts one")
+        return running
+
+    @property
+    def _any(self) -> ClusterBroker:
+        return self._all[0]
 
     def __getitem__(self, node_id: int) -> ClusterBroker:
-        return self.brokers[node_id]
+        __tracebackhide__ = True
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            raise LookupError(f"there is no broker {node_id!r}; node ids: {existing(map(str, self.brokers))}")
+        return broker
+
+    def __repr__(self) -> str:
+        down = ", ".join(str(node_id) for node_id, broker in self.brokers.items() if not broker.is_running)
+        return f"<{type(self).__name__} of {len(self.brokers)} brokers{', down: ' if down else ''}{down}>"
 
     # Topics and records.
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
-        """Create a topic, and wait until all running brokers have it. Raises KafkaError as Kafka would."""
-        self.running[0].create_topic(name, partitions, **configs)
+    def create_topic(self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: object) -> None:
+        """Create a topic, and wait until all running brokers have it; see `Kafka.create_topic`."""
+        self._any.create_topic(name, partitions, replication_factor=replication_factor, **configs)
         self._wait(lambda: all(name in broker.broker.image.topics for broker in self.running))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until no running broker has it. Raises UnknownTopic."""
+        self._any.delete_topic(name)
+        self._wait(lambda: all(name not in broker.broker.image.topics for broker in self.running))
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics except internal ones."""
+        return sorted(topic.name for topic in self.image.topics.values() if not topic.is_internal)
+
+    def produce(
+        self,
+        topic: str,
+        value: Content,
+        key: Content = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+    ) -> Record:
+        """Append a record at the leader of its partition, and return it; see `Kafka.produce`.
+
+        It does not wait for other replicas. Raises UnknownTopic, and KafkaError if the partition has no leader.
+        """
+        check_record(topic, value, key, headers, timestamp)
+        if topic not in self.image.topics and self._any.broker.config.flag("auto.create.topics.enable"):
+            self.create_topic(topic, -1)
+        known = self.image.topics.get(topic)
+        if known is None:
+            raise unknown_topic(topic, self.topics())
+        index = chosen_partition(known, as_bytes(key), partition)
+        leader = self._leader(topic, index)
+        return leader.produce(topic, value, key, partition=index, headers=headers, timestamp=timestamp)
+
+    def _read(self, topic: str, index: int | None, *, committed: bool) -> list[Record] | None:
+        known = self.image.topics.get(topic)
+        if known is None:
+            return None
+        indexes = range(len(known.partitions)) if index is None else [chosen_partition(known, None, index)]
+        level = "read_committed" if committed else "read_uncommitted"
+        return [
+            record
+            for number in indexes
+            for record in self._leader(topic, number).records(topic, partition=number, isolation_level=level)
+        ]
+
+    def _leader(self, topic: str, index: int) -> ClusterBroker:
+        """Return the broker that leads a partition, after an election under way. Raises KafkaError without a leader."""
+
+        def is_decided() -> bool:
+            image = self.image
+            in_sync = image.topics[topic].partitions[index].isr
+            return self.leader_of(topic, index) != NO_LEADER or not any(node_id in image.brokers for node_id in in_sync)
+
+        self._wait(is_decided)
+        node_id = self.leader_of(topic, index)
+        if node_id == NO_LEADER:
+            raise KafkaError(f"{topic}-{index} has no live leader: restart its broker", LEADER_NOT_AVAILABLE)
+        broker = self.brokers[node_id]
+        self._wait(lambda: not isinstance(broker.broker.replicas.leader(topic, index), int))
+        return broker
+
+    # Groups.
+
+    def _group_statuses(self) -> dict[str, GroupStatus]:
+        return {name: status for broker in self._all for name, status in broker._group_statuses().items()}
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group by topic-partition; empty for a group without any."""
+        return {partition: offset for broker in self._all for partition, offset in broker.committed(group).items()}
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members, and its committed offsets. Raises KafkaError as Kafka would."""
+        known = self._group_statuses()
+        if group not in known:
+            raise KafkaError(f"group {group} does not exist; existing groups: {existing(known)}", GROUP_ID_NOT_FOUND)
+        self.brokers[self.coordinator_of(group)].delete_group(group)
 
     def leader_of(self, topic: str, partition: int) -> int:
         """Return the node id of the live leader of a partition; -1 without one. Raises LookupError for an unknown partition."""
@@ -282,31 +398,31 @@ class KafkaCluster:
 
     def kill(self, node_id: int) -> None:
         """Stop a broker at once, as kill -9 does, and wait until the others have noticed it."""
-        self.brokers[node_id].kill()
+        self[node_id].kill()
         self._wait(lambda: all(node_id not in broker.broker.image.brokers for broker in self.running))
 
     def stop(self, node_id: int) -> None:
         """Stop a broker cleanly, and wait until the others have noticed it."""
-        self.brokers[node_id].stop()
+        self[node_id].stop()
         self._wait(lambda: all(node_id not in broker.broker.image.brokers for broker in self.running))
 
     def restart(self, node_id: int) -> None:
         """Start a broker again on the same port and directory, after a clean stop unless it was killed, and wait until all
         brokers see it.
         """
-        self.brokers[node_id].restart()
+        self[node_id].restart()
         self._wait(lambda: all(node_id in broker.broker.image.brokers for broker in self.running))
 
     def disconnect(self, one: int, other: int) -> ActiveChange:
         """Cut the links between two brokers, in both directions, until `reconnect`; clients reach both."""
         for source, target in ((one, other), (other, one)):
-            self.brokers[source].cut(self.brokers[target].address[1], is_cut=True)
+            self[source].cut(self[target].address[1], is_cut=True)
         return ActiveChange(lambda: self.reconnect(one, other))
 
     def reconnect(self, one: int, other: int) -> None:
         """Restore the links between two brokers."""
         for source, target in ((one, other), (other, one)):
-            self.brokers[source].cut(self.brokers[target].address[1], is_cut=False)
+            self[source].cut(self[target].address[1], is_cut=False)
 
     def heal(self) -> None:
         """End all faults of all brokers, and restore all links."""
@@ -323,7 +439,7 @@ class KafkaCluster:
         """Fail requests at every broker; see `Kafka.fail`."""
         return self._at_all(lambda broker: broker.fail(api, count, error=error))
 
-    def delay(self, api: str, ms: int, count: int | None = None) -> ActiveChange:
+    def delay(self, api: str, ms: int | timedelta, count: int | None = None) -> ActiveChange:
         """Delay requests at every broker; see `Kafka.delay`."""
         return self._at_all(lambda broker: broker.delay(api, ms, count))
 
@@ -331,7 +447,7 @@ class KafkaCluster:
         """Close connections at every broker; see `Kafka.drop`."""
         return self._at_all(lambda broker: broker.drop(api, count, carried_out=carried_out))
 
-    def throttle(self, ms: int) -> ActiveChange:
+    def throttle(self, ms: int | timedelta) -> ActiveChange:
         """Set the throttle time at every broker; see `Kafka.throttle`."""
         return self._at_all(lambda broker: broker.throttle(ms))
 
@@ -362,6 +478,9 @@ class KafkaCluster:
 
     def close(self) -> None:
         """Stop all brokers without a flush, and remove their directories."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         with ExitStack() as ending:
             ending.callback(self._directory.remove)
             ending.callback(self._store.close)

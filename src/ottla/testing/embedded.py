@@ -55,6 +55,7 @@ class EmbeddedBroker:
         self._thread: threading.Thread | None = None
         self._call_lock = threading.Lock()
         self._process = os.getpid()
+        self._is_closed = False
         try:
             self._start_broker()
         except BaseException:
@@ -180,7 +181,9 @@ class EmbeddedBroker:
             raise RuntimeError("the broker went down") from None
 
     def _check_process(self) -> None:
-        """Raise RuntimeError in a forked process: it has the memory of the broker, but not its thread."""
+        """Raise RuntimeError after `close`, and in a forked process: it has the memory of the broker, but not its thread."""
+        if self._is_closed:
+            raise RuntimeError("the broker is closed: its `with` block or its test has ended")
         if os.getpid() != self._process:
             raise RuntimeError(
                 f"this broker runs in process {self._process}: a forked process may connect to it, not control it"
@@ -202,11 +205,12 @@ class EmbeddedBroker:
 
     def close(self) -> None:
         """Stop the broker: cleanly, or without a flush if its directory is temporary. Does nothing in a forked process."""
-        if os.getpid() != self._process:
+        if os.getpid() != self._process or self._is_closed:
             return
         self._end(BrokerServer.stop if self._temporary is None else BrokerServer.kill)
         self._release_ports()
         self._remove()
+        self._is_closed = True
 
     def _remove(self) -> None:
         if self._temporary is not None:

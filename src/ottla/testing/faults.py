@@ -11,7 +11,9 @@ which applies in this order:
 Everything here runs on the broker's thread.
 """
 
+import asyncio
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -43,12 +45,14 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.spelling import did_you_mean
+from ottla.testing.calls import checks_calls, refuse_running_loop
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.lifecycle import BrokerServer
     from ottla.protocol.connection import Envelope
 
+_POLL_INTERVAL_S: Final = 0.005
 _NextHandler = Callable[[], Answer[Response] | None]
 """Remaining faults and the handler: a fault calls it to let the request pass."""
 
@@ -63,6 +67,7 @@ _FIRST_WITH_TOPIC_IDS: Final = 13
 _COORDINATED: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC}
 
 
+@checks_calls
 class ActiveChange:
     """Change of the broker's behaviour that a test has made; it lasts until `end`, or until its `with` block is left."""
 
@@ -82,6 +87,7 @@ class ActiveChange:
         self.end()
 
 
+@checks_calls
 class RequestFault(ActiveChange, ABC):
     """Fault in the handling of requests of one API.
 
@@ -91,6 +97,8 @@ class RequestFault(ActiveChange, ABC):
 
     def __init__(self, key: int, count: int | None, end: Callable[["RequestFault"], object]) -> None:
         super().__init__(lambda: end(self))
+        if count is not None and count < 1:
+            raise ValueError(f"count must be positive or None, but is {count}")
         self.key = key
         self.hits = 0
         self.left = count
@@ -109,10 +117,25 @@ class RequestFault(ActiveChange, ABC):
             self._was_hit.notify_all()
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
-        """Wait until it has affected `hits` requests. Raises TimeoutError after `timeout` seconds."""
+        """Wait until it has affected `hits` requests.
+
+        Raises TimeoutError after `timeout` seconds, and RuntimeError on a running event loop: `wait_async` is for that.
+        """
+        refuse_running_loop("wait", "wait_async(...)")
         with self._was_hit:
             if not self._was_hit.wait_for(lambda: self.hits >= hits, timeout):
-                raise TimeoutError(f"{APIS[self.key].name}: {self.hits} of {hits} requests arrived within {timeout} s")
+                raise self._too_few(hits, timeout)
+
+    async def wait_async(self, hits: int = 1, timeout: float = 10.0) -> None:
+        """Wait as `wait` does, without blocking the event loop."""
+        deadline = time.monotonic() + timeout
+        while self.hits < hits:
+            if time.monotonic() >= deadline:
+                raise self._too_few(hits, timeout)
+            await asyncio.sleep(_POLL_INTERVAL_S)
+
+    def _too_few(self, hits: int, timeout: float) -> TimeoutError:
+        return TimeoutError(f"{APIS[self.key].name}: {self.hits} of {hits} requests arrived within {timeout} s")
 
     @abstractmethod
     def act(

@@ -3,21 +3,20 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import BrokerServer
 from ottla.client.errors import KafkaError, UnknownTopic
-from ottla.client.producer.contents import Content, Headers, as_bytes, header_list
-from ottla.coordinators.groups.classic import membership as classic
-from ottla.coordinators.groups.consumer import timers as consumer_timers
-from ottla.coordinators.groups.share import heartbeat as share_heartbeat
-from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.runtime import Operation, Result
+from ottla.client.producer.contents import Content, Headers, as_bytes, header_list, wrong_argument
+from ottla.client.topics import TopicPartition
+from ottla.coordinators import offsets
+from ottla.coordinators.groups import listing
 from ottla.environment.process import process_environment
 from ottla.log import reading
 from ottla.metadata import keys
@@ -27,29 +26,34 @@ from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_S
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
-from ottla.protocol.errors import NONE, all_errors
+from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, NOT_LEADER_OR_FOLLOWER, all_errors
 from ottla.protocol.errors import error as error_row
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from ottla.records.batch import build
 from ottla.records.control import ABORT, read_marker
 from ottla.records.partitioner import partition_of
 from ottla.records.record import Header, Origin, Record
 from ottla.replication.partition import Partition
 from ottla.spelling import did_you_mean
+from ottla.testing.calls import WrongArgument, checks_calls, existing, milliseconds
 from ottla.testing.clock import MovableClock, MovableTimers
+from ottla.testing.contents import Contents, GroupStatus, unknown_topic
 from ottla.testing.embedded import EmbeddedBroker
 from ottla.testing.faults import ActiveChange, Delay, Drop, Failure, Faults, Pinned, RequestFault, api_named
+from ottla.testing.groups import group_members, group_statuses, session_expiry
 from ottla.testing.releases import release_named, versions_of
 from ottla.testing.security import security_of
 
 _TEST_DEFAULTS: Final = {"group.initial.rebalance.delay.ms": "0"}
 """Defaults that differ from Kafka's: the first member of a group does not wait three seconds for others."""
 _POLL_INTERVAL_S: Final = 0.005
-R = TypeVar("R")
+_LOADING_TIMEOUT_S: Final = 10.0
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
 
-class Kafka(EmbeddedBroker):
+@checks_calls
+class Kafka(EmbeddedBroker, Contents):
     """Broker for the duration of a `with` block, in a thread of this process, on a free port of 127.0.0.1.
 
     configs   Kafka's names and values; names may have `_` instead of `.`, values may be of any type. `security` is a Security,
@@ -60,7 +64,7 @@ class Kafka(EmbeddedBroker):
     """
 
     def __init__(
-        self, configs: Mapping[str, object] | None = None, *, data_dir: Path | None = None, port: int = 0
+        self, configs: Mapping[str, object] | None = None, *, data_dir: Path | str | None = None, port: int = 0
     ) -> None:
         self._clock = MovableClock()
         self._timers: MovableTimers | None = None
@@ -70,7 +74,11 @@ class Kafka(EmbeddedBroker):
         self._security = security_of(configs or {})
         secured = self._security.broker_configs(port) if self._security is not None else {}
         own = {name: value for name, value in (configs or {}).items() if name != "security"}
-        super().__init__({**_TEST_DEFAULTS, **secured, **_texts(own)}, data_dir=data_dir, port=port)
+        super().__init__(
+            {**_TEST_DEFAULTS, **secured, **config_texts(own)},
+            data_dir=None if data_dir is None else Path(data_dir),
+            port=port,
+        )
         self._create_users()
 
     @property
@@ -78,6 +86,9 @@ class Kafka(EmbeddedBroker):
         """Return the configs of a client of this broker, under Kafka's names: addresses and security."""
         secured = self._security.client_configs if self._security is not None else {}
         return {"bootstrap.servers": self.bootstrap_servers, **secured}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.bootstrap_servers}{'' if self._is_running else ', down'}>"
 
     def _create_users(self) -> None:
         users = self._security.credentials() if self._security is not None else {}
@@ -96,17 +107,31 @@ class Kafka(EmbeddedBroker):
 
     # Topics and records.
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
-        """Create a topic; names of configs may have `_` instead of `.`. Raises KafkaError as Kafka would."""
-        topic = RequestedTopic(name, partitions, -1, {}, dict(_texts(configs)))
+    def create_topic(self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: object) -> None:
+        """Create a topic; names of configs may have `_` instead of `.`. Raises KafkaError as Kafka would.
+
+        replication_factor  number of replicas; -1: default.replication.factor
+        """
+        topic = RequestedTopic(name, partitions, replication_factor, {}, dict(config_texts(configs)))
         change = self._ask(lambda: self.broker.topics.create(topic))
-        if change.error_code != NONE:
-            raise KafkaError(change.error_message or error_row(change.error_code).message, change.error_code)
+        _raise_error(change.error_code, change.error_message)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records. Raises UnknownTopic."""
+
+        def delete() -> Answer[ChangeResult]:
+            metadata, topic = self.broker.metadata, self._topic(name)
+            return metadata.decide(lambda: metadata.delete([topic]))
+
+        change = self._ask(delete)
+        _raise_error(change.error_code, change.error_message)
 
     def topics(self) -> list[str]:
         """Return the names of all topics except internal ones."""
-        image = self._call(lambda: self.broker.image)
-        return sorted(topic.name for topic in image.topics.values() if not topic.is_internal)
+        return self._call(self._visible_topics)
+
+    def _visible_topics(self) -> list[str]:
+        return sorted(topic.name for topic in self.broker.image.topics.values() if not topic.is_internal)
 
     def produce(
         self,
@@ -124,6 +149,7 @@ class Kafka(EmbeddedBroker):
         Kafka's own producer; a record without a key goes to partition 0. `timestamp` is in ms since the epoch, by default the
         broker's time. Raises UnknownTopic, and KafkaError if the broker rejects the record.
         """
+        check_record(topic, value, key, headers, timestamp)
         data, name = as_bytes(value), as_bytes(key)
         if topic not in self.broker.image.topics and self.broker.config.flag("auto.create.topics.enable"):
             self.create_topic(topic, -1)
@@ -140,57 +166,33 @@ class Kafka(EmbeddedBroker):
         timestamp: int | None,
     ) -> Record:
         broker = self.broker
-        count = len(self._topic(topic).partitions)
-        if index is None:
-            index = 0 if key is None else partition_of(key, count)
+        index = chosen_partition(self._topic(topic), key, index)
         partition = broker.replicas.find(topic, index)
         if partition is None:
-            raise UnknownTopic(f"{topic} has {count} partitions, but no partition {index}")
+            raise KafkaError(
+                f"this broker has no replica of {topic}-{index}: cluster.produce goes to the leader",
+                NOT_LEADER_OR_FOLLOWER,
+            )
         now_ms = broker.clock.wall_ms()
         record = Record(0, now_ms if timestamp is None else timestamp, key, value, headers)
         batch = build([record])
         appended = partition.append(batch, 0, len(batch), now_ms)
-        if appended.error_code != NONE:
-            raise KafkaError(appended.error_message or error_row(appended.error_code).message, appended.error_code)
+        _raise_error(appended.error_code, appended.error_message)
         record.offset = appended.base_offset
         if appended.append_time >= 0:
             record.timestamp = appended.append_time
         record.origin = Origin(topic, index, int(appended.append_time >= 0), partition.leader_epoch)
         return record
 
-    def records(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        isolation_level: str = "read_uncommitted",
-        at_least: int = 0,
-        timeout: float = 10.0,
-    ) -> list[Record]:
-        """Return the records of a topic, by partition and offset, bypassing all faults.
-
-        isolation_level  "read_committed" excludes records of open and aborted transactions
-        at_least         wait for this number of records, up to `timeout` seconds; also for the topic
-
-        Raises TimeoutError, and UnknownTopic unless `at_least` is set.
-        """
-        if isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(f"isolation_level must be read_uncommitted or read_committed, not {isolation_level}")
-        deadline = time.monotonic() + timeout
-        while True:
-            committed = isolation_level == "read_committed"
-            records = self._call(partial(self._read, topic, partition, committed=committed))
-            if records is not None and len(records) >= at_least:
-                return records
-            if not at_least:
-                raise _unknown(topic, self.topics())
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"{topic} has {len(records or ())} of {at_least} records after {timeout} s")
-            time.sleep(_POLL_INTERVAL_S)
-
     def _read(self, topic: str, index: int | None, *, committed: bool) -> list[Record] | None:
-        if topic not in self.broker.image.topics:
+        return self._call(lambda: self._read_here(topic, index, committed=committed))
+
+    def _read_here(self, topic: str, index: int | None, *, committed: bool) -> list[Record] | None:
+        known = self.broker.image.topics.get(topic)
+        if known is None:
             return None
+        if index is not None:
+            index = chosen_partition(known, None, index)
         partitions = self.broker.replicas.by_topic().get(topic, {})
         return [
             record
@@ -202,8 +204,40 @@ class Kafka(EmbeddedBroker):
     def _topic(self, name: str) -> TopicImage:
         topic = self.broker.image.topics.get(name)
         if topic is None:
-            raise _unknown(name, self.broker.image.topics)
+            raise unknown_topic(name, self._visible_topics())
         return topic
+
+    # Groups.
+
+    def _group_statuses(self) -> dict[str, GroupStatus]:
+        deadline = time.monotonic() + _LOADING_TIMEOUT_S
+        while True:
+            statuses = self._call(lambda: group_statuses(self.broker))
+            if statuses is not None:
+                return statuses
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"the groups are still being loaded after {_LOADING_TIMEOUT_S:.0f} s")
+            time.sleep(_POLL_INTERVAL_S)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return the committed offsets of a group by topic-partition; empty for a group without any."""
+        if group not in self._group_statuses():
+            return {}
+        request = OffsetFetchRequestGroup(group_id=group, topics=None)
+        fetched: OffsetFetchResponseGroup = self._ask(lambda: self.broker.groups.run(group, offsets.fetch, request))
+        _raise_error(fetched.error_code)
+        return {
+            TopicPartition(topic.name, row.partition_index): row.committed_offset
+            for topic in fetched.topics
+            for row in topic.partitions
+        }
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members, and its committed offsets. Raises KafkaError as Kafka would."""
+        known = self._group_statuses()
+        if group not in known:
+            raise KafkaError(f"group {group} does not exist; existing groups: {existing(known)}", GROUP_ID_NOT_FOUND)
+        _raise_error(self._ask(lambda: self.broker.groups.run(group, listing.delete, listing.GroupName(group))))
 
     # Starting and stopping.
 
@@ -282,9 +316,10 @@ class Kafka(EmbeddedBroker):
         code = _code_named(error)
         return self._add(lambda end: Failure(api_named(api), count, end, code))
 
-    def delay(self, api: str, ms: int, count: int | None = None) -> RequestFault:
-        """Delay requests of an API by `ms` of the broker's clock: all until `end`, or the next `count`."""
-        return self._add(lambda end: Delay(api_named(api), count, end, ms))
+    def delay(self, api: str, ms: int | timedelta, count: int | None = None) -> RequestFault:
+        """Delay requests of an API by `ms` or a timedelta of the broker's clock: all until `end`, or the next `count`."""
+        delay_ms = milliseconds(ms, "the delay is invalid")
+        return self._add(lambda end: Delay(api_named(api), count, end, delay_ms))
 
     def drop(self, api: str, count: int | None = 1, *, carried_out: bool = False) -> RequestFault:
         """Close the connection instead of answering the next `count` requests of an API; None: all requests until `end`.
@@ -331,9 +366,14 @@ class Kafka(EmbeddedBroker):
         if there is no coordinator yet.
         """
         if (group is None) == (transactional_id is None):
-            raise TypeError("move_coordinator takes a group or a transactional_id")
+            raise WrongArgument("move_coordinator takes a group or a transactional_id")
         key_type, key = (_GROUP, group) if group is not None else (_TRANSACTION, transactional_id)
-        self._change(lambda: self._faults.move_coordinator(key_type, key or "", self.broker))
+
+        def move() -> None:
+            self._faults.move_coordinator(key_type, key or "", self.broker)
+            self._faults.attach(self.server)
+
+        self._call(move)
 
     def expire_session(self, group: str, member: str | None = None) -> None:
         """Expire the session of a member, as after session.timeout.ms without heartbeats.
@@ -342,38 +382,18 @@ class Kafka(EmbeddedBroker):
 
         Raises LookupError if there is no such member.
         """
-        members = self._call(lambda: self._members(group, member))
+        members = self._call(lambda: group_members(self.broker.groups, group, member))
         if not members:
             raise LookupError(f"group {group} has no member" + (f" {member}" if member is not None else ""))
         for member_id in members:
-            expire = Operation(partial(_expire, group, member_id), _refused)
-            self._call(partial(self.broker.groups.run, group, expire, object()))
+            self._call(partial(self.broker.groups.run, group, session_expiry(group, member_id), object()))
 
-    def _members(self, group: str, member: str | None) -> list[str]:
-        groups = self.broker.groups
-        state: Groups | None = groups.state_of(groups.partition_of(group))
-        if state is None:
-            return []
-        identities: list[tuple[str | None, ...]]
-        if group in state.consumer_groups:
-            new = state.consumer_groups[group].members.values()
-            identities = [
-                (entry.member_id, entry.description.instance_id, entry.description.client_id) for entry in new
-            ]
-        elif group in state.share_groups:
-            sharing = state.share_groups[group].members.values()
-            identities = [(entry.member_id, entry.description.client_id) for entry in sharing]
-        else:
-            old = state.groups[group].members.values() if group in state.groups else ()
-            identities = [(entry.member_id, entry.instance_id, entry.client_id) for entry in old]
-        return [names[0] or "" for names in identities if member is None or member in names]
+    def throttle(self, ms: int | timedelta) -> ActiveChange:
+        """Set the throttle time of every response to `ms` or a timedelta; 0 ends it.
 
-    def throttle(self, ms: int) -> ActiveChange:
-        """Set the throttle time of every response to `ms`, and mute the connection for that time (KIP-219); 0 ends it.
-
-        Unlike a byte rate quota it does not limit the number of records.
+        The connection is muted for that time (KIP-219). Unlike a byte rate quota it does not limit the number of records.
         """
-        self._throttle_ms = ms
+        self._throttle_ms = milliseconds(ms, "the throttle time is invalid")
         self._apply()
         return ActiveChange(lambda: self.throttle(0))
 
@@ -436,13 +456,12 @@ class Kafka(EmbeddedBroker):
         else:
             change()
 
-    def advance(self, ms: int) -> None:
-        """Advance the broker's clock, stopped or not, by `ms`, and run all timers due by then.
+    def advance(self, ms: int | timedelta) -> None:
+        """Advance the broker's clock, stopped or not, by `ms` or a timedelta, and run all timers due by then.
 
-        For example, sessions time out, locks expire and segments exceed their retention.
+        For example, sessions time out, locks expire and segments exceed their retention. Raises ValueError for a negative time.
         """
-        if ms < 0:
-            raise ValueError("the clock cannot go back: ms is negative")
+        ms = milliseconds(ms, "the clock cannot go back")
         timers = self._timers
         if not self._is_running or timers is None:
             self._clock.move(ms)
@@ -450,17 +469,43 @@ class Kafka(EmbeddedBroker):
         self._await(partial(timers.advance, ms))
 
 
-def _texts(configs: Mapping[str, object]) -> dict[str, str]:
-    """Convert configs to Kafka's names and text values."""
+def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
+    """Convert configs to Kafka's names and text values. Raises WrongArgument for a name that is not a str."""
+    for name in configs:
+        if not isinstance(name, str):
+            raise WrongArgument(f"configs: names must be str, not {type(name).__name__} {name!r}")
     return {
         name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in configs.items()
     }
 
 
-def _unknown(topic: str, known: Iterable[str]) -> UnknownTopic:
-    names = ", ".join(sorted(known)) or "none"
-    return UnknownTopic(f"topic {topic} does not exist; existing topics: {names}")
+def check_record(topic: str, value: Content, key: Content, headers: Headers, timestamp: int | None) -> None:
+    """Raise WrongArgument for a header that is no pair of a name and a value, and ValueError for a timestamp out of range."""
+    if timestamp is not None and not 0 <= timestamp < 2**63:
+        raise ValueError(f"timestamp must be ms since the epoch, from 0 to 2^63-1, not {timestamp}")
+    error = wrong_argument(topic, value, key, 0, timestamp, headers)
+    if error is not None:
+        raise WrongArgument(f"produce: {error}")
+
+
+def chosen_partition(topic: TopicImage, key: bytes | None, index: int | None) -> int:
+    """Return the partition of a record: `index`, else that of the key as in Kafka's own producer, else 0.
+
+    Raises UnknownTopic for a partition that the topic does not have.
+    """
+    count = len(topic.partitions)
+    if index is None:
+        return 0 if key is None else partition_of(key, count)
+    if not 0 <= index < count:
+        raise UnknownTopic(f"{topic.name} has {count} partitions, but no partition {index}")
+    return index
+
+
+def _raise_error(code: int, message: str | None = None) -> None:
+    """Raise KafkaError for an error code other than NONE."""
+    if code != NONE:
+        raise KafkaError(message or error_row(code).message, code)
 
 
 def _code_named(name: str) -> int:
@@ -468,21 +513,6 @@ def _code_named(name: str) -> int:
     if name in codes:
         return codes[name]
     raise ValueError(f"unknown error name {name}{did_you_mean(name, codes, inf)}")
-
-
-def _refused(request: object, code: int) -> int:  # noqa: ARG001
-    return code
-
-
-def _expire(group: str, member: str, groups: Groups, request: object, now: int) -> Result:
-    """End the session of a member, as its timer does."""
-    if group in groups.consumer_groups:
-        result = consumer_timers.end_session(groups, group, member, now)
-    elif group in groups.share_groups:
-        result = share_heartbeat.end_session(groups, group, member, now)
-    else:
-        result = classic.expire_session(groups, group, member, now)
-    return result._replace(answers=(*result.answers, (request, NONE)))
 
 
 def _records_of(partition: Partition, *, committed: bool) -> list[Record]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.security.scram import LEAST_ITERATIONS, NAMES, ScramCredential, credential, salted
+from ottla.testing.calls import WrongArgument, checks_calls
 
 _PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES: Final = "org.apache.kafka.common.security"
@@ -23,6 +24,7 @@ _UNSECURED: Final = f"{_MODULES}.oauthbearer.internals.unsecured.OAuthBearerUnse
 _SALT: Final = b"salt of a test broker"
 
 
+@checks_calls
 class Security:
     """Security of test brokers, the value of `security` among their configs.
 
@@ -123,7 +125,11 @@ class Security:
 def security_of(configs: Mapping[str, Any]) -> Security | None:
     """Return the security among the configs of a test broker: a Security, the name of a protocol, or none."""
     value = configs.get("security")
-    return Security(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, Security):
+        return value
+    if isinstance(value, str):
+        return Security(value)
+    raise WrongArgument(f"security must be a Security or the name of a protocol, not {type(value).__name__} {value!r}")
 
 
 def _make_certificates(directory: Path, user: str) -> None:

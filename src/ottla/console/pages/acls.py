@@ -13,10 +13,12 @@ from ottla.client.admin.acls import (
     PatternType,
     ResourcePattern,
 )
+from ottla.client.errors import KafkaError
 from ottla.client.permissions import AclOperation, AclResourceType
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.problem import Problem
 from ottla.console.visit import Visit, change, page
+from ottla.protocol.errors import SECURITY_DISABLED
 from ottla.security.operations import CLUSTER_NAME
 
 E = TypeVar("E", bound=IntEnum)
@@ -34,7 +36,12 @@ _FIELDS: Final = ("resource_type", "name", "pattern_type", "principal", "host", 
 async def acls(visit: Visit) -> Response:
     """List ACLs: those with the search text in principal or resource."""
     query = visit.text("q")
-    bindings = await visit.admin.describe_acls(timeout=TIMEOUT_S)
+    try:
+        bindings = await visit.admin.describe_acls(timeout=TIMEOUT_S)
+    except KafkaError as error:
+        if error.code != SECURITY_DISABLED:
+            raise
+        return visit.render("acls_disabled.html", title="ACLs")
     matching = sorted(
         binding
         for binding in bindings

@@ -1,5 +1,6 @@
 """Groups of all kinds: list with lag, members and offsets of one group, and the lag as numbers for its chart."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -12,6 +13,7 @@ from ottla.client.topics import EARLIEST, LATEST, TopicPartition
 from ottla.console.broker_metrics import in_flight
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.group_positions import SHARE, group_lags
+from ottla.console.ordering import Ordering, ordering
 from ottla.console.problem import Problem
 from ottla.console.sampler import INTERVAL_MS
 from ottla.console.share_states import ShareState
@@ -48,6 +50,17 @@ class GroupRow(NamedTuple):
     lag: int | None
 
 
+_COLUMNS: Final[Mapping[str, Callable[[GroupRow], Any]]] = {
+    "id": lambda row: row.group.group_id,
+    "type": lambda row: row.group.type or "classic",
+    "state": lambda row: row.group.state,
+    "protocol": lambda row: row.group.protocol_type,
+    "lag": lambda row: row.lag,
+}
+_MOST_SORTED: Final = 1_000
+"""Groups of a list that is sorted by lag, which the brokers are asked for."""
+
+
 async def groups(visit: Visit) -> Response:
     """List groups: one page of those whose ids contain the search text."""
     listed = await visit.admin.list_groups(timeout=TIMEOUT_S)
@@ -58,14 +71,25 @@ async def groups(visit: Visit) -> Response:
         for _, group in sorted(listed.items())
         if query.lower() in group.group_id.lower() and kind in ("", group.type or "classic")
     ]
+    order, note = ordering(visit, _COLUMNS), ""
+    if order.column == "lag" and len(matching) > _MOST_SORTED:
+        order, note = Ordering("id", False), f"More than {_MOST_SORTED} groups are not sorted by lag."
     last = max(1, -(-len(matching) // _PAGE))
     number = min(visit.integer("page", 1, 1), last)
-    shown = matching[(number - 1) * _PAGE : number * _PAGE]
-    lags = await group_lags(visit.admin, shown, TIMEOUT_S / 2)
+    on_page = slice((number - 1) * _PAGE, number * _PAGE)
+    if order.column == "lag":
+        lags = await group_lags(visit.admin, matching, TIMEOUT_S / 2)
+        rows = order.sorted([GroupRow(group, lags.get(group.group_id)) for group in matching], _COLUMNS)[on_page]
+    else:
+        rows = order.sorted([GroupRow(group, None) for group in matching], _COLUMNS)[on_page]
+        lags = await group_lags(visit.admin, [row.group for row in rows], TIMEOUT_S / 2)
+        rows = [row._replace(lag=lags.get(row.group.group_id)) for row in rows]
     return visit.render(
         "groups.html",
         title="Groups",
-        rows=[GroupRow(group, lags.get(group.group_id)) for group in shown],
+        rows=rows,
+        order=order,
+        note=note,
         count=len(matching),
         page=number,
         last=last,

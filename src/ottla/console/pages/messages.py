@@ -59,6 +59,12 @@ class Query(NamedTuple):
     positions: dict[int, int]
 
 
+def _texts(visit: Visit) -> FilterTexts:
+    return FilterTexts(
+        visit.text("key"), visit.text("value"), visit.text("header"), visit.text("json"), visit.text("regex") == "1"
+    )
+
+
 def _query(visit: Visit) -> Query:
     """Return the arguments of a request. Raises Problem."""
     start, form = visit.text("start", "newest"), visit.text("format", "auto")
@@ -66,9 +72,7 @@ def _query(visit: Visit) -> Query:
         raise Problem(f"start is one of {', '.join(_STARTS)}.")
     if form not in FORMATS:
         raise Problem(f"format is one of {', '.join(FORMATS)}.")
-    texts = FilterTexts(
-        visit.text("key"), visit.text("value"), visit.text("header"), visit.text("json"), visit.text("regex") == "1"
-    )
+    texts = _texts(visit)
     partition = visit.integer("partition", -1)
     positions = {}
     for pair in filter(None, visit.text("from").split(",")):
@@ -87,20 +91,50 @@ def _query(visit: Visit) -> Query:
     )
 
 
+def _query_as_sent(visit: Visit) -> Query:
+    """Return the arguments of a request for its form, whatever they are."""
+    numbers = {"partition": -1, "limit": 50}
+    for name in numbers:
+        if visit.text(name).isdecimal():
+            numbers[name] = int(visit.text(name))
+    texts = _texts(visit)
+    partition = None if numbers["partition"] < 0 else numbers["partition"]
+    committed = visit.text("committed") == "1"
+    start, form = visit.text("start", "newest"), visit.text("format", "auto")
+    return Query(start, visit.text("at"), partition, texts, form, committed, numbers["limit"], {})
+
+
 async def messages(visit: Visit) -> Response:
-    """Show the messages of a search, or download them."""
+    """Show the messages of a search, or download them. A search that is not possible keeps its form."""
     description = await described_topic(visit)
-    query = _query(visit)
-    matches = RecordFilter(query.texts)
     result = SearchResult([], 0, {}, False)
-    partitions = _partitions(description, query)
     bounds: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]] = ({}, {})
-    if partitions:
-        bounds, result = await _search(visit, query, matches, partitions)
+    try:
+        query = _query(visit)
+        matches = RecordFilter(query.texts)
+        partitions = _partitions(description, query)
+        if partitions:
+            bounds, result = await _search(visit, query, matches, partitions)
+    except Problem as problem:
+        if visit.text("download"):
+            raise
+        return await _found(visit, description, _query_as_sent(visit), result, bounds, problem)
     if visit.text("download"):
         if result.is_full:
             raise Problem(f"The file would be larger than {MOST_BYTES >> 20} MB: choose fewer messages.", 413)
         return await _download(visit, description.name, result.records)
+    return await _found(visit, description, query, result, bounds)
+
+
+async def _found(
+    visit: Visit,
+    description: TopicDescription,
+    query: Query,
+    result: SearchResult,
+    bounds: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]],
+    problem: Problem | None = None,
+) -> Response:
+    """Render the form of a search with what was found."""
     arguments = {name: visit.text(name) for name in _ARGUMENTS if visit.text(name)}
     following = ",".join(f"{partition.partition}:{offset}" for partition, offset in sorted(result.next.items()))
     rows = await _views(visit, result.records, query.form)
@@ -109,9 +143,12 @@ async def messages(visit: Visit) -> Response:
         rows.reverse()
     return visit.render(
         "messages.html",
+        200 if problem is None else problem.status,
         title=f"Messages of {description.name}",
         name=description.name,
         query=query,
+        problem="" if problem is None else str(problem),
+        is_filtered=any(query.texts),
         rows=rows,
         scanned=result.scanned,
         timed_out=result.timed_out,

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
+from ottla.client.admin.cluster import ClusterDescription
 from ottla.client.errors import KafkaError
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.visit import Visit, page
@@ -43,6 +44,26 @@ async def overview(visit: Visit) -> Response:
     described = await cluster.description()
     metadata = await cluster.metadata()
     groups, group_error = await _groups(visit)
+    rows = await broker_rows(visit, described)
+    unhealthy = _unhealthy(metadata)
+    return visit.render(
+        "overview.html",
+        title="Overview",
+        described=described,
+        brokers=rows,
+        topic_count=len(metadata.topics),
+        partition_count=sum(len(topic.partitions) for topic in metadata.topics),
+        group_count=groups,
+        group_error=group_error,
+        unhealthy=unhealthy[:_MOST_UNHEALTHY],
+        unhealthy_count=len(unhealthy),
+        total_size=sum(known) if (known := [row.size for row in rows if row.size is not None]) else None,
+    )
+
+
+async def broker_rows(visit: Visit, described: ClusterDescription) -> list[BrokerRow]:
+    """Return the brokers of the cluster, and those that only replicas name."""
+    metadata = await visit.cluster.metadata()
     sizes = await _sizes(visit, [node.id for node in described.nodes if not node.fenced])
     leads, replicas, behind = Counter[int](), Counter[int](), Counter[int]()
     for topic in metadata.topics:
@@ -70,20 +91,7 @@ async def overview(visit: Visit) -> Response:
         for node in sorted(replicas)
         if node not in known
     ]
-    unhealthy = _unhealthy(metadata)
-    return visit.render(
-        "overview.html",
-        title="Overview",
-        described=described,
-        brokers=rows,
-        topic_count=len(metadata.topics),
-        partition_count=sum(len(topic.partitions) for topic in metadata.topics),
-        group_count=groups,
-        group_error=group_error,
-        unhealthy=unhealthy[:_MOST_UNHEALTHY],
-        unhealthy_count=len(unhealthy),
-        total_size=sum(sizes.values()) if sizes else None,
-    )
+    return rows
 
 
 async def rates(visit: Visit) -> Response:

@@ -1,7 +1,7 @@
 """Topics: list with search, and one topic with its partitions, sizes and configs."""
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
@@ -9,7 +9,9 @@ from ottla.client.admin.configs import ConfigEntry, ConfigResource, ConfigSource
 from ottla.client.admin.topics import PartitionDescription, TopicDescription
 from ottla.client.errors import KafkaError
 from ottla.client.topics import EARLIEST, LATEST, TopicPartition
-from ottla.console.clusters import TIMEOUT_S
+from ottla.console.clusters import TIMEOUT_S, TopicSummary
+from ottla.console.ordering import Ordering, ordering
+from ottla.console.topic_groups import TopicGroups, topic_groups
 from ottla.console.visit import Visit, page
 from ottla.protocol.uuids import uuid_text
 
@@ -52,6 +54,21 @@ class ConfigRow(NamedTuple):
     is_own: bool
 
 
+_COLUMNS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
+    "name": lambda row: row.name,
+    "partitions": lambda row: row.partitions,
+    "replicas": lambda row: row.replicas,
+    "records": lambda row: row.records,
+    "size": lambda row: row.size,
+    "rate": lambda row: row.rate,
+    "health": lambda row: row.unhealthy,
+}
+_MEASURED: Final = ("records", "size")
+"""Columns whose values the brokers of all topics are asked for."""
+_MOST_SORTED: Final = 5_000
+"""Partitions of a list that is sorted by one of these."""
+
+
 async def topics(visit: Visit) -> Response:
     """List topics: one page of those whose names contain the search text."""
     query, internal = visit.text("q"), visit.text("internal") == "1"
@@ -63,39 +80,53 @@ async def topics(visit: Visit) -> Response:
     only_unhealthy = visit.text("unhealthy") == "1"
     if only_unhealthy:
         matching = [topic for topic in matching if topic.under_replicated or topic.leaderless]
+    order, note = ordering(visit, _COLUMNS), ""
+    if order.column in _MEASURED and sum(topic.partitions for topic in matching) > _MOST_SORTED:
+        order, note = Ordering("name", False), f"More than {_MOST_SORTED} partitions are not sorted by {order.column}."
     last = max(1, -(-len(matching) // _PAGE))
     number = min(visit.integer("page", 1, 1), last)
-    shown = matching[(number - 1) * _PAGE : number * _PAGE]
-    partitions = [TopicPartition(topic.name, index) for topic in shown for index in range(topic.partitions)]
-    starts, ends = await offsets_of(visit, partitions[:_MOST_PARTITIONS])
-    sizes = await sizes_of(visit, partitions)
-    rows = []
-    for topic in shown:
-        its = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
-        is_known = all(partition in starts and partition in ends for partition in its)
-        rows.append(
-            TopicRow(
-                topic.name,
-                topic.internal,
-                topic.partitions,
-                topic.replicas,
-                topic.under_replicated + topic.leaderless,
-                sum(ends[partition] - starts[partition] for partition in its) if is_known else None,
-                sum(sizes.get(partition, 0) for partition in its) if sizes is not None else None,
-                visit.cluster.sampler.ends.rate(topic.name),
-            )
-        )
+    on_page = slice((number - 1) * _PAGE, number * _PAGE)
+    if order.column in _MEASURED:
+        shown = order.sorted(await _measured(visit, matching, _MOST_SORTED), _COLUMNS)[on_page]
+    else:
+        rates = visit.cluster.sampler.ends
+        unmeasured = [_row(topic, None, None, rates.rate(topic.name)) for topic in matching]
+        names = {row.name for row in order.sorted(unmeasured, _COLUMNS)[on_page]}
+        some = [topic for topic in matching if topic.name in names]
+        shown = order.sorted(await _measured(visit, some, _MOST_PARTITIONS), _COLUMNS)
     return visit.render(
         "topics.html",
         title="Topics",
-        rows=rows,
+        rows=shown,
         count=len(matching),
         page=number,
         last=last,
         query=query,
         internal=internal,
         unhealthy=only_unhealthy,
+        order=order,
+        note=note,
     )
+
+
+def _row(topic: TopicSummary, records: int | None, size: int | None, rate: float | None) -> TopicRow:
+    unhealthy = topic.under_replicated + topic.leaderless
+    return TopicRow(topic.name, topic.internal, topic.partitions, topic.replicas, unhealthy, records, size, rate)
+
+
+async def _measured(visit: Visit, topics: list[TopicSummary], most: int) -> list[TopicRow]:
+    """Return topics with records and sizes; those of `most` partitions at most."""
+    partitions = [TopicPartition(topic.name, index) for topic in topics for index in range(topic.partitions)]
+    starts, ends = await offsets_of(visit, partitions[:most])
+    sizes = await sizes_of(visit, partitions)
+    rows = []
+    for topic in topics:
+        its = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
+        is_known = all(partition in starts and partition in ends for partition in its)
+        records = sum(ends[partition] - starts[partition] for partition in its) if is_known else None
+        size = sum(sizes.get(partition, 0) for partition in its) if sizes is not None else None
+        rows.append(_row(topic, records, size, visit.cluster.sampler.ends.rate(topic.name)))
+    return rows
 
 
 async def topic(visit: Visit) -> Response:
@@ -109,6 +140,7 @@ async def topic(visit: Visit) -> Response:
         PartitionRow(row, starts.get(partition), ends.get(partition), sizes.get(partition))
         for row, partition in zip(shown, partitions, strict=True)
     ]
+    groups, group_error = await _groups(visit, description.name, ends)
     own = [row for row in await config_rows(visit, description.name) if row.is_own]
     return visit.render(
         "topic.html",
@@ -118,10 +150,20 @@ async def topic(visit: Visit) -> Response:
         rows=rows,
         more=len(description.partitions) - len(shown),
         own=own,
+        groups=groups,
+        group_error=group_error,
         records=sum(row.records or 0 for row in rows),
         size=sum(row.size or 0 for row in rows) if sizes else None,
         replicas=max((len(row.replicas) for row in description.partitions), default=0),
     )
+
+
+async def _groups(visit: Visit, topic: str, ends: dict[TopicPartition, int]) -> tuple[TopicGroups, str]:
+    """Return the groups of a topic, or none and the reason."""
+    try:
+        return await topic_groups(visit.admin, topic, ends, TIMEOUT_S / 2), ""
+    except KafkaError as error:
+        return TopicGroups([], 0), str(error)
 
 
 async def growth(visit: Visit) -> Response:

@@ -1,6 +1,6 @@
 // Enhancements of all pages. Everything works without them, except the live tail and the chart.
 
-import { label } from "./tables.js";
+import { label, sortable } from "./tables.js";
 
 const root = document.documentElement;
 
@@ -15,7 +15,10 @@ theme.addEventListener("click", () => {
   document.cookie = `ottla-theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
 });
 
-document.querySelectorAll("table").forEach(label);
+for (const table of document.querySelectorAll("table")) {
+  label(table);
+  sortable(table);
+}
 
 for (const button of document.querySelectorAll("button.copy")) {
   if (!navigator.clipboard) continue; // not a secure context

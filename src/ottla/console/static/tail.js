@@ -21,26 +21,44 @@ function time(ms) {
   return ms < 0 ? "–" : new Date(ms).toISOString().replace("T", " ").replace("Z", "");
 }
 
+function element(name, className, ...content) {
+  const created = document.createElement(name);
+  if (className) created.className = className;
+  created.append(...content);
+  return created;
+}
+
+// The value as in messages.html: a long one is opened by a click, one that is not all here by its page.
+function value(shown, page) {
+  const text = element("pre", "", shown.text + (shown.is_cut ? " …" : ""));
+  text.tabIndex = 0;
+  if (!shown.is_long) return text;
+  const link = element("a", "", "Open all");
+  link.href = page;
+  const opener = shown.is_cut ? link : element("details", "", element("summary", "", `${shown.length} B: `));
+  return element("div", "long", opener, text);
+}
+
 function show(message) {
   const row = document.createElement("tr");
   row.className = "fresh";
   const link = document.createElement("a");
   link.href = `${button.dataset.page}/${message.partition}/${message.offset}`;
   link.textContent = message.offset;
-  const value = document.createElement("pre");
-  value.tabIndex = 0;
-  value.textContent = message.value.text + (message.value.is_cut ? " …" : "");
   cell(row, "", String(message.partition));
   cell(row, "", link);
-  cell(row, "", time(message.timestamp));
+  const moment = document.createElement("time");
+  moment.textContent = time(message.timestamp);
+  cell(row, "", moment);
   cell(row, "mono", message.key.text);
-  cell(row, "value", value);
+  cell(row, "value", value(message.value, link.href));
   cell(row, "", ...message.headers.map(([name, text]) => {
     const line = document.createElement("div");
     line.className = "mono";
     line.textContent = `${name}=${text}`;
     return line;
   }));
+  table.hidden = false;
   body.prepend(row);
   while (body.rows.length > MOST_ROWS) body.lastElementChild.remove();
   label(table);
