@@ -87,9 +87,11 @@ def metadata_of(size: int) -> MetadataRequest:
 
 
 def test_unfinished_large_frames_share_their_room(traced: Callable[[], int]) -> None:
-    """40 connections with 16 MB each of frames of 17 MB; frames of others are served at once, large ones in their turn."""
+    """40 connections with 4 MB each of frames of 17 MB; frames of others are served at once, large ones in their turn: 4 MB are
+    the pace of a frame for 7 s.
+    """
     with Kafka() as kafka, ExitStack() as stack:
-        data = struct.pack(">i", 17 * MB) + bytes(16 * MB)
+        data = struct.pack(">i", 17 * MB) + bytes(4 * MB)
         flood = [Client(kafka, FLOOD) for _ in range(40)]
         other = Client(kafka, OTHER)
         for client in (*flood, other):
