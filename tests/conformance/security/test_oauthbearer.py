@@ -66,7 +66,9 @@ def test_an_invalid_token_fails_in_the_second_step(connect: Connect, bearer: str
 
 
 @pytest.mark.parametrize(
-    "first", [b"", b"garbage", b"n,,\x01\x01", message(token(), "y,,"), message(token(), "n,,", "auth=x\x01")]
+    "first",
+    [b"", b"garbage", b"n,,\x01\x01", message(token(), "y,,"), message(token(), "n,,", "auth=x\x01")],
+    ids=["empty", "garbage", "no token", "channel binding", "another field"],
 )
 def test_malformed_messages(connect: Connect, first: bytes) -> None:
     _, answer = log_in(connect, first)
