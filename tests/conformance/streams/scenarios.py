@@ -295,6 +295,32 @@ def standbys(wire: Wire, make_topic: TopicFactory) -> Play:
 
 
 @scenario
+def a_returned_task_comes_back_as_a_standby(wire: Wire, make_topic: TopicFactory) -> Play:
+    """What a member has just confirmed to have given back is assigned to it in another role one heartbeat later only."""
+    play = Play(wire, make_topic)
+    changelog = play.name("store")
+    play.topology = [
+        subtopology(sources=[play.topic("lines", 2)], changelogs=[info(changelog, cleanup_policy="compact")])
+    ]
+    play.enter("A")
+    wait_for(lambda: play.partitions(changelog) == 2)
+    play.settle("A", lacks(3))
+    play.beat("A", owns={"0": [0, 1]})
+    play.enter("B")
+    play.beat("A", owns={"0": [0, 1]})
+    play.configure(streams_num_standby_replicas="1")
+    reached = play.epochs["B"]
+    play.settle("B", lambda answer: answer.member_epoch > reached)
+    play.beat("A", owns={"0": [0]})
+    play.beat("B", owns={})
+    play.beat("A", owns={"0": [0]})
+    play.beat("A", owns={"0": [0]}, standby={"0": [1]})
+    play.beat("B", owns={"0": [1]}, standby={"0": [0]})
+    play.state()
+    return play
+
+
+@scenario
 def threads_of_one_process(wire: Wire, make_topic: TopicFactory) -> Play:
     play = Play(wire, make_topic, streams_num_standby_replicas="1")
     changelog = play.name("store")

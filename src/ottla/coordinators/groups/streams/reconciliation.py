@@ -86,11 +86,13 @@ def _towards(current: Current, goal: Goal, owned: TaskSet | None, epoch: int) ->
     """Return the next state; `epoch` is that of a member that must give back tasks first."""
     target = goal.target
     target_active = set(pairs(target.active))
+    # What its heartbeat no longer names is free for the others at once, for itself from its next heartbeat on.
+    returned = {*pairs(current.revoking_active), *pairs(current.revoking_standby), *pairs(current.revoking_warmup)}
     had = {(name, number): since for name, numbers in current.active.items() for number, since in numbers.items()}
     kept = {task: since for task, since in had.items() if task in target_active}
     freed = {task: since for task, since in had.items() if task not in target_active}
     new = {task for task in target_active if task not in had}
-    granted = {task for task in new if not goal.is_active_taken(task)}
+    granted = {task for task in new - returned if not goal.is_active_taken(task)}
     waits = granted != new
 
     # A copy of a task that will be active here stays until then.
@@ -99,7 +101,7 @@ def _towards(current: Current, goal: Goal, owned: TaskSet | None, epoch: int) ->
     kept_copies = copies & (target_copies | (new - granted))
     freed_copies = copies - kept_copies - granted
     own = {task for task in target_copies - copies if task in freed}
-    new_copies = {task for task in target_copies - copies - own if not goal.is_copy_taken(task)}
+    new_copies = {task for task in target_copies - copies - own - returned if not goal.is_copy_taken(task)}
     waits = waits or len(new_copies) + len(own) < len(target_copies - copies)
 
     warm = set(pairs(current.warmup))
