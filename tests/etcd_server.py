@@ -153,6 +153,27 @@ class EtcdServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def save(self, snapshot: Path) -> None:
+        """Write a snapshot of everything to a file."""
+        self._tool("etcdctl", "--endpoints", f"127.0.0.1:{self.port}", "snapshot", "save", snapshot)
+
+    def restore(self, snapshot: Path, *options: str) -> None:
+        """Start again with what a snapshot has, as a new cluster."""
+        self.kill()
+        self.erase()
+        tool = "etcdutl" if self.binary.with_name("etcdutl").exists() else "etcdctl"  # since etcd 3.5, 3.4
+        peer = ("--initial-advertise-peer-urls", f"http://127.0.0.1:{self.peer_port}")
+        where = ("--data-dir", self.data, "--name", self._name, "--initial-cluster", self._cluster)
+        self._tool(tool, "snapshot", "restore", snapshot, *where, *peer, *options)
+        self.start()
+
+    def _tool(self, name: str, *arguments: str | Path) -> None:
+        program = self.binary.with_name(name)
+        if not program.exists():
+            pytest.skip(f"there is no {name} beside etcd")
+        environment = {**os.environ, "ETCDCTL_API": "3"}
+        subprocess.run([program, *arguments], check=True, capture_output=True, env=environment)
+
     def erase(self) -> None:
         shutil.rmtree(self.data)
 
