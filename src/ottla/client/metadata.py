@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
+from ottla.addresses import address_text
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
     BrokersUnreachable,
@@ -180,7 +181,7 @@ class Metadata:
                     return await self._reach(address, node, share)
                 except RebootstrapRequired:
                     self.rebootstrap()
-                    reasons.append(f"{address[0]}:{address[1]}: another broker than it was")
+                    reasons.append(f"{address_text(*address)}: another broker than it was")
                 except KafkaError as error:
                     if not isinstance(error, ConnectionLost | RequestTimedOut):
                         raise
@@ -194,7 +195,7 @@ class Metadata:
         if not await self.scheduler.within(attempt, timeout_ms):
             attempt.cancel()
             self.network.give_up(address)
-            met = self.network.failures.get(address, f"{address[0]}:{address[1]}: connection timed out")
+            met = self.network.failures.get(address, f"{address_text(*address)}: connection timed out")
             raise ConnectionLost(met)
         return attempt.result()
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from ottla.addresses import address_text
 from ottla.environment import Address, Cancellable, Stream, Transport
 from ottla.environment.alarm import Alarm
 from ottla.net.authentication import Credentials, log_in
@@ -148,7 +149,7 @@ class Link:
         )
 
     def __str__(self) -> str:
-        return f"{self.address[0]}:{self.address[1]}"
+        return address_text(*self.address)
 
     @property
     def usable(self) -> bool:

@@ -47,9 +47,10 @@ class ClosedBatch(SequencedBatch):
 
     size      bytes that it occupies of buffer.memory
     is_named  whether the partition of some record was given by the caller
+    retried_because  error of the last attempt, None before the first one that failed
     """
 
-    __slots__ = ("header", "is_named", "listeners", "payload", "size", "spans", "transactional")
+    __slots__ = ("header", "is_named", "listeners", "payload", "retried_because", "size", "spans", "transactional")
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class ClosedBatch(SequencedBatch):
         super().__init__(partition, b"", batch.count, deadline)
         self.size = batch.size
         self.is_named = batch.is_named
+        self.retried_because: KafkaError | None = None
         self.listeners = batch.listeners
         self.spans: list[tuple[int, int, DeliveryCounter]] = batch.spans()
         self.transactional = transactional
@@ -120,6 +122,7 @@ class ClosedBatch(SequencedBatch):
         for closed in parts:
             closed.size = self.size // len(parts)
             closed.is_named = self.is_named
+            closed.retried_because = self.retried_because
         parts[0].size += self.size - sum(closed.size for closed in parts)
         return parts
 

@@ -391,7 +391,7 @@ class Sender:
         batch.uncertain = batch.uncertain or not isinstance(error, UnsupportedVersion)
         if error.retriable:
             self._core.metadata.forget(batch.partition.topic)
-            self._again(batch)
+            self._again(batch, error)
         else:
             self._refused(batch, error)
 
@@ -406,7 +406,7 @@ class Sender:
         elif verdict is BatchVerdict.AGAIN:
             if table.error(row.error_code).retriable:
                 self._core.metadata.forget(batch.partition.topic)
-            self._again(batch)
+            self._again(batch, _refusal(batch, row))
         else:
             self._refused(batch, _refusal(batch, row))
 
@@ -421,8 +421,9 @@ class Sender:
         if queue.waiting:
             self._waiting[batch.partition] = None
 
-    def _again(self, batch: ClosedBatch) -> None:
+    def _again(self, batch: ClosedBatch, error: KafkaError) -> None:
         partition = batch.partition
+        batch.retried_because = error
         if self.refused is not None:
             self._queues[partition].failed(batch)
             self._release(batch)
@@ -466,11 +467,18 @@ class Sender:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
                 queue.failed(batch)
-                reasons = "; ".join(self._core.network.failures.values())
-                why = f": {reasons}" if reasons else ""
-                self._fail(batch, RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{why}"))
+                late = RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{self._why(batch)}")
+                late.__cause__ = batch.retried_because
+                self._fail(batch, late)
             if not queue.waiting:
                 self._waiting.pop(partition, None)
+
+    def _why(self, batch: ClosedBatch) -> str:
+        """Return the errors that kept a batch from being acknowledged, as the end of a sentence."""
+        reasons = list(self._core.network.failures.values())
+        if batch.retried_because is not None and str(batch.retried_because) not in reasons:
+            reasons.append(str(batch.retried_because).removeprefix(f"produce to {batch.partition}: "))
+        return f": {'; '.join(reasons)}" if reasons else ""
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail all batches that are not in flight, for an aborted transaction or a closed producer."""

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
+from ottla.addresses import address_text
 from ottla.client.errors import KafkaError
 from ottla.console.clusters import TIMEOUT_S
 from ottla.console.visit import Visit, page
@@ -53,7 +54,7 @@ async def overview(visit: Visit) -> Response:
     rows = [
         BrokerRow(
             node.id,
-            f"{node.host}:{node.port}",
+            address_text(node.host, node.port),
             node.rack,
             "fenced" if node.fenced else "running",
             node.id == described.controller,
