@@ -147,8 +147,10 @@ class Metadata:
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
         """Return the error of a call that timed out; it names every unreachable address."""
         reasons = list(self.network.failures.values())
-        if isinstance(last, BrokersUnreachable) or (isinstance(last, ConnectionLost | None) and self._all_fail()):
-            met = "; ".join(reasons) or str(last)
+        unanswered = [] if self.network.open_links() else self.network.unanswered()
+        is_none_there = isinstance(last, ConnectionLost | None) and (self._all_fail() or (last is None and unanswered))
+        if isinstance(last, BrokersUnreachable) or is_none_there:
+            met = "; ".join(reasons or unanswered) or str(last)
             return BrokersUnreachable(f"{about}: no broker answered within {limit} ms: {met}")
         met = "; ".join(dict.fromkeys([*([str(last)] if last is not None else []), *reasons]))
         last_words = f"; last: {met}" if met else ""

@@ -29,6 +29,7 @@ from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE, all_errors
 from ottla.protocol.errors import error as error_row
+from ottla.protocol.releases import release_named, versions_of
 from ottla.records.batch import build
 from ottla.records.control import ABORT, read_marker
 from ottla.records.partitioner import partition_of
@@ -38,7 +39,6 @@ from ottla.spelling import did_you_mean
 from ottla.testing.clock import MovableClock, MovableTimers
 from ottla.testing.embedded import EmbeddedBroker
 from ottla.testing.faults import ActiveChange, Delay, Drop, Failure, Faults, Pinned, RequestFault, api_named
-from ottla.testing.releases import release_named, versions_of
 from ottla.testing.security import security_of
 
 _TEST_DEFAULTS: Final = {"group.initial.rebalance.delay.ms": "0"}

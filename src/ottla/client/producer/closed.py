@@ -7,12 +7,18 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import OpenBatch
 from ottla.client.producer.sequences import SequencedBatch
 from ottla.client.topics import TopicPartition
+from ottla.protocol.api import PRODUCE
+from ottla.protocol.errors import UNSUPPORTED_COMPRESSION_TYPE
+from ottla.protocol.releases import first_release
 from ottla.records.batch import TRANSACTIONAL, BatchHeader, records_of, seal
+from ottla.records.codec_names import ZSTD
 from ottla.records.compression import compress
 from ottla.records.legacy import for_old_client
 from ottla.records.record import Record
 
 _OLD_LIMIT: Final = 2**31 - 1
+_FIRST_WITH_ZSTD: Final = 7
+"""First version of Produce whose batches may be compressed with zstd (KIP-110)."""
 
 
 class Delivered(NamedTuple):
@@ -127,8 +133,17 @@ class ClosedBatch(SequencedBatch):
         return parts
 
     def sealed(self, version: int) -> bytes:
-        """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch."""
+        """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch.
+
+        Raises KafkaError for a codec that brokers with this version cannot read.
+        """
         header = self.header
+        if header.compression == ZSTD and version < _FIRST_WITH_ZSTD:
+            raise KafkaError(
+                f"produce to {self.partition}: Kafka before {first_release(PRODUCE, _FIRST_WITH_ZSTD)} has no zstd, "
+                "set another compression.type",
+                UNSUPPORTED_COMPRESSION_TYPE,
+            )
         header.producer_id, header.producer_epoch = self.identity
         header.base_sequence = self.sequence
         data = seal(header, self.payload)
