@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, RequestTimedOut, UnsupportedVersion, error_for
 from ottla.client.offsets import Lookup
 from ottla.client.permissions import AclOperation, authorized_operations
@@ -35,6 +36,7 @@ _FIRST_WITH_DEFAULTS: Final = 4
 """First version of CreateTopics that takes -1 for the broker's default (KIP-464)."""
 
 
+@checked_tuple
 class NewTopic(NamedTuple):
     """Topic to create.
 
@@ -58,6 +60,7 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
 
 
+@checked_tuple
 class NewPartitions(NamedTuple):
     """New number of partitions of a topic.
 
