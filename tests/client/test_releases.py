@@ -7,8 +7,8 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, ShareConsumer, TopicPartition
 from ottla.client.errors import KafkaError, UnsupportedVersion
+from ottla.protocol.releases import RELEASES
 from ottla.testing import Kafka
-from ottla.testing.releases import RELEASES
 
 from .conftest import QUICK, fresh
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.handlers import SERVED
 from ottla.protocol import api
-from ottla.testing.releases import RELEASES, release_named, versions_of
+from ottla.protocol.releases import RELEASES, release_named, versions_of
 
 
 def test_the_newest_release_is_what_ottla_serves() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from ottla.addresses import address_text
 from ottla.environment import Address
 from ottla.protocol.api import API_VERSIONS
 from ottla.protocol.connection import Envelope
@@ -51,7 +52,7 @@ class Session:
         protocol: str = "PLAINTEXT",
         authorize: Callable[[str, str], Authorizer] | None = None,
     ) -> None:
-        self.name = f"{peer[0]}:{peer[1]}"
+        self.name = address_text(peer[0], peer[1])
         self.peer_address = peer[0]
         self.client_host = f"/{peer[0]}"
         self.peer = Peer(peer[1])

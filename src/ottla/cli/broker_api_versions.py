@@ -2,6 +2,7 @@
 
 import click
 
+from ottla.addresses import address_text
 from ottla.cli.cluster_access import CommandFailed, cluster_options, connected, json_option
 from ottla.cli.table import echo_json
 from ottla.client.admin.cluster import ClusterRequests, Node
@@ -33,7 +34,7 @@ def broker_api_versions(bootstrap_server: str | None, command_config: str | None
 
 def _node_text(node: Node) -> str:
     fenced = str(node.fenced).lower()
-    return f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'} isFenced: {fenced})"
+    return f"{address_text(node.host, node.port)} (id: {node.id} rack: {node.rack or 'null'} isFenced: {fenced})"
 
 
 def _usable(api: Api, served: tuple[int, int]) -> int | None:

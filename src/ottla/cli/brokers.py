@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.addresses import address_text
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import replication_factors
 from ottla.broker.listener_configs import Listener
@@ -72,7 +73,7 @@ def broker_processes(
         own = [*arguments, *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
         if metrics is not None:
             host, first = metrics
-            own += ["--metrics", f"{host}:{first + index if first else 0}"]
+            own += ["--metrics", address_text(host, first + index if first else 0)]
         processes.append(BrokerProcess(node_id, ",".join(map(str, listeners)), partial(_command, own), flags))
     return processes
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ottla.addresses import address_text
 from ottla.client.admin.cluster import ClusterDescription
 from ottla.client.admin.groups import ListedGroup
 from ottla.client.topics import TopicPartition
@@ -157,7 +158,7 @@ class _Growth:
             rows.append(
                 BrokerRow(
                     node.id,
-                    f"{node.host}:{node.port}",
+                    address_text(node.host, node.port),
                     node.id == self._now.cluster.controller,
                     len(led[node.id]),
                     None if replicas is None else len(replicas),

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from ottla.addresses import address_text
 from ottla.cli.authorized_operations import operation_names
 from ottla.cli.cluster_access import AdminConnection, CommandFailed, cluster_options, connected, json_option
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
@@ -123,7 +124,7 @@ def _rows(cluster: ClusterDescription, topics: MetadataResponse) -> list[tuple[o
     rows: list[tuple[object, ...]] = [
         (
             node.id,
-            f"{node.host}:{node.port}",
+            address_text(node.host, node.port),
             node.rack,
             "fenced" if node.fenced else "running",
             leaders[node.id],

@@ -15,6 +15,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
+from ottla.client.arguments import check_call, checked
 from ottla.client.awaiting import Asynchronous
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
@@ -70,6 +71,7 @@ class ShareConsumer(Asynchronous):
         super().__init__(config, options)
         self._share = self._made(lambda: ShareConsumerCore(self._core))
 
+    @checked
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics, in place of the previous ones."""
         self._check()
@@ -89,10 +91,13 @@ class ShareConsumer(Asynchronous):
         return await self._run(self._share.poll(milliseconds(timeout)))
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState."""
+        """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
+        if type(record) is not Record or type(kind) is not AcknowledgeType:  # a check of every record would be slow
+            check_call(self, ShareConsumer.acknowledge, (record, kind), {})
         self._check()
         self._share.acknowledge(record, kind)
 
+    @checked
     async def commit(self, timeout: Timeout = 60.0) -> CommitResults:
         """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         return await self._run(self._share.commit(milliseconds(timeout)))
@@ -102,6 +107,7 @@ class ShareConsumer(Asynchronous):
         self._check()
         self._share.commit_soon()
 
+    @checked
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Set the callback, run as `callback({partition: offsets}, error)` after each response to acknowledgements."""
         self._check()
@@ -202,6 +208,8 @@ class Producer(Asynchronous):
 
         Serializers run in a thread, in the order of the calls, as they may have to query a schema registry.
         """
+        if on_delivery is not None and not callable(on_delivery):
+            raise TypeError(f"on_delivery must be a function or None, not {type(on_delivery).__name__}")
         self._check()
         if self._serializers is not None:
             headers = checked_headers(headers)  # converted once: a generator can be consumed only once
@@ -261,6 +269,7 @@ class Producer(Asynchronous):
         await self.produce(topic, value, key, partition, partial(_settle, future), timestamp, headers)
         return future
 
+    @checked
     async def produce_arrow(
         self, data: Any, topic: str | None = None, *, partition: int = ANY
     ) -> "asyncio.Future[TableDelivered]":
@@ -285,6 +294,7 @@ class Producer(Asynchronous):
         """Return the number of records without an outcome; 0 after `close`."""
         return 0 if self._released else self._producer.accumulator.records
 
+    @checked
     async def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of a topic."""
         return await self._run(self._producer.partitions_for(topic))
@@ -294,6 +304,7 @@ class Producer(Asynchronous):
         self._check()
         return self._producer.metrics()
 
+    @checked
     async def init_transactions(self, timeout: Timeout = None) -> None:
         """Register as the only producer of transactional.id and fence all others. Raises IllegalState, FencedError."""
         await self._run(self._producer.transactional().init(limit_ms(timeout)))
@@ -303,6 +314,7 @@ class Producer(Asynchronous):
         self._check()
         self._producer.transactional().begin()
 
+    @checked
     async def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
@@ -312,6 +324,7 @@ class Producer(Asynchronous):
         """Add the offsets of a consumer group to the transaction."""
         await self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
+    @checked
     async def commit_transaction(self, timeout: Timeout = None) -> None:
         """Wait until all records are acknowledged, then commit the transaction.
 
@@ -323,6 +336,7 @@ class Producer(Asynchronous):
         """
         await self._run(self._producer.transactional().commit(limit_ms(timeout)))
 
+    @checked
     async def abort_transaction(self, timeout: Timeout = None) -> None:
         """Abort the transaction and discard its records; those without an acknowledgement fail with TransactionAborted.
 
@@ -365,6 +379,7 @@ class Consumer(Asynchronous):
         self._deserializing = asyncio.Lock()  # two concurrent calls would begin with the same record
         self._consumer = self._made(lambda: ConsumerCore(self._core))
 
+    @checked
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -387,6 +402,7 @@ class Consumer(Asynchronous):
         self._check()
         return self._consumer.subscription
 
+    @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without group membership."""
         self._check()
@@ -478,30 +494,36 @@ class Consumer(Asynchronous):
             if record is not None:
                 yield record
 
+    @checked
     async def position(self, partition: TopicPartition, timeout: Timeout = 60.0) -> int:
         """Return the offset of the next record."""
         return await self._run(self._consumer.position(partition, milliseconds(timeout)))
 
+    @checked
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
         self._check()
         self._consumer.seek(TopicPartition.of(partition), offset)
 
+    @checked
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their first offsets."""
         self._check()
         self._consumer.seek_to(partitions, EARLIEST)
 
+    @checked
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their end offsets."""
         self._check()
         self._consumer.seek_to(partitions, LATEST)
 
+    @checked
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
         self._check()
         self._consumer.pause([TopicPartition.of(partition) for partition in partitions])
 
+    @checked
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions."""
         self._check()
@@ -512,31 +534,37 @@ class Consumer(Asynchronous):
         self._check()
         return self._consumer.paused
 
+    @checked
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records between the position and the end; None before a fetch has returned the end."""
         self._check()
         return self._consumer.lag(partition)
 
+    @checked
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """Return the first offset at or after a time in ms; offset -1 if there is no such record."""
         return await self._run(self._consumer.offsets_at(timestamps))
 
+    @checked
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
         offsets = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
         return {partition: entry.offset for partition, entry in offsets.items()}
 
+    @checked
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offset (that of the next record) of each partition; the last stable offset with read_committed."""
         offsets = await self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
         return {partition: entry.offset for partition, entry in offsets.items()}
 
+    @checked
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit offsets, by default the positions, and wait; return the committed offsets."""
         return await self._run(self._consumer.commit(offsets, limit_ms(timeout)))
 
+    @checked
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -567,6 +595,7 @@ def _awaits(
     """Convert a method of the core to an asyncio coroutine function."""
 
     async def awaiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check_call(self, method, args, kwargs)
         return await self._run(method(self._admin, *args, **kwargs))
 
     update_wrapper(awaiting, method)

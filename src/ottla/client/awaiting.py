@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from ottla.client.arguments import checked
 from ottla.client.config import config_of
 from ottla.client.core import Core
 from ottla.client.ended import end
@@ -112,6 +113,7 @@ class Asynchronous:
         self._core.close()
         end(self, message)
 
+    @checked
     def call_from_thread(self, function: Callable[[], T], timeout_s: float) -> T:
         """Call a function on the client's event loop, from any thread, and wait for it.
 

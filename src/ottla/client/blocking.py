@@ -15,6 +15,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
+from ottla.client.arguments import check_call, checked
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Batches, Chunk
 from ottla.client.consumer.core import ConsumerCore, whole_offsets
@@ -77,6 +78,7 @@ class ShareConsumer(Blocking):
         super().__init__(config, options)
         self._share = self._made(lambda: ShareConsumerCore(self._core, member_id))
 
+    @checked
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics, in place of the previous ones."""
         names = list(topics)
@@ -99,9 +101,12 @@ class ShareConsumer(Blocking):
         return self._run(self._share.poll(milliseconds(timeout)))
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState."""
+        """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
+        if type(record) is not Record or type(kind) is not AcknowledgeType:  # a check of every record would be slow
+            check_call(self, ShareConsumer.acknowledge, (record, kind), {})
         self._share.acknowledge(record, kind)
 
+    @checked
     def commit(self, timeout: Timeout = 60.0) -> CommitResults:
         """Send the acknowledgements and wait; return partition -> None or its error. Raises RequestTimedOut."""
         return self._run(self._share.commit(milliseconds(timeout)))
@@ -110,6 +115,7 @@ class ShareConsumer(Blocking):
         """Send the acknowledgements; the callback is called with the outcome."""
         self._call(self._share.commit_soon)
 
+    @checked
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
         """Set the callback, run on the client's thread as `callback({partition: offsets}, error)` after each response."""
         self._share.callback = callback
@@ -217,6 +223,8 @@ class Producer(Blocking):
         Waits while buffer.memory is full, at most max.block.ms. Raises BufferExhausted, UnknownTopic, RecordTooLarge,
         ValueError for a negative timestamp, and TypeError for an argument of another type.
         """
+        if on_delivery is not None and not callable(on_delivery):
+            raise TypeError(f"on_delivery must be a function or None, not {type(on_delivery).__name__}")
         listener = None if on_delivery is None else partial(self._delivered, on_delivery)
         self._take(topic, value, key, partition, listener, timestamp, headers)
 
@@ -268,6 +276,7 @@ class Producer(Blocking):
             raise wrong
         self._run(self._producer.append_later(topic, partition, moment, key, value, pairs, listener))
 
+    @checked
     def produce_many(
         self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None, partition: int = ANY
     ) -> int:
@@ -283,6 +292,7 @@ class Producer(Blocking):
             count += 1
         return count
 
+    @checked
     def produce_arrow(
         self, data: Any, topic: str | None = None, *, partition: int = ANY
     ) -> "concurrent.futures.Future[TableDelivered]":
@@ -334,6 +344,7 @@ class Producer(Blocking):
         """Return the number of records without an outcome; 0 after `close`."""
         return 0 if self._released else self._producer.accumulator.records
 
+    @checked
     def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of a topic."""
         return self._run(self._producer.partitions_for(topic))
@@ -342,6 +353,7 @@ class Producer(Blocking):
         """Return the metrics of the producer, by Kafka's names: `metrics().value("record-send-total")`."""
         return self._call(self._producer.metrics)
 
+    @checked
     def init_transactions(self, timeout: Timeout = None) -> None:
         """Register as the only producer of transactional.id and fence all others. Raises IllegalState, FencedError."""
         self._run(self._producer.transactional().init(limit_ms(timeout)))
@@ -350,6 +362,7 @@ class Producer(Blocking):
         """Begin a transaction: all records produced until its end are committed or aborted together."""
         self._call(self._producer.transactional().begin)
 
+    @checked
     def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
@@ -359,6 +372,7 @@ class Producer(Blocking):
         """Add the offsets of a consumer group to the transaction."""
         self._run(self._producer.send_offsets(offsets, group_metadata, limit_ms(timeout)))
 
+    @checked
     def commit_transaction(self, timeout: Timeout = None) -> None:
         """Wait until all records are acknowledged, then commit the transaction.
 
@@ -371,6 +385,7 @@ class Producer(Blocking):
         self._run(self._producer.transactional().commit(limit_ms(timeout)))
         self.poll()
 
+    @checked
     def abort_transaction(self, timeout: Timeout = None) -> None:
         """Abort the transaction and discard its records; those without an acknowledgement fail with TransactionAborted.
 
@@ -423,6 +438,7 @@ class Consumer(Blocking):
 
     # Subscriptions and assignments.
 
+    @checked
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -450,6 +466,7 @@ class Consumer(Blocking):
         """Return the topics subscribed by name."""
         return self._consumer.subscription
 
+    @checked
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, without group membership."""
         assigned = [TopicPartition.of(partition) for partition in partitions]
@@ -566,29 +583,35 @@ class Consumer(Blocking):
 
     # Positions.
 
+    @checked
     def position(self, partition: TopicPartition, timeout: Timeout = 60.0) -> int:
         """Return the offset of the next record."""
         return self._run(self._consumer.position(partition, milliseconds(timeout)))
 
+    @checked
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set the position to an offset; one with a leader epoch is validated first (KIP-320)."""
         self._call(lambda: self._consumer.seek(TopicPartition.of(partition), offset))
 
+    @checked
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their first offsets."""
         chosen = list(partitions)
         self._call(lambda: self._consumer.seek_to(chosen, EARLIEST))
 
+    @checked
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Set the positions of partitions (default: all) to their end offsets."""
         chosen = list(partitions)
         self._call(lambda: self._consumer.seek_to(chosen, LATEST))
 
+    @checked
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
         chosen = [TopicPartition.of(partition) for partition in partitions]
         self._call(lambda: self._consumer.pause(chosen))
 
+    @checked
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Resume paused partitions."""
         chosen = [TopicPartition.of(partition) for partition in partitions]
@@ -598,19 +621,23 @@ class Consumer(Blocking):
         """Return the paused partitions."""
         return self._call(lambda: self._consumer.paused)
 
+    @checked
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records between the position and the end; None before a fetch has returned the end."""
         return self._call(lambda: self._consumer.lag(partition))
 
+    @checked
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """Return the first offset at or after a time in ms; offset -1 if there is no such record."""
         return self._run(self._consumer.offsets_at(timestamps))
 
+    @checked
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
         offsets = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, EARLIEST)))
         return {partition: entry.offset for partition, entry in offsets.items()}
 
+    @checked
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end offset (that of the next record) of each partition; the last stable offset with read_committed."""
         offsets = self._run(self._consumer.offsets_at(dict.fromkeys(partitions, LATEST)))
@@ -618,12 +645,14 @@ class Consumer(Blocking):
 
     # Commits.
 
+    @checked
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit offsets, by default the positions, and wait; return the committed offsets."""
         return self._run(self._consumer.commit(offsets, limit_ms(timeout)))
 
+    @checked
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
@@ -643,6 +672,7 @@ class Consumer(Blocking):
 
         self._call(lambda: self._core.scheduler.background(commit(), "commit"))
 
+    @checked
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: Timeout = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -678,6 +708,7 @@ def _waits(
     """Convert a coroutine method of the core to a blocking method."""
 
     def waiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check_call(self, method, args, kwargs)
         return self._run(method(self._admin, *args, **kwargs))
 
     update_wrapper(waiting, method)

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
+from ottla.addresses import address_text
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
     BrokersUnreachable,
@@ -146,8 +147,10 @@ class Metadata:
     def _out_of_time(self, about: str, limit: int, last: KafkaError | None) -> KafkaError:
         """Return the error of a call that timed out; it names every unreachable address."""
         reasons = list(self.network.failures.values())
-        if isinstance(last, BrokersUnreachable) or (isinstance(last, ConnectionLost | None) and self._all_fail()):
-            met = "; ".join(reasons) or str(last)
+        unanswered = [] if self.network.open_links() else self.network.unanswered()
+        is_none_there = isinstance(last, ConnectionLost | None) and (self._all_fail() or (last is None and unanswered))
+        if isinstance(last, BrokersUnreachable) or is_none_there:
+            met = "; ".join(reasons or unanswered) or str(last)
             return BrokersUnreachable(f"{about}: no broker answered within {limit} ms: {met}")
         met = "; ".join(dict.fromkeys([*([str(last)] if last is not None else []), *reasons]))
         last_words = f"; last: {met}" if met else ""
@@ -180,7 +183,7 @@ class Metadata:
                     return await self._reach(address, node, share)
                 except RebootstrapRequired:
                     self.rebootstrap()
-                    reasons.append(f"{address[0]}:{address[1]}: another broker than it was")
+                    reasons.append(f"{address_text(*address)}: another broker than it was")
                 except KafkaError as error:
                     if not isinstance(error, ConnectionLost | RequestTimedOut):
                         raise
@@ -194,7 +197,7 @@ class Metadata:
         if not await self.scheduler.within(attempt, timeout_ms):
             attempt.cancel()
             self.network.give_up(address)
-            met = self.network.failures.get(address, f"{address[0]}:{address[1]}: connection timed out")
+            met = self.network.failures.get(address, f"{address_text(*address)}: connection timed out")
             raise ConnectionLost(met)
         return attempt.result()
 

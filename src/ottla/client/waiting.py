@@ -62,7 +62,10 @@ def deadline_of(timeout: Timeout, now: float) -> float | None:
 
 def records_wanted(num_messages: int | None, default: int) -> int:
     """Return how many records a call may return. Raises TypeError, and ValueError for a negative number."""
-    most = default if num_messages is None else operator.index(num_messages)
+    try:
+        most = default if num_messages is None else operator.index(num_messages)
+    except TypeError:
+        raise TypeError(f"num_messages must be int or None, not {type(num_messages).__name__}") from None
     if most < 0:
         raise ValueError(f"the number of records is 0 or more, not {most}")
     return most

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from ottla.addresses import address_text
 from ottla.environment import Address, Cancellable, Stream, Transport
 from ottla.environment.alarm import Alarm
 from ottla.net.authentication import Credentials, log_in
@@ -36,6 +37,7 @@ from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.releases import needs
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 from ottla.version import VERSION
@@ -43,6 +45,7 @@ from ottla.version import VERSION
 R = TypeVar("R", bound=Response)
 _LARGEST_OF_LOGIN: Final = 1 << 20
 """Size in bytes of the largest response of a broker that has not been negotiated with: a few KB are needed."""
+_OLDEST: Final = "Brokers before Kafka 0.10 are not supported."
 _LIMIT: Final = "receive.message.max.bytes"
 _NEWEST: Final = 32767
 
@@ -148,7 +151,7 @@ class Link:
         )
 
     def __str__(self) -> str:
-        return f"{self.address[0]}:{self.address[1]}"
+        return address_text(*self.address)
 
     @property
     def usable(self) -> bool:
@@ -282,7 +285,7 @@ class Link:
     def _hint(self) -> str:
         """Return a probable cause of the end of the connection, as the end of a sentence."""
         if not self.ready.done:
-            return " before its first answer; does security.protocol fit its listener?"
+            return f" before its first answer; does security.protocol fit its listener? {_OLDEST}"
         if self._settings.credentials is None and self._wire.sent - len(self._open) == self._negotiations:
             return " at the first request; does its listener require a login (security.protocol)?"
         return ""
@@ -308,7 +311,12 @@ class Link:
     # -- timeouts --
 
     def _late(self) -> None:
-        self._end(ConnectionLost(f"{self}: connection timed out"))
+        self.lost(f"connection timed out{self.silence()}")
+
+    def silence(self) -> str:
+        """Return what is known of a broker that has not answered yet, as the end of a sentence."""
+        is_silent = self._stream is not None and not self.versions
+        return f": no answer to the first request. {_OLDEST}" if is_silent else ""
 
     def _watch(self) -> None:
         """Set the alarm to the deadline of the oldest open request."""
@@ -332,9 +340,13 @@ class Link:
         """Return the newest common version, from `oldest` to `newest`. Raises UnsupportedVersion."""
         low, high = self.versions.get(request.API, (0, -1))
         best = min(high, newest, request.VERSIONS.last)
-        if best < max(low, oldest, request.VERSIONS.first):
+        needed = max(oldest, request.VERSIONS.first)
+        if best < max(low, needed):
             name = APIS[request.API].name
-            raise UnsupportedVersion(f"{self} has no version of {name} that this client knows", UNSUPPORTED_VERSION)
+            if high >= needed:
+                raise UnsupportedVersion(f"{self} has no version of {name} that this client knows", UNSUPPORTED_VERSION)
+            exact = f"{name} {needed}" if needed > 0 and high >= 0 else name
+            raise UnsupportedVersion(f"{self} does not serve {exact}{needs(request.API, needed)}", UNSUPPORTED_VERSION)
         return best
 
     def request(self, request: Request[R], version: int, *, timeout_ms: int | None = None) -> Promise[R]:
@@ -404,7 +416,8 @@ class Link:
         try:
             return self._wire.request(request, version, expect_answer=expect_answer, positions=positions)
         except UnsupportedField as error:
-            promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}", UNSUPPORTED_VERSION))
+            why = needs(request.API, error.needed) if error.needed >= 0 else ""
+            promise.fail(UnsupportedVersion(f"{self} is too old for this: {error}{why}", UNSUPPORTED_VERSION))
             return None
 
     def _write(self, pieces: list[Any]) -> None:

@@ -111,6 +111,11 @@ class Network:
         link = self._links.get((address, purpose))
         return link if link is not None and link.usable and link.ready.done else None
 
+    def unanswered(self) -> list[str]:
+        """Return a text for each connection that is not ready yet."""
+        pending = [link for link in self._links.values() if link.usable and not link.ready.done]
+        return [f"{link}: connecting{link.silence()}" for link in pending]
+
     def open_links(self, purpose: str = "") -> list[Link]:
         """Return the ready connections, the one with the fewest requests in flight first."""
         links = [
@@ -198,7 +203,7 @@ class Network:
         """Cancel a connection attempt that takes longer than its caller's timeout."""
         link = self._links.get((address, purpose))
         if link is not None and not link.ready.done:
-            link.lost("connection timed out")
+            link.lost(f"connection timed out{link.silence()}")
 
     def drop(self, address: Address) -> None:
         """Close the connections to an address whose process has ended; the next request opens another one, without a backoff.

@@ -238,7 +238,8 @@ class _EncoderSource(FunctionSource):
     def refuse(self, depth: int, cls: type[Struct], declared: Field, source: str) -> None:
         test = self.differs(declared, source)
         message = f"{cls.__name__}.{declared.name} cannot travel in version {self.version}"
-        self.line(depth, f"if {test}: raise UnsupportedField({message!r})")
+        needed = declared.versions.first if declared.versions.first > self.version else -1
+        self.line(depth, f"if {test}: raise UnsupportedField({message!r}, {needed})")
 
     def differs(self, declared: Field, source: str) -> str:
         """Return an expression that is true if the value of `source` is not the default."""

@@ -8,7 +8,14 @@ from ottla.protocol.wire import UVARINT_BYTES, PeerError, read_uvarint, write_uv
 
 
 class UnsupportedField(ValueError):
-    """A message has a value for a field that its version lacks."""
+    """A message has a value for a field that its version lacks.
+
+    needed  first version with the field, -1 without one
+    """
+
+    def __init__(self, message: str, needed: int = -1) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
 class FunctionSource:

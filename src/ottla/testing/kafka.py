@@ -29,6 +29,7 @@ from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, NOT_LEADER_OR_FOLLOWER, all_errors
 from ottla.protocol.errors import error as error_row
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.releases import release_named, versions_of
 from ottla.records.batch import build
 from ottla.records.control import ABORT, read_marker
 from ottla.records.partitioner import partition_of
@@ -41,7 +42,6 @@ from ottla.testing.contents import Contents, GroupStatus, unknown_topic
 from ottla.testing.embedded import EmbeddedBroker
 from ottla.testing.faults import ActiveChange, Delay, Drop, Failure, Faults, Pinned, RequestFault, api_named
 from ottla.testing.groups import group_members, group_statuses, session_expiry
-from ottla.testing.releases import release_named, versions_of
 from ottla.testing.security import security_of
 
 _TEST_DEFAULTS: Final = {"group.initial.rebalance.delay.ms": "0"}

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission
 from ottla.client.permissions import AclOperation, AclResourceType
 from ottla.protocol.errors import NONE, SECURITY_DISABLED
@@ -55,6 +56,7 @@ class AclPermissionType(IntEnum):
     ALLOW = 3
 
 
+@checked_tuple
 class ResourcePattern(NamedTuple):
     """Resources that an ACL applies to."""
 
@@ -70,6 +72,7 @@ class ResourcePattern(NamedTuple):
         return ResourcePatternFilter(*self)
 
 
+@checked_tuple
 class ResourcePatternFilter(NamedTuple):
     """Filter on patterns; by default it matches all. A name of None is any name."""
 
@@ -81,6 +84,7 @@ class ResourcePatternFilter(NamedTuple):
         return _pattern_text(self.resource_type, self.name, self.pattern_type)
 
 
+@checked_tuple
 class AccessControlEntry(NamedTuple):
     """Permission that an ACL grants or denies.
 
@@ -101,6 +105,7 @@ class AccessControlEntry(NamedTuple):
         return AccessControlEntryFilter(*self)
 
 
+@checked_tuple
 class AccessControlEntryFilter(NamedTuple):
     """Filter on entries; by default it matches all. None is any principal or host; texts are compared as they are."""
 
@@ -113,6 +118,7 @@ class AccessControlEntryFilter(NamedTuple):
         return _entry_text(self.principal, self.host, self.operation, self.permission_type)
 
 
+@checked_tuple
 class AclBinding(NamedTuple):
     """ACL: an entry on the resources of a pattern."""
 
@@ -127,6 +133,7 @@ class AclBinding(NamedTuple):
         return AclBindingFilter(self.pattern.to_filter(), self.entry.to_filter())
 
 
+@checked_tuple
 class AclBindingFilter(NamedTuple):
     """Filter on ACLs; by default it matches all."""
 

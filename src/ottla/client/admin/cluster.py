@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
 from ottla.client.permissions import AclOperation, authorized_operations
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
@@ -64,6 +65,7 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+@checked_tuple
 class FeatureUpdate(NamedTuple):
     """New level of a feature; 0 disables it."""
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.alter_configs import (
@@ -82,6 +83,7 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
+@checked_tuple
 class ConfigResource(NamedTuple):
     """Resource with configs. The name of a broker is its node id; "" is the default of all brokers."""
 
@@ -115,6 +117,7 @@ class ConfigEntry(NamedTuple):
         return self.source == ConfigSource.DEFAULT_CONFIG
 
 
+@checked_tuple
 class ConfigChange(NamedTuple):
     """A change of one config; `value` is None for DELETE."""
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE
@@ -20,6 +21,7 @@ from ottla.protocol.messages.describe_log_dirs import (
 )
 
 
+@checked_tuple
 class TopicPartitionReplica(NamedTuple):
     """Replica of a partition on one broker."""
 

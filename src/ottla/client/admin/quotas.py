@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -21,6 +22,7 @@ class _Match(IntEnum):
     ANY = 2
 
 
+@checked_tuple
 class QuotaFilter(NamedTuple):
     """Filter of entities by one component: its type, and its name, the default entity (None) or (`any`) any name."""
 

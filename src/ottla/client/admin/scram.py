@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_user_scram_credentials import (
@@ -38,6 +39,7 @@ class ScramCredentialInfo(NamedTuple):
     iterations: int
 
 
+@checked_tuple
 class UserScramCredentialUpsertion(NamedTuple):
     """New password of a user, replacing an existing one. It is salted and hashed here and never sent to the cluster.
 
@@ -51,6 +53,7 @@ class UserScramCredentialUpsertion(NamedTuple):
     salt: bytes | None = None
 
 
+@checked_tuple
 class UserScramCredentialDeletion(NamedTuple):
     """Credential to delete."""
 

@@ -1,16 +1,17 @@
 """Admin requests about topics: create, delete, list, describe; delete records; list offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.errors import KafkaError, Permission, RequestTimedOut, error_for
+from ottla.client.arguments import checked_tuple
+from ottla.client.errors import KafkaError, Permission, RequestTimedOut, UnsupportedVersion, error_for
 from ottla.client.offsets import Lookup
 from ottla.client.permissions import AclOperation, authorized_operations
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
 from ottla.net.connection import Link
-from ottla.protocol.errors import NONE
+from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -31,7 +32,11 @@ from ottla.protocol.messages.describe_topic_partitions import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
+_FIRST_WITH_DEFAULTS: Final = 4
+"""First version of CreateTopics that takes -1 for the broker's default (KIP-464)."""
 
+
+@checked_tuple
 class NewTopic(NamedTuple):
     """Topic to create.
 
@@ -55,6 +60,7 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
 
 
+@checked_tuple
 class NewPartitions(NamedTuple):
     """New number of partitions of a topic.
 
@@ -111,13 +117,18 @@ class Topics(Requests):
         new_by_name = {new.topic: new for new in (NewTopic(new) if isinstance(new, str) else new for new in new_topics)}
 
         async def ask(names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
+            link = await self.controller_link()
+            outcomes: dict[str, CreatedTopic | KafkaError] = {}
+            if link.version(CreateTopicsRequest) < _FIRST_WITH_DEFAULTS:
+                outcomes |= {name: _without_default(name, link) for name in names if _has_default(new_by_name[name])}
             request = CreateTopicsRequest(
-                topics=[_creatable(new_by_name[name]) for name in names],
+                topics=[_creatable(new_by_name[name]) for name in names if name not in outcomes],
                 timeout_ms=self.limit_ms(timeout),
                 validate_only=validate_only,
             )
-            answer = await self.controller(request)
-            return {row.name: _created(row) for row in answer.topics}
+            if request.topics:
+                outcomes |= {row.name: _created(row) for row in (await self.controller(request)).topics}
+            return outcomes
 
         return await self.repeating("create topics", new_by_name, ask, timeout)
 
@@ -342,6 +353,19 @@ def _without_operations(outcome: TopicDescription | KafkaError) -> TopicDescript
 def _on_topic(operation: str, name: str | None) -> Permission:
     """Return a permission on a topic; its name is not known to a client that is not authorized to describe its id."""
     return Permission(operation, "topic", (name or "NAME",))
+
+
+def _has_default(topic: NewTopic) -> bool:
+    """Return whether the broker chooses the number of partitions or replicas."""
+    return not topic.replica_assignment and -1 in (topic.num_partitions, topic.replication_factor)
+
+
+def _without_default(name: str, link: Link) -> UnsupportedVersion:
+    return UnsupportedVersion(
+        f"create topic {name}: {link} needs a number of partitions and a replication factor (--partitions, "
+        "--replication-factor), which have defaults from Kafka 2.4 on",
+        UNSUPPORTED_VERSION,
+    )
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

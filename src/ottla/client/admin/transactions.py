@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
+from ottla.client.arguments import checked_tuple
 from ottla.client.coordinator import TRANSACTION
 from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import TopicPartition
@@ -56,6 +57,7 @@ class TransactionDescription(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
+@checked_tuple
 class AbortTransactionSpec(NamedTuple):
     """Hanging transaction of one partition, with values from `describe_producers`."""
 

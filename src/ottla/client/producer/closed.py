@@ -7,12 +7,18 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import OpenBatch
 from ottla.client.producer.sequences import SequencedBatch
 from ottla.client.topics import TopicPartition
+from ottla.protocol.api import PRODUCE
+from ottla.protocol.errors import UNSUPPORTED_COMPRESSION_TYPE
+from ottla.protocol.releases import first_release
 from ottla.records.batch import TRANSACTIONAL, BatchHeader, records_of, seal
+from ottla.records.codec_names import ZSTD
 from ottla.records.compression import compress
 from ottla.records.legacy import for_old_client
 from ottla.records.record import Record
 
 _OLD_LIMIT: Final = 2**31 - 1
+_FIRST_WITH_ZSTD: Final = 7
+"""First version of Produce whose batches may be compressed with zstd (KIP-110)."""
 
 
 class Delivered(NamedTuple):
@@ -47,9 +53,10 @@ class ClosedBatch(SequencedBatch):
 
     size      bytes that it occupies of buffer.memory
     is_named  whether the partition of some record was given by the caller
+    retried_because  error of the last attempt, None before the first one that failed
     """
 
-    __slots__ = ("header", "is_named", "listeners", "payload", "size", "spans", "transactional")
+    __slots__ = ("header", "is_named", "listeners", "payload", "retried_because", "size", "spans", "transactional")
 
     def __init__(
         self,
@@ -63,6 +70,7 @@ class ClosedBatch(SequencedBatch):
         super().__init__(partition, b"", batch.count, deadline)
         self.size = batch.size
         self.is_named = batch.is_named
+        self.retried_because: KafkaError | None = None
         self.listeners = batch.listeners
         self.spans: list[tuple[int, int, DeliveryCounter]] = batch.spans()
         self.transactional = transactional
@@ -120,12 +128,22 @@ class ClosedBatch(SequencedBatch):
         for closed in parts:
             closed.size = self.size // len(parts)
             closed.is_named = self.is_named
+            closed.retried_because = self.retried_because
         parts[0].size += self.size - sum(closed.size for closed in parts)
         return parts
 
     def sealed(self, version: int) -> bytes:
-        """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch."""
+        """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch.
+
+        Raises KafkaError for a codec that brokers with this version cannot read.
+        """
         header = self.header
+        if header.compression == ZSTD and version < _FIRST_WITH_ZSTD:
+            raise KafkaError(
+                f"produce to {self.partition}: Kafka before {first_release(PRODUCE, _FIRST_WITH_ZSTD)} has no zstd, "
+                "set another compression.type",
+                UNSUPPORTED_COMPRESSION_TYPE,
+            )
         header.producer_id, header.producer_epoch = self.identity
         header.base_sequence = self.sequence
         data = seal(header, self.payload)

@@ -320,36 +320,58 @@ class Sender:
         return batches, again
 
     def _send(self, node: int, link: Link, batches: list[ClosedBatch], infos: dict[str, TopicInfo]) -> None:
-        topics: dict[str, TopicProduceData] = {}
         ids = {batch.partition.topic: infos[batch.partition.topic].id for batch in batches}
         newest = 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS
         if self.transactional_id is not None and self.transaction_version < 2:
             newest = _NEWEST_WITHOUT_IMPLICIT_PARTITIONS
-        acks = self._config["acks"]
+        outcome: Promise[ProduceResponse] | Promise[None]
+        try:
+            version = link.version(ProduceRequest, newest)
+        except UnsupportedVersion as error:
+            outcome = Promise()
+            outcome.fail(error)
+        else:
+            batches, topics = self._sealed(batches, ids, version)
+            if not batches:
+                self._pump_again = True
+                return
+            outcome = self._requested(link, version, topics)
         self._busy[node] = self._busy.get(node, 0) + 1
         self._in_flight += 1
         sent_ms = self._clock.now_ms()
         self.sensors.requests.record(1, sent_ms)
-        try:
-            version = link.version(ProduceRequest, newest)
-            for batch in batches:
-                name = batch.partition.topic
-                if version <= _NEWEST_WITHOUT_IDS:
-                    self._queues[batch.partition].by_id = False
-                topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
-                data = batch.sealed(version)
-                topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))
-            request = ProduceRequest(
-                acks=acks, timeout_ms=self._config["request.timeout.ms"], topic_data=list(topics.values())
-            )
-            if version >= 3:
-                request.transactional_id = self.transactional_id
-            outcome: Promise[ProduceResponse] | Promise[None]
-            outcome = link.request(request, version) if acks != 0 else link.send_only(request, version)
-        except UnsupportedVersion as error:
-            outcome = Promise()
-            outcome.fail(error)
         outcome.listen(partial(self._answered, node, batches, ids, sent_ms))
+
+    def _sealed(
+        self, batches: list[ClosedBatch], ids: dict[str, bytes], version: int
+    ) -> tuple[list[ClosedBatch], list[TopicProduceData]]:
+        """Return the batches that can be sent, and the topics of their request; the others fail for good."""
+        sendable: list[ClosedBatch] = []
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            name = batch.partition.topic
+            if version <= _NEWEST_WITHOUT_IDS:
+                self._queues[batch.partition].by_id = False
+            try:
+                data = batch.sealed(version)
+            except Exception as error:  # noqa: BLE001  (whatever it is, it would be raised again for ever)
+                about = f"produce to {batch.partition}: the batch cannot be sent: {error!r}"
+                self._refused(batch, error if isinstance(error, KafkaError) else KafkaError(about))
+                continue
+            topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
+            topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=data))
+            sendable.append(batch)
+        return sendable, list(topics.values())
+
+    def _requested(
+        self, link: Link, version: int, topics: list[TopicProduceData]
+    ) -> "Promise[ProduceResponse] | Promise[None]":
+        """Send a request; return its outcome."""
+        acks = self._config["acks"]
+        request = ProduceRequest(acks=acks, timeout_ms=self._config["request.timeout.ms"], topic_data=topics)
+        if version >= 3:
+            request.transactional_id = self.transactional_id
+        return link.request(request, version) if acks != 0 else link.send_only(request, version)
 
     # -- responses --
 
@@ -391,7 +413,7 @@ class Sender:
         batch.uncertain = batch.uncertain or not isinstance(error, UnsupportedVersion)
         if error.retriable:
             self._core.metadata.forget(batch.partition.topic)
-            self._again(batch)
+            self._again(batch, error)
         else:
             self._refused(batch, error)
 
@@ -406,7 +428,7 @@ class Sender:
         elif verdict is BatchVerdict.AGAIN:
             if table.error(row.error_code).retriable:
                 self._core.metadata.forget(batch.partition.topic)
-            self._again(batch)
+            self._again(batch, _refusal(batch, row))
         else:
             self._refused(batch, _refusal(batch, row))
 
@@ -421,8 +443,9 @@ class Sender:
         if queue.waiting:
             self._waiting[batch.partition] = None
 
-    def _again(self, batch: ClosedBatch) -> None:
+    def _again(self, batch: ClosedBatch, error: KafkaError) -> None:
         partition = batch.partition
+        batch.retried_because = error
         if self.refused is not None:
             self._queues[partition].failed(batch)
             self._release(batch)
@@ -466,11 +489,18 @@ class Sender:
                 batch = queue.waiting.popleft()
                 assert isinstance(batch, ClosedBatch)
                 queue.failed(batch)
-                reasons = "; ".join(self._core.network.failures.values())
-                why = f": {reasons}" if reasons else ""
-                self._fail(batch, RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{why}"))
+                late = RequestTimedOut(f"produce to {partition}: not acknowledged within {limit} ms{self._why(batch)}")
+                late.__cause__ = batch.retried_because
+                self._fail(batch, late)
             if not queue.waiting:
                 self._waiting.pop(partition, None)
+
+    def _why(self, batch: ClosedBatch) -> str:
+        """Return the errors that kept a batch from being acknowledged, as the end of a sentence."""
+        reasons = list(self._core.network.failures.values())
+        if batch.retried_because is not None and str(batch.retried_because) not in reasons:
+            reasons.append(str(batch.retried_because).removeprefix(f"produce to {batch.partition}: "))
+        return f": {'; '.join(reasons)}" if reasons else ""
 
     def fail_waiting(self, error: KafkaError) -> None:
         """Fail all batches that are not in flight, for an aborted transaction or a closed producer."""

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
+from ottla.addresses import address_text
 from ottla.client.admin.cluster import ClusterDescription
 from ottla.client.errors import KafkaError
 from ottla.console.clusters import TIMEOUT_S
@@ -74,7 +75,7 @@ async def broker_rows(visit: Visit, described: ClusterDescription) -> list[Broke
     rows = [
         BrokerRow(
             node.id,
-            f"{node.host}:{node.port}",
+            address_text(node.host, node.port),
             node.rack,
             "fenced" if node.fenced else "running",
             node.id == described.controller,

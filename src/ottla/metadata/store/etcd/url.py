@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from ottla.addresses import address_text
 from ottla.environment import Address
 
 SCHEME: Final = "etcd://"
@@ -53,8 +54,7 @@ class EtcdUrl(NamedTuple):
 
 def endpoint_text(address: Address) -> str:
     """Format an endpoint, with an IPv6 address in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return address_text(*address)
 
 
 def parse(text: str) -> EtcdUrl:

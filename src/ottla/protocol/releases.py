@@ -1,4 +1,4 @@
-"""API versions served by each release of Apache Kafka, for a broker that emulates an older one.
+"""API versions served by each release of Apache Kafka, for errors that name the oldest one, and a broker that emulates it.
 
 A row lists the ranges by the first release that served them ("-": none), each valid until the next entry; unstable versions are
 omitted. For a new release add it to RELEASES, and to the rows that changed.
@@ -169,3 +169,18 @@ def versions_of(release: str) -> dict[int, VersionRange]:
             else:
                 served[key] = version_range(versions)
     return served
+
+
+def first_release(key: int, version: int) -> str | None:
+    """Return the first release that served this version of an API or a newer one; None if it is unknown."""
+    for entry in _RANGES.get(key, "").split(", "):
+        release, _, versions = entry.partition(" ")
+        if versions and versions != "-" and version_range(versions).last >= version:
+            return release
+    return None
+
+
+def needs(key: int, version: int) -> str:
+    """Return the end of a sentence about a broker without a version of an API: the oldest release that has it."""
+    release = first_release(key, version)
+    return "" if release is None else f", which needs Kafka {release} or newer"
