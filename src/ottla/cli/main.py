@@ -67,6 +67,7 @@ _COMMANDS = {
     "serve": "serve:serve",
     "share-consumer-perf-test": "share_consumer_perf_test:share_consumer_perf_test",
     "share-groups": "share_groups:share_groups",
+    "spark-checkpoint": "spark_checkpoint:spark_checkpoint",
     "streams-groups": "streams_groups:streams_groups",
     "status": "status:status",
     "storage": "storage:storage",
