@@ -37,6 +37,7 @@ MARKS: Final = [
 ]
 PAGES: Final = (
     "",
+    "/brokers/1",
     "/topics?internal=1",
     "/topics/flights",
     "/topics/flights/configs",

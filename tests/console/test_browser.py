@@ -1,10 +1,11 @@
 """The console in a real Chromium: every page without errors of the browser, live tail, reset, share group, narrow screens."""
 
+import json
 from typing import Any
 
 import pytest
 
-from ottla import Admin, NewTopic
+from ottla import Admin, NewTopic, Producer
 from tests.console import Broker, flows
 from tests.console.chromium import MARKS, PAGES, errors, resize, serving, text_of, wait
 
@@ -33,6 +34,38 @@ def test_a_share_group_with_its_chart(chromium: Any, address: str, broker: Broke
 
 def test_the_overview_draws_rates(chromium: Any, address: str, broker: Broker) -> None:
     flows.see_rates(chromium, address, broker)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_table_is_sorted_by_the_title_of_a_column(chromium: Any, address: str, width: int) -> None:
+    """Narrow, the titles are a line above the rows."""
+    resize(chromium, width)
+    chromium.get(f"{address}/topics/flights")
+    table = chromium.find_elements(By.TAG_NAME, "table")[-1]
+    header = table.find_element(By.XPATH, ".//th[.='Partition']")
+    seen = []
+    for _ in range(2):
+        header.find_element(By.CSS_SELECTOR, "button.sort").click()
+        first = [row.find_element(By.TAG_NAME, "a").text for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]
+        seen.append((header.get_attribute("aria-sort"), first))
+    assert seen == [("ascending", ["0", "1", "2"]), ("descending", ["2", "1", "0"])]
+    assert errors(chromium) == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_long_value_is_opened_by_one_click(chromium: Any, address: str, broker: Broker, width: int) -> None:
+    topic = f"opened-{width}"
+    with Admin(broker.client) as admin, Producer(broker.client) as producer:
+        admin.create_topics([NewTopic(topic, 1, broker.replicas)]).check()
+        producer.produce(topic, json.dumps({f"f{number}": number for number in range(40)}))
+    resize(chromium, width)
+    chromium.get(f"{address}/topics/{topic}/messages")
+    text = chromium.find_element(By.CSS_SELECTOR, "td.value pre")
+    hidden = "return arguments[0].scrollHeight > arguments[0].clientHeight + 1"
+    assert chromium.execute_script(hidden, text)
+    chromium.find_element(By.CSS_SELECTOR, "td.value summary").click()
+    assert not chromium.execute_script(hidden, text)
+    assert errors(chromium) == []
 
 
 def test_an_inline_script_does_not_run(chromium: Any, address: str) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from ottla.cli.main import main
 from tests.interop.apache_kafka import connector_jars, skip_without
 from tests.spark.conftest import T0, Cluster, Sent, broker_under_test, started_session
 
@@ -188,6 +190,26 @@ def test_ours_takes_over_a_checkpoint(streaming: Streaming, cluster: Cluster) ->
     streaming.run("kafka", **options)
     cluster.send(topic, numbered(20, 30, 2))
     assert streaming.run("ottla", **options) == [f"v{i:03}" for i in range(50)]
+    cluster.send(topic, numbered(50, 3, 2))
+    assert streaming.run("ottla", **options) == [f"v{i:03}" for i in range(53)]
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["after a batch", "in the first batch"])
+def test_the_connector_takes_a_checkpoint_back(
+    streaming: Streaming, cluster: Cluster, tmp_path: Path, is_done: bool
+) -> None:
+    """It failed with NumberFormatException: offsets of ours have topic ids."""
+    topic = cluster.topic(numbered(0, 20, 2), partitions=2)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    assert streaming.run("ottla", **options) == [f"v{i:03}" for i in range(20)]
+    if not is_done:
+        for name in ("0", ".0.crc"):
+            (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+        options["startingOffsets"] = "latest"  # the start is that of the first run all the same
+    cluster.send(topic, numbered(20, 30, 2))
+    result = CliRunner().invoke(main, ["spark-checkpoint", str(tmp_path / "checkpoint")])
+    assert result.exit_code == 0, result.output
+    assert streaming.run("kafka", **options) == [f"v{i:03}" for i in range(50)]
     cluster.send(topic, numbered(50, 3, 2))
     assert streaming.run("ottla", **options) == [f"v{i:03}" for i in range(53)]
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tests.spark import since
 from tests.spark.conftest import T0, Cluster, Reading, Sent
 
 # As Spark's own Kafka source has them.
@@ -169,6 +170,7 @@ def test_many_partitions_and_tasks(reading: Reading, cluster: Cluster) -> None:
     assert values(pieces.select("value").collect()) == sorted(f"v{i}" for i in range(100))
 
 
+@since("4.1")
 def test_filters_are_pushed_down(reading: Reading, cluster: Cluster) -> None:
     topic = cluster.topic(numbered(40, 2), partitions=2)
     frame = reading.batch(subscribe=topic)

@@ -1,12 +1,15 @@
 """The Python examples of README and docs/spark.md run from top to bottom, twice, as they stand there but for port, folder."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
 
 ROOT = Path(__file__).parents[2]
@@ -27,4 +30,11 @@ def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, capsys: py
             loud = spark.read.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap_servers)
             rows = loud.option("subscribe", "loud-greetings").load().select("value").collect()
             assert {bytes(row[0] or b"") for row in rows} == {b"", b"BONJOUR", b"HELLO"}
+            dry_run, rewriting = (
+                CliRunner().invoke(main, shlex.split(line.replace("./", f"{tmp_path}/")))
+                for line in re.findall(r"^    ottla (spark-checkpoint .*)$", text, re.MULTILINE)
+            )
+            assert (dry_run.exit_code, rewriting.exit_code) == (0, 0), dry_run.output + rewriting.output
+            assert "offsets/0: {" in dry_run.output
+            assert rewriting.output.endswith("files rewritten\n")
     assert "hello" in capsys.readouterr().out

@@ -9,7 +9,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from ottla import Admin, ConfigChange, ConfigResource, ResourceType, ShareConsumer
+from tests.spark import since
 from tests.spark.conftest import Cluster, Reading, Sent
+
+pytestmark = since("4.2")
 
 
 def numbered(first: int, count: int, partitions: int = 1) -> list[Sent]:

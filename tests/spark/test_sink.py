@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.spark import since
 from tests.spark.conftest import T0, Cluster, Reading, Sent
 
 ALL_COLUMNS = (
@@ -86,6 +87,7 @@ def test_more_than_one_request_holds(spark: SparkSession, cluster: Cluster, read
     assert tuple(row) == (60_000, 60_000, 12_000_000)
 
 
+@since("4.2")
 def test_a_stream_writes_each_row_once_over_a_restart(reading: Reading, cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic([Sent(b"v%d" % i, b"k%d" % i, [("h", b"%d" % i)], T0 + i) for i in range(6)])
     target = cluster.topic(partitions=2)
@@ -126,6 +128,7 @@ def exactly_once(frame: DataFrame, servers: str, checkpoint: Path, **options: st
     return query
 
 
+@since("4.2")
 def test_a_batch_that_spark_runs_again_is_published_once(
     reading: Reading, cluster: Cluster, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_batch_that_spark_runs_again_is_published_once(
     assert sorted(record.value or b"" for record in cluster.records(target, committed=True)) == [*everything, b"v20"]
 
 
+@since("4.1")
 def test_a_session_without_the_settings_is_refused_in_one_line_by_the_driver(
     reading: Reading, cluster: Cluster, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -187,6 +191,7 @@ def test_a_batch_write_is_all_or_nothing_of_each_task(spark: SparkSession, clust
     assert len(cluster.records(topic, committed=True)) == 100
 
 
+@since("4.2")
 def test_a_batch_write_of_a_stream_s_batch_is_one_like_any_other(
     reading: Reading, cluster: Cluster, tmp_path: Path
 ) -> None:

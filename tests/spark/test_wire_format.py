@@ -1,4 +1,5 @@
 """from_wire and to_wire in Spark: columns, types, streams through topics, errors; what the codecs do is tested beside them."""
+# ruff: noqa: E402 - an older PySpark lacks what is imported
 
 import json
 from collections.abc import Iterator
@@ -7,6 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+
+from tests.spark import skip_module_before
+
+skip_module_before("4.1")
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext

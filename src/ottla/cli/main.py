@@ -158,6 +158,7 @@ _THEMES: Final = {
     },
     "Spark": {
         "pipeline": "pipeline:pipeline",
+        "spark-checkpoint": "spark_checkpoint:spark_checkpoint",
     },
     "Performance and tests": {
         "producer-perf-test": "producer_perf_test:producer_perf_test",

@@ -255,9 +255,14 @@ def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
 def _needs_spark() -> None:
     """Fail with installation instructions if PySpark's pipelines are missing."""
     try:
+        from ottla.spark.releases import require
+
+        require((4, 1), "ottla pipeline")
         import pyspark.pipelines.cli
         import pyspark.sql.connect.session  # noqa: F401
     except (ImportError, AttributeError) as missing:
+        if type(missing).__name__ == "UnsupportedPySpark":
+            _fail(f"{missing}: {install_command('pipelines')}")
         _fail(f"pipelines need PySpark with Spark Connect ({missing}): {install_command('pipelines')}")
     except Exception as missing:
         # PySpark raises an error class of its own if one of its dependencies is missing.

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.client.topics import TopicPartition
-from ottla.spark.filters import Pruning, pruning
+from ottla.spark.filters import Filter, Pruning, pruning
 from ottla.spark.offsets import DataLoss, OffsetRange, Positions, check_order, check_times, ranges
 from ottla.spark.options import SourceOptions
 from ottla.spark.reading import TopicReader
+from ottla.spark.releases import HAS_FILTERS
 
 
 class _PushedFilters:
@@ -40,7 +41,8 @@ class OttlaReader(TopicReader, DataSourceReader):
         check_times(options.start, options.end)
         super().__init__(options, schema)
         self.pruning = Pruning()
-        vars(self)["pushFilters"] = _PushedFilters(self)
+        if HAS_FILTERS:
+            vars(self)["pushFilters"] = _PushedFilters(self)
 
     def partitions(self) -> Sequence[InputPartition]:
         partitions = self.current_partitions()

@@ -6,20 +6,26 @@ cannot prune: timestamps need not increase with offsets.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
-
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.spark.offsets import OffsetRange
+from ottla.spark.releases import HAS_FILTERS
+
+if TYPE_CHECKING or HAS_FILTERS:
+    from pyspark.sql.datasource import (
+        EqualNullSafe,
+        EqualTo,
+        Filter,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        LessThan,
+        LessThanOrEqual,
+    )
+else:
+    Filter = object
+
+__all__ = ["Filter", "Pruning", "pruning"]
 
 _BEYOND: Final = 2**63
 

@@ -6,9 +6,16 @@ Both query the registry in the driver when they are called, because the schema d
 queries it in the executors, once per schema id and worker process.
 """
 
+# ruff: noqa: E402 - the release is checked before names are imported that older ones lack
+
 from typing import Any, Final
 
 import pyarrow as pa
+
+from ottla.spark.releases import require
+
+require((4, 1), "ottla.spark.functions (arrow_udf)")
+
 from pyspark.sql import Column
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]  # missing in its stubs
 from pyspark.sql.pandas.types import from_arrow_type

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
-from pyspark.sql import SparkSession
+
+from ottla.spark import releases  # noqa: F401  (first: it refuses a PySpark that is too old)
+
+from pyspark.sql import SparkSession  # isort: skip
 
 from ottla.spark import SESSION_CONFS
 from ottla.spark.java import ensure_java

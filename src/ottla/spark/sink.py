@@ -16,11 +16,11 @@ Other columns are ignored, as in Spark's own Kafka sink.
 
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
 from ottla.spark.connections import cluster_of, producing
@@ -28,6 +28,7 @@ from ottla.spark.exactly_once import TaskResult, TaskWriter, abort_batch, prepar
 from ottla.spark.offsets import InvalidOption
 from ottla.spark.options import SinkOptions
 from ottla.spark.publication import TaskTransaction
+from ottla.spark.releases import HAS_ADAPTIVE_STREAMS, HAS_ARROW_STREAM_SINK
 from ottla.spark.worker import begin_task
 
 _TEXT: Final = (StringType, BinaryType)
@@ -59,7 +60,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         raise InvalidOption(f"column headers is {schema['headers'].dataType.simpleString()}, must be {_HEADERS}")
 
 
-class _SinkWriter:
+class SinkWriter:
     """Shared base of the batch and the stream sink.
 
     sink    id of an exactly-once sink; "" for the id of the query
@@ -106,6 +107,8 @@ class _SinkWriter:
 
     def _adaptive_execution_error(self) -> str | None:
         """Return an error message if adaptive execution rules out exactly-once streams in this session. Called in a task."""
+        if not HAS_ADAPTIVE_STREAMS:
+            return None
         context = TaskContext.get()
         assert context is not None, "only called in a Spark task"
         settings = (context.getLocalProperty(_ADAPTIVE), context.getLocalProperty("spark.sql.adaptive.enabled"))
@@ -160,7 +163,7 @@ def _transactions_of(messages: Sequence[WriterCommitMessage | None]) -> tuple[st
     return sink, [result.transaction for result in results if result.transaction is not None]
 
 
-class OttlaWriter(_SinkWriter, DataSourceArrowWriter):
+class OttlaWriter(SinkWriter, DataSourceArrowWriter):
     """Batch write."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -178,14 +181,11 @@ class OttlaWriter(_SinkWriter, DataSourceArrowWriter):
         self.abort_batch(messages, None)
 
 
-class OttlaStreamWriter(_SinkWriter, DataSourceStreamArrowWriter):
+class StreamSinkWriter(SinkWriter, DataSourceStreamWriter):
     """Stream write: the rows of a batch are acknowledged by the brokers before Spark commits the batch."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         super().__init__(options, schema, options.sink_id or "", stream=True)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self.write_all(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         """Publish what the tasks wrote."""
@@ -194,3 +194,13 @@ class OttlaStreamWriter(_SinkWriter, DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Discard the rows of the tasks (exactly once only). Spark also calls it after `commit` has raised."""
         self.abort_batch(messages, batchId)
+
+
+if TYPE_CHECKING or HAS_ARROW_STREAM_SINK:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+    class OttlaStreamWriter(StreamSinkWriter, DataSourceStreamArrowWriter):
+        """Stream write of Arrow batches."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            return self.write_all(iterator)

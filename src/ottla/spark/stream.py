@@ -8,18 +8,10 @@ call at the end, and a restarted query begins with one. So latestOffset commits 
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.topics import EARLIEST, TopicPartition
@@ -27,7 +19,29 @@ from ottla.protocol.uuids import uuid_text
 from ottla.spark.offsets import DataLoss, Positions, limited, limited_by_bytes, ranges, to_json
 from ottla.spark.options import SourceOptions
 from ottla.spark.reading import TopicReader
+from ottla.spark.releases import HAS_ADMISSION_CONTROL
 from ottla.spark.stream_offset import StreamOffset, stream_offset
+
+if TYPE_CHECKING or HAS_ADMISSION_CONTROL:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+else:
+
+    class ReadAllAvailable:
+        """Limit of a batch on releases that have none."""
+
+    class SupportsTriggerAvailableNow:
+        """Base class of releases that limit a batch with availableNow; Spark reads all in one batch here."""
+
+    ReadLimit = ReadAllAvailable
+
+__all__ = ["MISSING_TOPIC_REMEDY", "OttlaStreamReader", "ReadAllAvailable"]
 
 logger = logging.getLogger("ottla.spark")
 
@@ -37,7 +51,7 @@ _WAIT_MS: Final = 100
 _SAMPLE_BYTES: Final = 64 << 10
 # Timeout of a group commit, which is for monitoring only: it must not delay a batch.
 _COMMIT_MS: Final = 5_000
-_MISSING_TOPIC_REMEDY: Final = (
+MISSING_TOPIC_REMEDY: Final = (
     "Set failOnDataLoss=false to continue without it, or onTopicRecreated=restart to wait until it is recreated "
     "(missingTopicTimeout)"
 )
@@ -141,7 +155,7 @@ class OttlaStreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvai
                 return self._latest_offset(start, known, limit)
             except UnknownTopic as error:
                 if not self._tolerates_missing_topics or self.cluster.clock.now_ms() >= deadline:
-                    raise DataLoss(f"{error}. {_MISSING_TOPIC_REMEDY}") from None
+                    raise DataLoss(f"{error}. {MISSING_TOPIC_REMEDY}") from None
                 # Deleted between two requests, or missing in the metadata of some broker: refresh all metadata.
                 self.cluster.forget()
                 self.cluster.pause(_WAIT_MS)

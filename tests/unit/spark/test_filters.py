@@ -1,8 +1,13 @@
 """What filters leave of a batch read."""
+# ruff: noqa: E402 - an older PySpark lacks what is imported
 
 from datetime import UTC, datetime
 
 import pytest
+
+from tests.spark import skip_module_before
+
+skip_module_before("4.1")
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,

@@ -1,9 +1,14 @@
 """Projects written and read, and what is made of a run's events; no Spark is started."""
+# ruff: noqa: E402 - an older PySpark lacks what is imported
 
 import ast
 from pathlib import Path
 
 import pytest
+
+from tests.spark import skip_module_before
+
+skip_module_before("4.1")
 from click.testing import CliRunner
 
 from ottla.cli.main import main

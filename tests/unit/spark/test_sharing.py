@@ -1,4 +1,5 @@
 """A batch of records that a share group has locked, with a member that answers as it is told."""
+# ruff: noqa: E402 - an older PySpark lacks what is imported
 
 import logging
 import threading
@@ -6,6 +7,10 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
+
+from tests.spark import skip_module_before
+
+skip_module_before("4.2")
 
 from ottla.client.blocking import ShareConsumer
 from ottla.client.errors import IllegalState, KafkaError, RequestTimedOut

@@ -1,4 +1,5 @@
 """Codecs of the Confluent wire format, without Spark: beside confluent-kafka's serializers, and for what they do not do."""
+# ruff: noqa: E402 - an older PySpark lacks what is imported
 
 import json
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+
+from tests.spark import skip_module_before
+
+skip_module_before("4.1")
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer

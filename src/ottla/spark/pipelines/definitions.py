@@ -13,13 +13,16 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.pipelines.block_session_mutations import block_session_mutations
-from pyspark.pipelines.flow import AutoCdcFlow, Flow
+from pyspark.pipelines.flow import Flow
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
 from pyspark.pipelines.output import MaterializedView, Output, Sink, Table
 from pyspark.sql import DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.pipelines.flow import AutoCdcFlow  # since 4.2
 
 from ottla.spark.pipelines.project import InvalidProject, Project, open_project
 
@@ -63,7 +66,7 @@ class Definitions(GraphElementRegistry):
 
         self._onward.register_flow(replace(flow, func=query))
 
-    def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
+    def register_auto_cdc_flow(self, flow: "AutoCdcFlow") -> None:
         """Register a flow of changes (CDC)."""
         self.flows[flow.name or flow.target] = flow
         if self._onward is not None:
