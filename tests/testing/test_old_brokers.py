@@ -33,6 +33,7 @@ def test_a_newer_broker_takes_zstd(kafka: Kafka) -> None:
         assert producer.send("orders", b"v" * 100).result(10).offset == 0
 
 
+@pytest.mark.replaces_code
 @pytest.mark.parametrize("reason", [ValueError("odd"), MemoryError(), KafkaError("refused")])
 def test_whatever_sealing_raises_fails_the_batch(
     kafka: Kafka, reason: Exception, monkeypatch: pytest.MonkeyPatch
