@@ -17,6 +17,7 @@ from ottla.testing.plugin import (  # noqa: F401
     pytest_configure,
     pytest_fixture_post_finalizer,
     pytest_fixture_setup,
+    pytest_runtest_setup,
     pytest_runtest_teardown,
 )
 from tests.conformance.conftest import Topic, TopicFactory, Wire

@@ -281,6 +281,15 @@ def test_a_mark_without_effect_is_a_usage_error(project: Path) -> None:
         assert re.match(f"ERROR: test_{number}.py::.*test_it: @pytest.mark.kafka .*{reason}", error)
 
 
+def test_a_mark_without_effect_fails_its_test_in_a_worker_of_xdist(project: Path) -> None:
+    """A usage error of a worker was an internal error of xdist."""
+    text = "import pytest\n@pytest.mark.kafka(num_partitions=2)\ndef test_it(kafka_session): pass\n"
+    (project / "test_it.py").write_text(f"{text}def test_other(): pass\n", encoding="utf-8")
+    done = run(project, *WITH_PLUGIN, "-n", "1")
+    assert "1 passed, 1 error" in done.stdout, done.stdout
+    assert "test_it.py::test_it: @pytest.mark.kafka does not reach kafka_session" in done.stdout
+
+
 def test_marks_reach_every_broker(project: Path) -> None:
     text = "import pytest\npytestmark = pytest.mark.kafka(num_partitions=3)\n"
     for fixture, start in (("kafka", ""), ("kafka_factory", "()"), ("kafka_cluster", "(2)")):

@@ -134,6 +134,7 @@ PUBLIC = {
         "pytest_configure",
         "pytest_fixture_post_finalizer",
         "pytest_fixture_setup",
+        "pytest_runtest_setup",
         "pytest_runtest_teardown",
     },
     "pyspark_ottla": {"DefaultSource"},

@@ -43,13 +43,28 @@ def pytest_configure(config: pytest.Config) -> None:
 # Marks.
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Refuse marks that have no effect. Raises UsageError."""
+_useless_mark: pytest.StashKey[str] = pytest.StashKey()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Refuse marks that have no effect. Raises UsageError; in a worker of xdist, which cannot, the test fails."""
     for item in items:
         for node, mark in item.iter_markers_with_node("kafka"):
             reason = _why_useless(item, node, mark)
-            if reason is not None:
-                raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.kafka {reason}")
+            if reason is None:
+                continue
+            message = f"{item.nodeid}: @pytest.mark.kafka {reason}"
+            if not hasattr(config, "workerinput"):
+                raise pytest.UsageError(message)
+            item.stash[_useless_mark] = message
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test with a mark that has no effect."""
+    message = item.stash.get(_useless_mark, None)
+    if message is not None:
+        pytest.fail(message, pytrace=False)
 
 
 def _why_useless(item: pytest.Item, node: object, mark: pytest.Mark) -> str | None:
