@@ -152,7 +152,7 @@ def _fits(value: object, kind: Any) -> bool:
         return hasattr(type(value), "__bool__")
     if kind is bytes:
         return isinstance(value, bytes | bytearray | memoryview)
-    if not isinstance(kind, type) or kind is object:
+    if kind is Any or not isinstance(kind, type) or kind is object:  # Any is a class since Python 3.11
         return True
     if issubclass(kind, Enum):
         return isinstance(value, kind) or (isinstance(value, int) and value in {member.value for member in kind})
