@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -179,6 +179,7 @@ def test_a_signal_flushes_commits_and_leaves(
     check(Ended(topic, share_group, said + more, admin, read))
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_command_that_waits_for_a_broker_ends_at_once(number: signal.Signals) -> None:
     """A producer waits for metadata, a tool for its request: nothing can be flushed, and no traceback is printed."""
@@ -193,19 +194,27 @@ def test_a_command_that_waits_for_a_broker_ends_at_once(number: signal.Signals) 
                 process.stdin.flush()
                 silent.settimeout(10)
                 connection, _ = silent.accept()
-                time.sleep(0.3)
-                begun = time.monotonic()
-                process.send_signal(number)
-                if name == "console-producer":  # waits for the acknowledgement of the line that it has read
-                    with pytest.raises(subprocess.TimeoutExpired):
-                        process.wait(1)
+                with connection:
+                    time.sleep(0.3)
+                    begun = time.monotonic()
                     process.send_signal(number)
-                _, errors = process.communicate(timeout=30)
-                connection.close()
+                    if name == "console-producer":  # waits for the acknowledgement of the line that it has read
+                        with pytest.raises(subprocess.TimeoutExpired):
+                            process.wait(1)
+                        process.send_signal(number)
+                    _, errors = process.communicate(timeout=30)
             assert time.monotonic() - begun < 5, name
             assert process.returncode in (128 + number, -signal.SIGTERM if number == signal.SIGTERM else None), errors
             assert b"Traceback" not in errors
             assert b"Aborted" not in errors
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT end what a test starts, also where the tests run in the background of a script, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 PIPED = {
