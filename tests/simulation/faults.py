@@ -409,15 +409,17 @@ class Faults:
         self._replace_disk(only_one=True)
 
     def _restore_copy(self) -> None:
-        """Copy a disk, and replace it by the copy later."""
+        """Copy a disk, and replace it by the copy later, when another process has registered: a copy of the last one's disk
+        cannot be told from the disk.
+        """
         broker = self._free_broker()
         if broker is None:
             return
-        copied = broker.disk.store.copied()
+        copied, copied_from = broker.disk.store.copied(), broker.incarnation
 
         def replace() -> None:
             replication = next(one for one in self._replication if broker.node_id in one.nodes)
-            is_free = broker.is_serving and self._is_free(broker.name)
+            is_free = broker.is_serving and self._is_free(broker.name) and broker.incarnation != copied_from
             if self._world.now_us >= self._ends_us or not is_free or not replication.may_replace_disk(broker):
                 return
 

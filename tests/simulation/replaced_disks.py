@@ -118,14 +118,16 @@ class ReplacedDisks:
                 yield f"{name}-{place[1]}: node {node} is live again with another disk, and not out of {partition}"
 
     def elect(self, image: Image) -> None:
-        """Elect leaders uncleanly where the newest records are gone, as an operator does."""
+        """Elect leaders uncleanly where the newest records are gone, as an operator does: of topics too that were created when
+        the disk was replaced, and are in the metadata only.
+        """
         wanted: dict[str, list[int]] = {}
-        for place in self._lost:
-            partition = image.partition(bytes.fromhex(place[0]), place[1])
-            if partition is None or partition.leader != NO_LEADER:
-                continue
-            if not (partition.isr or partition.elr or partition.last_known_leader != NO_LEADER):
-                wanted.setdefault(image.topics_by_id[bytes.fromhex(place[0])].name, []).append(place[1])
+        for topic in image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                is_lost = (topic.id.hex(), index) in self._lost or partition.replaced
+                has_last = partition.isr or partition.elr or partition.last_known_leader != NO_LEADER
+                if is_lost and partition.leader == NO_LEADER and not has_last:
+                    wanted.setdefault(topic.name, []).append(index)
         broker = self._brokers.get(image.controller_id)
         if not wanted or broker is None or not broker.is_serving or broker.host.life is None:
             return
