@@ -11,9 +11,9 @@ import pytest
 from ottla import EARLIEST, Admin, ConfigResource, NewTopic, ResourceType, TopicPartition
 from ottla.client.errors import UnsupportedVersion
 from ottla.net.connection import Link
-from ottla.net.scheduler import Promise
 from ottla.protocol.api import APIS
 from ottla.protocol.messages.api_versions import ApiVersion
+from ottla.tasks.deferred import Deferred
 from tests.conformance.members import wait_for
 
 from .conftest import fresh
@@ -88,7 +88,7 @@ def release(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     keys = {key: newest[api.name] for key, api in APIS.items() if api.name in newest}
     negotiated = Link._negotiated
 
-    def pinned(self: Link, promise: Promise[Any]) -> None:
+    def pinned(self: Link, promise: Deferred[Any]) -> None:
         if promise.error is None:
             answer = promise.result()
             served = {row.api_key: row.max_version for row in answer.api_keys}

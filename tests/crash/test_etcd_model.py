@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.metadata.store import Change, ChangeOutcome, Entry
-from ottla.protocol.answer import Pending
+from ottla.tasks.deferred import Deferred
 from tests.etcd_server import EtcdServer, running_cluster
+from tests.queues import unexpected
 from tests.unit.metadata.stores import Broker, EtcdHarness, SimulatedEtcdHarness, StoreHarness
 
 
@@ -51,8 +52,8 @@ class Model:
         made = Made(number, own_key, [])
         self.changes.append(made)
         answer = broker.store.change(change)
-        assert isinstance(answer, Pending)
-        answer.listen(lambda outcome: made.answers.append((outcome, broker.replica.revision)))
+        assert isinstance(answer, Deferred)
+        answer.then(lambda outcome: made.answers.append((outcome, broker.replica.revision)), unexpected)
 
     def check(self) -> dict[str, int]:
         """Compare answers, replicas and contents; return the numbers of outcomes by kind."""

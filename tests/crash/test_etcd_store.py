@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.metadata.store import Change
-from ottla.protocol.answer import Pending
+from ottla.tasks.deferred import Deferred
 from tests.etcd_server import EtcdServer, running, running_cluster
 from tests.unit.metadata.stores import Broker, EtcdHarness
 
@@ -205,7 +205,7 @@ def test_a_watch_that_hung_behind_a_compaction_reloads(cluster: list[EtcdServer]
         stores.until(lambda: broker.replica.reloads == 1)
         assert other.load().entries == sorted(broker.replica.entries.values())
         answer = broker.store.change(Change(put={"/last": b""}))
-        assert isinstance(answer, Pending)
+        assert isinstance(answer, Deferred)
         assert broker.arrived(answer).revision == broker.replica.revision
 
 

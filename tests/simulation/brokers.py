@@ -10,7 +10,9 @@ from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
 from ottla.log.directory import CLEAN_SHUTDOWN
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore, Snapshot, Watcher
-from ottla.protocol.answer import Answer, after
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
+from ottla.tasks.scheduler import Scheduler
 
 from .checks import Start
 from .disks import BrokerFiles, DiskState, HostDisk, Observer
@@ -173,8 +175,9 @@ class SimulatedBroker:
         world.count("broker starts")
         self.starts.append(Start(self.name, world.now_us))
         self._stop_us = -1
-        store = ObservedStore(self.store.connect(life), self._revoked)
-        server = self.server = BrokerServer(self._config, environment, store)
+        tasks = Scheduler(self.host.clock, life, _fail_the_run)
+        store = ObservedStore(self.store.connect(life, tasks), self._revoked)
+        server = self.server = BrokerServer(self._config, environment, store, tasks)
         server.failed = lambda reason: life.run(partial(self._failed, reason))
         life.run(partial(self._open, server))
 
@@ -303,3 +306,8 @@ class SimulatedBroker:
         if self.server is None or not self.is_serving:
             return False
         return any(log_directory.offline is not None for log_directory in self.server.broker.replicas.directories)
+
+
+def _fail_the_run(name: str, error: BaseException) -> None:
+    """End the run with an exception that no code of the broker has caught."""
+    raise AssertionError(f"{name} failed") from error

@@ -240,6 +240,6 @@ class Polling:
         event: Any = await consumer.wait(timeout_ms)
         while isinstance(event, Handover):
             event.listener(event.partitions)
-            event.done.keep(None)
+            event.done.complete(None)
             event = await consumer.wait(timeout_ms)
         return consumer.take_many(most) if event else []

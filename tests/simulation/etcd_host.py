@@ -10,6 +10,7 @@ from typing import Final
 from ottla.metadata.store import Entry, MetadataStore, Snapshot
 from ottla.metadata.store.etcd.store import EtcdMetadataStore
 from ottla.metadata.store.etcd.url import EtcdUrl
+from ottla.tasks.scheduler import Scheduler
 
 from .etcd import SimulatedEtcd, SimulatedMember, SimulatedNetwork
 from .hosts import Host, Life
@@ -32,13 +33,13 @@ class EtcdStoreHost(StoreHost):
         self.members = [SimulatedMember(self._etcd, address) for address in _ADDRESSES]
         self._networks: dict[str, SimulatedNetwork] = {}
 
-    def connect(self, life: Life) -> MetadataStore:
+    def connect(self, life: Life, tasks: Scheduler) -> MetadataStore:
         """Open the connection of a process."""
         name = life.host.name
         network = self._networks[name] = SimulatedNetwork(self._timers, self.latency, life)
         network.members = {member.address: member for member in self.members}
         network.is_cut = name in self._cuts
-        return EtcdMetadataStore(EtcdUrl(_ADDRESSES, _PREFIX), life.host.clock, life, network)
+        return EtcdMetadataStore(EtcdUrl(_ADDRESSES, _PREFIX), tasks, network)
 
     def disconnect(self, name: str) -> None:
         """Close the connections of a process that has ended."""

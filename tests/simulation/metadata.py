@@ -13,7 +13,8 @@ from ottla.metadata.deltas import advanced
 from ottla.metadata.image import EMPTY, NO_LEADER, PartitionImage
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, MetadataStore, Snapshot, Watcher
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer
+from ottla.tasks.scheduler import Scheduler
 
 from .checks import Election
 from .hosts import Host, Life
@@ -128,12 +129,13 @@ class StoreHost:
         """Drop the history."""
         self.shared.compact()
 
-    def connect(self, life: Life) -> MetadataStore:
+    def connect(self, life: Life, tasks: Scheduler) -> MetadataStore:
         """Open the connection of a process."""
         name = life.host.name
         connection = self.shared.connect(
             latency=self.latency,
             skip=lambda: self._random.random() < _SKIPS,
+            tasks=tasks,
         )
         self._connections[name] = connection
         if name in self._cuts:
@@ -188,21 +190,21 @@ class BrokerStore:
         self.largest_change = connection.largest_change
 
     def load(self) -> Answer[Snapshot]:
-        return self._answer(self._connection.load())
+        return self._connection.load()
 
     def change(self, change: Change) -> Answer[ChangeOutcome]:
         """See `MetadataStore`."""
         self._sent(change)
-        return self._answer(self._connection.change(change))
+        return self._connection.change(change)
 
     def grant(self, ttl_ms: int) -> Answer[LeaseOutcome]:
-        return self._answer(self._connection.grant(ttl_ms))
+        return self._connection.grant(ttl_ms)
 
     def renew(self, lease: int) -> Answer[LeaseOutcome]:
-        return self._answer(self._connection.renew(lease))
+        return self._connection.renew(lease)
 
     def revoke(self, lease: int) -> Answer[bool]:
-        return self._answer(self._connection.revoke(lease))
+        return self._connection.revoke(lease)
 
     def watch(self, revision: int, watcher: Watcher) -> None:
         """See `MetadataStore`."""
@@ -211,14 +213,6 @@ class BrokerStore:
     def close(self) -> None:
         """See `MetadataStore`."""
         self._connection.close()
-
-    def _answer(self, answer: Answer[T]) -> Answer[T]:
-        """Complete an answer as part of the process."""
-        if not isinstance(answer, Pending):
-            return answer
-        own = Pending[T]()
-        answer.listen(lambda response: self._life.run(lambda: own.complete(response)), own.abandon)
-        return own
 
 
 class _LifeWatcher:

@@ -26,7 +26,6 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import Change, ChangeOutcome, Entry
 from ottla.metadata.store.etcd.watch import Watch
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -35,6 +34,8 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 from . import metadata as store_module
 from .applications import AdminApplication

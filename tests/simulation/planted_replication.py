@@ -14,6 +14,7 @@ from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.handlers import fetch
 from ottla.broker.share_partitions import partitions
+from ottla.environment import Timers
 from ottla.log.log import Log
 from ottla.metadata import keys
 from ottla.metadata.deltas import loaded
@@ -26,6 +27,7 @@ from ottla.replication.followed import Begin
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.tasks.deferred import Deferred
 
 from .brokers import SimulatedBroker
 from .planting import Patch, Planted, every, later, restart, serving, settings
@@ -308,12 +310,16 @@ def _pass_over_refused_positions(patch: Patch) -> None:
 
 def _answer_followers_late(patch: Patch) -> None:
     """Event loops are busy: what they do after the current event comes some milliseconds later."""
+    begin = DelayedAnswer.begin
 
-    def changed(self: DelayedAnswer[Any]) -> None:
-        if self._deferred is None and self._timers is not None:
-            self._deferred = self._timers.call_later(_BUSY_MS, self._look_again)
+    def begin_late(self: DelayedAnswer[Any], timers: Timers, wait_ms: int) -> Deferred[Any]:
+        if self._is_deferred:
+            look_again = self._look_again
+            self._is_deferred = False
+            timers.call_later(_BUSY_MS, look_again)
+        return begin(self, timers, wait_ms)
 
-    patch.setattr(DelayedAnswer, "_changed", changed)
+    patch.setattr(DelayedAnswer, "begin", begin_late)
 
 
 def _give_acknowledgements_up(patch: Patch) -> None:

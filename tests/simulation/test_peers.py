@@ -8,10 +8,12 @@ from ottla.broker.cluster.peers import Peers, _Fetch
 from ottla.environment import Cancellable, Environment, IncomingConnection
 from ottla.metadata.image import EMPTY, BrokerImage, Delta, Endpoint, Image, Liveness
 from ottla.net.errors import ConnectionLost, RequestTimedOut, UnsupportedVersion
-from ottla.net.scheduler import Promise
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
+from tests.queues import immediate_queue
 
 from .disks import BrokerFiles, HostDisk
 from .hosts import Host, HostRandom, HostWorkers
@@ -64,14 +66,14 @@ class _Case:
         environment = Environment(
             mine.clock, mine.clock.now_ns, HostRandom(life), life, str, network, network, HostWorkers(life), files
         )
-        self.peers = Peers(1, lambda: self.image, environment)
+        self.peers = Peers(1, lambda: self.image, environment, Scheduler(mine.clock, life))
         self.answers: list[Any] = []
         self.request()
         self.world.run(SECOND_US)
 
     def request(self) -> None:
         answer: Any = self.peers.request(2, MetadataRequest(topics=[]))
-        answer.listen(self.answers.append, lambda: self.answers.append("abandoned"))
+        answer.then(self.answers.append, lambda: self.answers.append("abandoned"))
 
     def fetch(self, node_id: int) -> Cancellable:
         return self.peers.fetch(node_id, FetchRequest(), "replication-0", 30_000, self.answers.append)
@@ -136,7 +138,7 @@ class _Ready:
     """Ready connection, whose response a test gives."""
 
     def __init__(self, versions: int = 18) -> None:
-        self.response: Promise[PositionalResponse] = Promise()
+        self.response: Deferred[PositionalResponse] = Deferred(immediate_queue())
         self._versions = versions
 
     def version(self, request: type[FetchRequest], *, oldest: int) -> int:
@@ -144,7 +146,9 @@ class _Ready:
             raise UnsupportedVersion(f"no version of {request.__name__} from {oldest} on", 35)
         return self._versions
 
-    def request_positions(self, request: FetchRequest, version: int, *, timeout_ms: int) -> Promise[PositionalResponse]:
+    def request_positions(
+        self, request: FetchRequest, version: int, *, timeout_ms: int
+    ) -> Deferred[PositionalResponse]:
         assert (version, timeout_ms) == (self._versions, 30_000), request
         return self.response
 
@@ -161,7 +165,7 @@ def test_response_of_a_fetch_is_passed_on_once() -> None:
     link, response = _Ready(), PositionalResponse(b"", None)
     fetch, answers = _fetch_over(link)
     assert answers == []
-    link.response.keep(response)
+    link.response.complete(response)
     fetch.end(None)
     assert answers == [response]
 
@@ -206,7 +210,7 @@ def test_broker_that_answers_again_is_not_lost() -> None:
     _fetch_over(broken, case.peers)
     _fetch_over(link, case.peers)
     broken.response.fail(ConnectionLost("b2: reset"))
-    link.response.keep(PositionalResponse(b"", None))
+    link.response.complete(PositionalResponse(b"", None))
     assert list(case.peers.lost) == []
 
 
@@ -266,7 +270,7 @@ def test_response_to_a_cancelled_fetch_is_dropped() -> None:
     link = _Ready()
     fetch, answers = _fetch_over(link)
     fetch.cancel()
-    link.response.keep(PositionalResponse(b"", None))
+    link.response.complete(PositionalResponse(b"", None))
     assert answers == []
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from ottla.broker.cluster.controller import Controller
-from ottla.broker.due_work import DueWork
 from ottla.broker.lifecycle import BrokerServer
 from ottla.broker.maintenance import Maintenance
+from ottla.tasks.due_work import DueWork
 
 from .quiet import DEAD_US, DUTIES, SHORTEST_MINUTES, TRANSACTION, QuietSimulation
 

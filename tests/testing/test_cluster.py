@@ -11,12 +11,12 @@ from ottla import AcknowledgeType, Admin, ConfigChange, ConfigResource, Resource
 from ottla import Consumer as OttlaConsumer
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.metadata.image import Delta
-from ottla.protocol.answer import Steps
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
 from ottla.records.record import Record
+from ottla.tasks.answers import Steps
 from ottla.testing import KafkaCluster
 from ottla.testing.cluster import ClusterBroker
 from tests.conformance.conftest import Wire

@@ -33,10 +33,11 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
-from ottla.protocol.answer import Answer, after, in_sequence
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, in_sequence
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 _NOTHING: Final[Mapping[str, str]] = {}

@@ -15,7 +15,6 @@ from ottla.broker.listeners import BoundListeners
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import OtherBrokers
 from ottla.broker.sessions import FetchSessions
-from ottla.broker.slices import Slices
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Address, Clock, Random, Timers
@@ -26,12 +25,14 @@ from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.turns import Turns
-from ottla.protocol.answer import Answer
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import LEADER_NOT_AVAILABLE
 from ottla.replication.replicas import PartitionView, Replicas
 from ottla.replication.throttle import ReplicationThrottles
+from ottla.tasks.deferred import Answer
+from ottla.tasks.scheduler import Scheduler
+from ottla.tasks.slices import Slices
+from ottla.tasks.turns import Turns
 
 if TYPE_CHECKING:
     from ottla.broker.authorization import Authorization
@@ -58,6 +59,7 @@ class Broker:
     replication_throttles  limits of what is sent and fetched for replicas that move
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
+    tasks         the scheduler: everything that waits in this broker
     slices        long work on the event loop, in slices
     peers         requests to other brokers of the cluster
     config_preparations  what must be read before the checks of new configs of this broker
@@ -74,8 +76,7 @@ class Broker:
         config: BrokerConfig,
         clock: Clock,
         random: Random,
-        timers: Timers,
-        slices: Slices,
+        tasks: Scheduler,
         metadata: Metadata,
         replicas: Replicas,
         moves: Moves,
@@ -88,10 +89,10 @@ class Broker:
         self.node_id = config.node_id
         self.clock = clock
         self.random = random
-        self.timers = timers
-        self.timeouts: Timers = TimerQueues(timers, clock)
-        self.slices = slices
-        self.large_checks = Turns()
+        self.tasks = tasks
+        self.timeouts: Timers = TimerQueues(tasks, clock)
+        self.slices = Slices(tasks)
+        self.large_checks = Turns(tasks)
         self.expirations = Expirations()
         self.encoded_metadata: tuple[tuple[object, ...], EncodedResponse] | None = None
         self.config_preparations: list[Callable[[BrokerConfig], Answer[None]]] = []
@@ -106,7 +107,7 @@ class Broker:
         self.token_index: TokenIndex | None = None
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config)
-        self.producer_ids = ProducerIds(metadata.producer_id_block)
+        self.producer_ids = ProducerIds(metadata.producer_id_block, tasks)
         self.authorization: Authorization | None = None
         self.throttling: Throttling | None = None
         self._coordination: Coordination | None = None
@@ -169,7 +170,7 @@ class Broker:
                 self.config,
                 self.clock,
                 self.random,
-                self.timers,
+                self.tasks,
                 self.replicas,
                 lambda: feature_level(self.image.features, "transaction.version"),
                 self.producer_ids.take,
@@ -192,13 +193,13 @@ class Broker:
             from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
             from ottla.broker.share_partitions.partitions import SharePartitions
 
-            config, clock, timers = lambda: self.config, self.clock, self.timers
+            config, clock, tasks = lambda: self.config, self.clock, self.tasks
             dead_letters = DeadLetterWriter(
-                config, clock, timers, self.metadata, self.replicas, self.topics.create, self.peers
+                config, clock, tasks, self.metadata, self.replicas, self.topics.create, self.peers
             )
 
             self._share_partitions = SharePartitions(
-                config, clock, timers, self.metadata, self.replicas, self.coordination, dead_letters
+                config, clock, tasks, self.metadata, self.replicas, self.coordination, dead_letters
             )
         return self._share_partitions
 
@@ -217,7 +218,7 @@ class Broker:
         if self._streams_topics is None:
             from ottla.broker.streams_topics import StreamsTopics
 
-            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.clock, self.timers)
+            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.clock, self.tasks)
         return self._streams_topics
 
     @property

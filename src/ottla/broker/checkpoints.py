@@ -6,7 +6,9 @@ from functools import partial
 
 from ottla.environment import Worker
 from ottla.log.directory import LogDirectory
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, on_worker
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -17,9 +19,10 @@ class Checkpoints:
     background  the thread that writes; None writes at once, on the event loop
     """
 
-    def __init__(self, directories: Iterable[LogDirectory], background: Worker | None) -> None:
+    def __init__(self, directories: Iterable[LogDirectory], background: Worker | None, tasks: CallbackQueue) -> None:
         self._directories = directories
         self._background = background
+        self._tasks = tasks
 
     def write_now(self) -> None:
         """Write the current checkpoints of every directory on the event loop, at the start of the broker."""
@@ -33,14 +36,7 @@ class Checkpoints:
         if self._background is None:
             self._written(work())
             return None
-        answer: Pending[None] = Pending()
-
-        def done(failures: list[tuple[LogDirectory, OSError]]) -> None:
-            self._written(failures)
-            answer.complete(None)
-
-        self._background.run(work, done, answer.abandon)
-        return answer
+        return after(on_worker(self._background, work, self._tasks), self._written)
 
     @staticmethod
     def _written(failures: list[tuple[LogDirectory, OSError]]) -> None:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.environment import Cancellable, Timers
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import REQUEST_TIMED_OUT
 from ottla.replication.partition import Partition, Watchers
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.queue import CallbackQueue
 
 R = TypeVar("R")
 
@@ -57,17 +58,18 @@ class DelayedAnswer(Generic[R]):
 
     attempt(last)  the response, or None to go on waiting; with last=True it must answer
     expired        called at the timeout
-    is_deferred    whether all attempts, also the first, are made after the current event: one answer has all that a request
-                   appends, and what the event decides for others comes first
+    is_deferred    whether the first attempt is made after what is queued already: what the request itself has completed for
+                   others comes first
     """
 
     __slots__ = (
         "_attempt",
-        "_deferred",
         "_expired",
         "_is_deferred",
+        "_is_over",
         "_partitions",
         "_pending",
+        "_tasks",
         "_timer",
         "_timers",
         "_wait_ms",
@@ -77,6 +79,7 @@ class DelayedAnswer(Generic[R]):
         self,
         attempt: Callable[[bool], R | None],
         partitions: Iterable[Watched],
+        tasks: CallbackQueue,
         expired: Callable[[], None] = lambda: None,
         *,
         is_deferred: bool = False,
@@ -84,21 +87,22 @@ class DelayedAnswer(Generic[R]):
         self._attempt = attempt
         self._expired = expired
         self._is_deferred = is_deferred
-        self._deferred: Cancellable | None = None
-        self._timers: Timers | None = None
+        self._is_over = False
+        self._tasks = tasks
+        self._timers: Timers = tasks
         self._partitions = list(partitions)
-        self._pending: Pending[R] = Pending()
+        self._pending: Deferred[R] = Deferred(tasks)
         self._timer: Cancellable | None = None
         self._wait_ms = 0
 
-    def begin(self, timers: Timers, wait_ms: int) -> Answer[R]:
-        """Start the wait, which lasts at most `wait_ms`, after a first attempt; if it is deferred, the attempt follows."""
+    def begin(self, timers: Timers, wait_ms: int) -> Deferred[R]:
+        """Start the wait, which lasts at most `wait_ms`; the caller has made the first attempt, unless it is deferred."""
         self._timers = timers
         for partition in self._partitions:
-            partition.watchers.add(self._changed if self._is_deferred else self._look_again)
+            partition.watchers.add(self._look_again)
         self._wait_ms = wait_ms
         if self._is_deferred:
-            self._changed()
+            self._tasks.call(self._look_again)
         else:
             self._timer = timers.call_later(wait_ms, self._time_over)
         self._pending.withdrawn = self._stop
@@ -108,16 +112,13 @@ class DelayedAnswer(Generic[R]):
         """End the wait and answer with `response`."""
         self._finish(response)
 
-    def _changed(self) -> None:
-        if self._deferred is None and self._timers is not None:
-            self._deferred = self._timers.call_later(0, self._look_again)
-
     def _look_again(self) -> None:
-        self._deferred = None
+        if self._is_over:  # it was woken before that
+            return
         response = self._attempt(False)
         if response is not None:
             self._finish(response)
-        elif self._timer is None and self._timers is not None:
+        elif self._timer is None:
             self._timer = self._timers.call_later(self._wait_ms, self._time_over)
 
     def _time_over(self) -> None:
@@ -128,16 +129,14 @@ class DelayedAnswer(Generic[R]):
 
     def _finish(self, response: R) -> None:
         self._stop()
-        if not self._pending.done:
-            self._pending.complete(response)
+        self._pending.complete(response)
 
     def _stop(self) -> None:
         """Stop the wait, without an answer."""
+        self._is_over = True
         self._pending.withdrawn = None
         for partition in self._partitions:
-            partition.watchers.discard(self._changed if self._is_deferred else self._look_again)
-        if self._deferred is not None:
-            self._deferred.cancel()
+            partition.watchers.discard(self._look_again)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -188,7 +187,7 @@ def _is_deleted(deleted: Deleted) -> bool:
 class DelayedCommit:
     """Wait for several batches or deletions; those not decided at the timeout get REQUEST_TIMED_OUT.
 
-    done     called when all are decided, perhaps before `begin` returns
+    done     called when all are decided; before `begin` returns if the list is empty
     expired  called with the number of those that are not decided at the timeout
     """
 
@@ -198,16 +197,13 @@ class DelayedCommit:
         self._done = done
         self._expired = expired
         self._timer: Cancellable | None = None
-        self._waiting: dict[int, tuple[Cancellable | None, Callable[[int], None]]] = {}
+        self._waiting: dict[int, tuple[Cancellable, Callable[[int], None]]] = {}
 
     def begin(self, batches: Sequence[Uncommitted | Deleted], timers: Timers, timeout_ms: int) -> None:
         """Start the wait."""
-        # All are registered before the first is checked: a batch that is decided at once must not be taken for the last.
-        self._waiting = {number: (None, batch.decided) for number, batch in enumerate(batches)}
-        for number, batch in enumerate(batches):
-            waiter = batch.wait(partial(self._decided, number))
-            if number in self._waiting:
-                self._waiting[number] = waiter, batch.decided
+        self._waiting = {
+            number: (batch.wait(partial(self._decided, number)), batch.decided) for number, batch in enumerate(batches)
+        }
         if self._waiting:
             self._timer = timers.call_later(timeout_ms, self._time_over)
         else:
@@ -224,7 +220,6 @@ class DelayedCommit:
         left, self._waiting = self._waiting, {}
         self._expired(len(left))
         for waiter, decided in left.values():
-            if waiter is not None:
-                waiter.cancel()
+            waiter.cancel()
             decided(REQUEST_TIMED_OUT)
         self._done()

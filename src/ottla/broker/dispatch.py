@@ -1,7 +1,7 @@
 """Registration of handlers, and the route from an API and version to its handler.
 
 A handler is a plain function `(request, broker) -> answer`, registered with `@handles(TheRequest)`. The answer is a response,
-a `Pending` that is completed later, or None where Kafka sends no response (Produce with acks=0). A handler on the
+a `Deferred` that is completed later, or None where Kafka sends no response (Produce with acks=0). A handler on the
 hot path asks for `positions=True` and receives a `PositionalRequest`: records are (start, end) in the frame.
 """
 
@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.broker.handlers import SERVED
-from ottla.protocol.answer import Answer
 from ottla.protocol.api import PRODUCE
 from ottla.protocol.codec import decode
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
+from ottla.tasks.deferred import Answer
 
 R = TypeVar("R", bound=Request)
 Handler = Callable[[Any, Broker], Answer[Any] | None]

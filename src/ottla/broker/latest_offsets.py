@@ -6,7 +6,6 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.metadata.image import NO_LEADER
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import LEADER_NOT_AVAILABLE, NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -14,6 +13,8 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 _LATEST: Final = -1
 _CONSUMER: Final = -1

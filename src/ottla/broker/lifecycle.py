@@ -21,11 +21,9 @@ from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_list
 from ottla.broker.maintenance import Maintenance
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
-from ottla.broker.periodic import Periodic
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.removals import Removals
 from ottla.broker.sessions import FetchSessions
-from ottla.broker.slices import Slices
 from ottla.broker.socket_server import SocketServer
 from ottla.broker.storage import Storage
 from ottla.broker.stored_configs import check_limits, usable_configs
@@ -49,11 +47,15 @@ from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore, Snapshot
 from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol import plan
-from ottla.protocol.answer import Answer, Steps, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import ReplicationThrottles
 from ottla.security.quotas import Window
+from ottla.tasks.answers import Steps, after
+from ottla.tasks.deferred import Answer
+from ottla.tasks.periodic import Periodic
+from ottla.tasks.scheduler import Scheduler
+from ottla.tasks.slices import Slices
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class BrokerServer:
     sockets   its listeners and connections, from `open` on
     flusher   runs flushes of logs
     store     metadata store of a cluster; None for a single broker
+    tasks     the scheduler, which the store uses too; by default a new one
     node      its membership in a cluster; None for a single broker
     accepts_older_metadata  True: a start on a metadata store that was restored from a backup is not refused
     waits_for_store_ms      how long a start waits for a metadata store that does not answer
@@ -94,10 +97,17 @@ class BrokerServer:
     sockets: SocketServer
     _peers: "Peers"
 
-    def __init__(self, config: BrokerConfig, environment: Environment, store: MetadataStore | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        store: MetadataStore | None = None,
+        tasks: Scheduler | None = None,
+    ) -> None:
         self._store = store
         self._config = config.with_node_id()
         self._environment = environment
+        self.tasks = tasks or Scheduler(environment.clock, environment.timers)
         workers = environment.workers
         self._background = workers.start("ottla-background")
         """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
@@ -105,7 +115,11 @@ class BrokerServer:
         self.flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), environment.timers, environment.clock)
         self._removals = Removals(environment.clock, environment.timers, self._removing)
         self._storage = Storage(
-            self._config, environment.random, environment.files, self._background if environment.files.durable else None
+            self._config,
+            environment.random,
+            environment.files,
+            self._background if environment.files.durable else None,
+            self.tasks,
         )
         self._limits = ConnectionLimits(_limits_of(self._config), quota_window(self._config))
         self._least_throttle_ms = 0
@@ -151,15 +165,11 @@ class BrokerServer:
             raise CannotStart(str(cause)) from None
         # A single broker starts without the modules of a cluster.
         from ottla.broker.cluster.node import found_cluster, load_when_reached
-        from ottla.net.scheduler import Scheduler
 
         min_isr = self._config.integer("min.insync.replicas")
         load = partial(found_cluster, store, cluster_id, self._environment.random, min_isr)
-        if self.waits_for_store_ms:
-            scheduler = Scheduler(self._environment.clock, self._environment.timers)
-            snapshot = load_when_reached(store, scheduler, self.waits_for_store_ms, load)
-        else:
-            snapshot = load()
+        wait_ms = self.waits_for_store_ms
+        snapshot = load_when_reached(store, self.tasks, wait_ms, load) if wait_ms else load()
 
         def ended(reason: str | None) -> str | None:
             if reason is not None and not self._is_closed:
@@ -196,6 +206,7 @@ class BrokerServer:
                 self.broker.metadata,
                 self.broker.replicas,
                 self._environment,
+                self.tasks,
                 self.broker.election_rules,
                 self.fences_quickly,
                 self._fail,
@@ -270,22 +281,22 @@ class BrokerServer:
     def _build(self, store: MetadataStore, snapshot: Snapshot, single: BrokerImage | None) -> None:
         """Create the services of the broker, on the contents of its metadata store."""
         environment, config = self._environment, self._config
-        slices = Slices(environment.timers)
         metadata = Metadata(
             store,
             snapshot,
             environment.random,
-            environment.timers,
+            self.tasks,
             lambda: self.broker.config.integer("num.partitions"),
             lambda: self.broker.config.integer("default.replication.factor"),
             single,
-            slices.run,
+            Slices(self.tasks).run,
             self._fail,
         )
         worker = self._background if environment.files.durable else None
-        self._checkpoints = Checkpoints(self._storage.directories, worker)
+        self._checkpoints = Checkpoints(self._storage.directories, worker, self.tasks)
         replicas = Replicas(
             config.node_id,
+            self.tasks,
             self._storage.directories,
             self._log_config,
             self._discard,
@@ -298,14 +309,16 @@ class BrokerServer:
         )
         moves = Moves(replicas, environment.timers, self.flusher, self._assign_directory, self._remove)
         sessions = FetchSessions(
-            config.integer("max.incremental.fetch.session.cache.slots"), _FETCH_SESSION_EVICTION_MS, environment.random
+            config.integer("max.incremental.fetch.session.cache.slots"),
+            _FETCH_SESSION_EVICTION_MS,
+            environment.random,
+            self.tasks,
         )
         self.broker = Broker(
             config,
             environment.clock,
             environment.random,
-            environment.timers,
-            slices,
+            self.tasks,
             metadata,
             replicas,
             moves,
@@ -348,9 +361,11 @@ class BrokerServer:
         if listener is not None and listener.protocol != PLAINTEXT:
             from ottla.broker.peer_security import peer_credentials, peer_transport
 
-            credentials = peer_credentials(self._config, listener, self._environment)
+            credentials = peer_credentials(self._config, listener, self._environment, self.tasks)
             transport = peer_transport(self._config, listener, transport)
-        self._peers = Peers(self._config.node_id, lambda: metadata.image, self._environment, credentials, transport)
+        self._peers = Peers(
+            self._config.node_id, lambda: metadata.image, self._environment, self.tasks, credentials, transport
+        )
         metadata.subscribe(self._peers.apply)
         return self._peers
 
@@ -406,8 +421,7 @@ class BrokerServer:
             broker.node_id,
             broker.replicas,
             self._peers,
-            broker.clock,
-            broker.timers,
+            self.tasks,
             broker.slices,
             lambda: broker.config,
             self._checkpoints.write,

@@ -101,7 +101,12 @@ def secure_listener(listener: Listener, broker: Broker, environment: Environment
         serves_brokers = between is not None and between.name == listener.name
         try:
             certificates = ListenerTls(
-                listener.name, current, environment, has_sasl=listener.has_sasl, serves_brokers=serves_brokers
+                listener.name,
+                current,
+                environment,
+                broker.tasks,
+                has_sasl=listener.has_sasl,
+                serves_brokers=serves_brokers,
             )
         except InvalidConfig as cause:
             raise InvalidConfig(f"listener {listener.name}: {cause}") from None

@@ -11,15 +11,16 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.flushing import Flusher
-from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.removals import Removals
 from ottla.environment import Clock, Timers
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import Segment
-from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import NEVER_MS, Replicas
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.periodic import PAUSED, Periodic
 
 _logger = logging.getLogger("ottla.broker")
 _CHECKPOINT_MS: Final = 60_000
@@ -125,7 +126,7 @@ class Maintenance:
 
     def _checkpoint(self) -> Steps:
         written = self._write_checkpoints()
-        if isinstance(written, Pending):
+        if isinstance(written, Deferred):
             yield written
 
     def _flush(self) -> Steps:

@@ -21,9 +21,10 @@ from ottla.log.directory import LogDirectory
 from ottla.log.flush import Flush
 from ottla.log.log import StorageError
 from ottla.metadata.refusal import ChangeResult
-from ottla.protocol.answer import Answer, after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 

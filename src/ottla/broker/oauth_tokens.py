@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla.broker.listener_configs import ListenerValues
-from ottla.broker.periodic import PAUSED, Periodic
 from ottla.broker.plugins import is_python_class, load_class
 from ottla.environment import Environment
 from ottla.environment.web import CannotFetch, fetch
@@ -26,6 +25,7 @@ from ottla.security.sasl.jwt import (
 )
 from ottla.security.sasl.oauthbearer import InvalidToken, Validate, ValidatedToken
 from ottla.security.sasl.unsecured import TokenOptionError, UnsecuredSettings, UnsecuredValidator
+from ottla.tasks.periodic import PAUSED, Periodic
 
 _logger = logging.getLogger("ottla.broker")
 _HANDLER: Final = "sasl.server.callback.handler.class"

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from ottla.metadata.image import BrokerImage
-from ottla.protocol.answer import Answer
 from ottla.protocol.schema import Request, Response
+from ottla.tasks.deferred import Answer
 
 R = TypeVar("R", bound=Response)
 

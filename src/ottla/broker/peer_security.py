@@ -14,11 +14,14 @@ from ottla.net.password_credentials import MissingPassword, password_credentials
 from ottla.security.jaas import JaasError, parse_module
 from ottla.security.sasl.mechanism import PLAIN
 from ottla.security.scram import NAMES
+from ottla.tasks.queue import CallbackQueue
 
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
-def peer_credentials(values: BrokerValues, listener: Listener, environment: Environment) -> Credentials | None:
+def peer_credentials(
+    values: BrokerValues, listener: Listener, environment: Environment, tasks: CallbackQueue
+) -> Credentials | None:
     """Return the credentials of this broker, None for a listener without SASL. Raises InvalidConfig."""
     if not listener.has_sasl:
         return None
@@ -32,7 +35,11 @@ def peer_credentials(values: BrokerValues, listener: Listener, environment: Envi
         raise InvalidConfig(f"brokers log in to each other by {mechanism}, and {config} is not set")
     try:
         return password_credentials(
-            mechanism, parse_module(text).options, environment.random, lambda: environment.workers.start("ottla-login")
+            mechanism,
+            parse_module(text).options,
+            environment.random,
+            lambda: environment.workers.start("ottla-login"),
+            tasks,
         )
     except (JaasError, MissingPassword) as cause:
         raise InvalidConfig(f"{config}: {cause}") from None

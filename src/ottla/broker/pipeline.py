@@ -20,12 +20,12 @@ from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import PositionalRequest, Route, refusal, route
 from ottla.environment import Clock
 from ottla.protocol import codec
-from ottla.protocol.answer import Answer
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
+from ottla.tasks.deferred import Answer
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.meter import RequestMeter

@@ -21,7 +21,8 @@ from ottla.environment.process import process_environment
 from ottla.environment.watchdog import Watchdog
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.metadata.store.shared_sqlite import SharedSqliteStore
@@ -41,7 +42,7 @@ async def serve(
     config: BrokerConfig,
     announce: Callable[[BrokerServer], None],
     channel_socket: socket.socket | None = None,
-    open_store: Callable[[Environment], MetadataStore] | None = None,
+    open_store: Callable[[Environment, Scheduler], MetadataStore] | None = None,
     *,
     fences_quickly: bool = True,
     accepts_older_metadata: bool = False,
@@ -59,13 +60,14 @@ async def serve(
     for number in stop_signals():
         loop.add_signal_handler(number, end.begun.set)
     environment = process_environment(loop, polls_busily=True)
+    tasks = Scheduler(environment.clock, environment.timers)
     parent = None if channel_socket is None else _Parent(loop, channel_socket, end.lose_parent)
     store: MetadataStore | None = None
     if parent is not None:
-        store = parent.open_store(config, environment)
+        store = parent.open_store(config, environment, tasks)
     elif open_store is not None:
-        store = open_store(environment)
-    server = BrokerServer(config, environment, store)
+        store = open_store(environment, tasks)
+    server = BrokerServer(config, environment, store, tasks)
     server.fences_quickly = fences_quickly
     server.accepts_older_metadata = accepts_older_metadata
     server.waits_for_store_ms = waits_for_store_ms
@@ -122,7 +124,7 @@ class _End:
 async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
     """Start a broker, and return False if it was stopped meanwhile. Raises CannotStart."""
     answer = server.start()
-    if isinstance(answer, Pending):
+    if isinstance(answer, Deferred):
         starting: asyncio.Task[str | None] = asyncio.create_task(completed(answer))
         stopping = asyncio.ensure_future(stopped.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -139,7 +141,7 @@ async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
 
 async def completed(answer: Answer[R]) -> R:
     """Wait for an answer."""
-    if not isinstance(answer, Pending):
+    if not isinstance(answer, Deferred):
         return answer
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
@@ -151,7 +153,7 @@ async def completed(answer: Answer[R]) -> R:
         if not future.done():
             future.set_exception(CannotStart("an unexpected error occurred, which is in the log"))
 
-    answer.listen(complete, abandoned)
+    answer.then(complete, abandoned)
     return await future
 
 
@@ -170,7 +172,7 @@ class _Parent:
         self._store: SharedSqliteStore | None = None
         self._channel = Channel(loop, channel_socket, self._received, self._closed)
 
-    def open_store(self, config: BrokerConfig, environment: Environment) -> "SharedSqliteStore":
+    def open_store(self, config: BrokerConfig, environment: Environment, tasks: Scheduler) -> "SharedSqliteStore":
         """Open the metadata store. Raises CannotStart."""
         from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 
@@ -178,7 +180,7 @@ class _Parent:
         worker = environment.workers.start("ottla-metadata")
         notify = partial(self._channel.send, CHANGED)
         try:
-            self._store = SharedSqliteStore(path, worker, environment.timers, notify, on_renewed=self._renewed)
+            self._store = SharedSqliteStore(path, worker, tasks, notify, on_renewed=self._renewed)
         except (OSError, DamagedStore) as cause:
             raise CannotStart(str(cause)) from None
         return self._store

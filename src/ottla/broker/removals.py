@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.broker.due_work import DueWork
 from ottla.environment import Clock, Timers, Worker
+from ottla.tasks.due_work import DueWork
 
 _logger = logging.getLogger("ottla.broker")
 _FILES_A_TURN: Final = 16

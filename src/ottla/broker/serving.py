@@ -35,7 +35,6 @@ from ottla.environment import Cancellable, ServedStream, Timers
 from ottla.environment.files import Region
 from ottla.observability import logs
 from ottla.observability.distribution import Distribution
-from ottla.protocol.answer import Pending
 from ottla.protocol.api import FETCH
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
@@ -43,6 +42,7 @@ from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.frames import FrameReader
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
+from ottla.tasks.deferred import Deferred
 
 if TYPE_CHECKING:
     from ottla.broker.login import Login
@@ -153,7 +153,7 @@ class ServedConnection:
         self._held: list[bytes] = []
         self._waiting = False
         self._timer: Cancellable | None = None  # ends the current wait of a throttled connection, or of a refused login
-        self._awaited: Pending[Response] | None = None
+        self._awaited: Deferred[Response] | None = None
         self._delayed: Envelope | None = None
         self._writing = False
         self._muted = False
@@ -339,13 +339,8 @@ class ServedConnection:
                 self._throttle(self._finish(envelope, None))
             else:
                 self._count(None)
-        elif type(answer) is not Pending:
-            self._send(envelope, answer, more=more)  # type: ignore[arg-type]
-        elif answer.done:
-            answer.listen(
-                lambda response: self._deliver(envelope, response),
-                lambda: self._deliver(envelope, _abandoned(envelope)),
-            )
+        elif not isinstance(answer, Deferred):
+            self._send(envelope, answer, more=more)
         else:
             self._flush()
             self._waiting = True
@@ -354,10 +349,7 @@ class ServedConnection:
             if begun_ns:
                 self._parked_ns = self._pipeline.now_ns()
                 self._spent_ns, self._begun_ns = self._parked_ns - begun_ns, 0
-            answer.listen(
-                lambda response: self._answered(envelope, response),
-                lambda: self._answered(envelope, _abandoned(envelope)),
-            )
+            answer.listen(partial(self._answered, envelope))
 
     def _select_entry(self, meter: "RequestMeter", envelope: Envelope) -> "ApiVersionMeter":
         """Return where a request is counted: kept for the next request of this API and version.
@@ -393,8 +385,11 @@ class ServedConnection:
                 self._stream.write(pieces)
             self.close()
 
-    def _answered(self, envelope: Envelope, response: Response | PeerError | None) -> None:
+    def _answered(self, envelope: Envelope, answer: Deferred[Response | PeerError | None]) -> None:
         """Complete a pending answer."""
+        if answer is not self._awaited:  # the connection was closed after the answer was completed
+            return
+        response = answer.result() if answer.error is None else _abandoned(envelope)
         self._waiting = False
         self._awaited = self._delayed = None
         self.active_at = self._tick()

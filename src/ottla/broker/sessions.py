@@ -24,6 +24,7 @@ from ottla.protocol.errors import (
     NONE,
 )
 from ottla.replication.partition import Partition, Watchers
+from ottla.tasks.queue import CallbackQueue
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -96,12 +97,12 @@ class RequestedPartition:
         is_of_follower = self.session is not None and self.session.is_of_follower
         moved = self._moved if is_of_follower else self._changed
         if self.watched is not None:
-            self.watched.watchers.discard(moved)
-            self.watched.end_watchers.discard(self._changed)
+            self.watched.watchers.marks.pop(moved, None)
+            self.watched.end_watchers.marks.pop(self._changed, None)
         if partition is not None:
-            partition.watchers.add(moved)
+            partition.watchers.marks[moved] = None
             if is_of_follower:
-                partition.end_watchers.add(self._changed)
+                partition.end_watchers.marks[self._changed] = None
         self.watched = partition
 
     def _changed(self) -> None:
@@ -141,7 +142,9 @@ class FetchSession:
         "watchers",
     )
 
-    def __init__(self, session_id: int, now_ms: int, *, by_id: bool, is_of_follower: bool = False) -> None:
+    def __init__(
+        self, session_id: int, now_ms: int, tasks: CallbackQueue, *, by_id: bool, is_of_follower: bool = False
+    ) -> None:
         self.id = session_id
         self.by_id = by_id
         self.is_of_follower = is_of_follower
@@ -149,7 +152,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.permissions: object | None = None
         self.partitions: OrderedDict[tuple[str, bytes, int], RequestedPartition] = OrderedDict()
-        self.watchers = Watchers()
+        self.watchers = Watchers(tasks)
         self._due: dict[RequestedPartition, None] = {}
         self._orders = 0
 
@@ -195,8 +198,7 @@ class FetchSession:
     def changed(self, partition: RequestedPartition) -> None:
         """Mark a partition as due for the next fetch, and wake a waiting fetch."""
         self._due[partition] = None
-        for watcher in tuple(self.watchers):
-            watcher()
+        self.watchers.wake()
 
     def look_at_all(self) -> None:
         """Mark all partitions as due for the next fetch."""
@@ -218,10 +220,11 @@ class FetchSessions:
     evictions  number of sessions that were ended in favour of another one
     """
 
-    def __init__(self, slots: int, eviction_ms: int, random: Random) -> None:
+    def __init__(self, slots: int, eviction_ms: int, random: Random, tasks: CallbackQueue) -> None:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._random = random
+        self._tasks = tasks
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
         self.evictions = 0
 
@@ -247,7 +250,9 @@ class FetchSessions:
         new_id = 0
         while new_id == NO_SESSION or new_id in self._sessions:
             new_id = self._random.below(_MAX_EPOCH) + 1
-        session = self._sessions[new_id] = FetchSession(new_id, now_ms, by_id=by_id, is_of_follower=is_of_follower)
+        session = self._sessions[new_id] = FetchSession(
+            new_id, now_ms, self._tasks, by_id=by_id, is_of_follower=is_of_follower
+        )
         return session
 
     def _end_abandoned(self, now_ms: int) -> None:

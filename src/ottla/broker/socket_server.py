@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.connection_memory import FrameTurns, Shares, Unread
 from ottla.broker.limits import ConnectionLimits
-from ottla.broker.periodic import Periodic
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.refused_logins import RefusedLogins
 from ottla.broker.serving import ServedConnection
@@ -32,6 +31,7 @@ from ottla.observability import logs
 from ottla.protocol.context import Authorizer, Peer
 from ottla.protocol.frames import FrameReader, Rooms
 from ottla.protocol.wire import PeerError
+from ottla.tasks.periodic import Periodic
 
 if TYPE_CHECKING:
     from ottla.broker.listener_security import ListenerSecurity

@@ -16,6 +16,7 @@ from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import upgraded
 from ottla.protocol.uuids import uuid_text
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -29,11 +30,14 @@ class Storage:
     are open.
     """
 
-    def __init__(self, config: BrokerConfig, random: Random, files: Store, worker: Worker | None) -> None:
+    def __init__(
+        self, config: BrokerConfig, random: Random, files: Store, worker: Worker | None, tasks: CallbackQueue
+    ) -> None:
         self._config = config
         self._random = random
         self._files = files
         self._worker = worker
+        self._tasks = tasks
         self.directories: list[LogDirectory] = []
         self.missing: list[Path] = []
         self.metadata: SqliteStore | None = None
@@ -110,7 +114,7 @@ class Storage:
             )
         try:
             self._files.make_directory(home, parents=True)
-            return SqliteStore(path, self._worker)
+            return SqliteStore(path, self._worker, self._tasks)
         except (OSError, sqlite3.Error) as cause:
             raise UnusableDirectory(f"cannot open {path}: {cause}") from None
 

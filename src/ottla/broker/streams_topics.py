@@ -13,11 +13,11 @@ from ottla.broker.topic_creation import TopicCreation
 from ottla.environment import Clock, Timers
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
-from ottla.protocol.answer import after
 from ottla.protocol.api import STREAMS_GROUP_HEARTBEAT
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
 
 if TYPE_CHECKING:
     from ottla.coordinators.groups.streams.subtopologies import InternalTopic

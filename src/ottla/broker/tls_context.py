@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.listener_configs import ListenerValues
-from ottla.broker.periodic import PAUSED, Periodic
 from ottla.environment import Environment, Worker
 from ottla.environment.small_files import read_small_file
 from ottla.environment.tls_serving import TlsListener
 from ottla.environment.tls_session import TlsContext
 from ottla.metadata.configs import InvalidConfig
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.security.extra import MissingPackage
 from ottla.security.tls.changes import IncompatibleCertificate, check_change
 from ottla.security.tls.contexts import TlsError, TlsSettings, check_handshake, client_context, server_context
 from ottla.security.tls.der import MalformedDer
 from ottla.security.tls.key_cost import signs_slowly
 from ottla.security.tls.stores import KeyMaterial, KeyStoreSettings, StoreError, TrustStoreSettings, load_key
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.periodic import PAUSED, Periodic
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.broker")
 _LOOK_MS: Final = 5_000
@@ -122,6 +124,7 @@ class ListenerTls:
         name: str,
         values: Callable[[], ListenerValues],
         environment: Environment,
+        tasks: CallbackQueue,
         *,
         has_sasl: bool,
         serves_brokers: bool,
@@ -131,7 +134,7 @@ class ListenerTls:
         self._has_sasl = has_sasl
         self._serves_brokers = serves_brokers
         self._workers = environment.workers
-        self._timers = environment.timers
+        self._tasks = tasks
         self._contents: dict[str, bytes | OSError] = {}
         """Contents that a worker has read for the next change, by path."""
         self._reading = environment.workers.start("ottla-certificates")
@@ -193,7 +196,7 @@ class ListenerTls:
             return None
         for path in files:
             self._contents[path] = TimeoutError(f"{path} cannot be read in {_READING_MS // 1000} s")
-        answer: Pending[None] = Pending()
+        answer: Deferred[None] = Deferred(self._tasks)
 
         def finish() -> None:
             if not answer.done:
@@ -205,7 +208,7 @@ class ListenerTls:
                 self._contents.update(contents)
                 finish()
 
-        timer = self._timers.call_later(_READING_MS, finish)
+        timer = self._tasks.call_later(_READING_MS, finish)
         self._reading.run(lambda: {path: _content(path) for path in files}, read, finish)
         return answer
 

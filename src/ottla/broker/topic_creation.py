@@ -12,9 +12,10 @@ from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, TooLarge, TopicBatch
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 

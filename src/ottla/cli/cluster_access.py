@@ -19,7 +19,7 @@ from ottla.cli.stopping import Stop
 from ottla.client.admin.requests import Requests
 from ottla.client.errors import KafkaError
 from ottla.client.waiting import Blocking
-from ottla.net.scheduler import Promise
+from ottla.tasks.deferred import Deferred
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Requests)
@@ -158,7 +158,7 @@ class AdminConnection(Blocking, Generic[R_co]):
         """Requests of the admin client, as coroutines for `ask`."""
         return self._admin
 
-    def ask(self, coroutine: Coroutine[Promise[Any], Any, T]) -> T:
+    def ask(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> T:
         """Run a request and return its result. Raises KafkaError."""
         return self._run(coroutine)
 

@@ -15,12 +15,13 @@ from ottla.metadata.store import MetadataStore
 from ottla.security.extra import MissingPackage
 from ottla.security.tls.contexts import TlsError, TlsSettings, client_context
 from ottla.security.tls.stores import PEM, KeyStoreSettings, StoreError, TrustStoreSettings
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.metadata.store.etcd.url import EtcdTls
 
 
-def etcd_store(text: str) -> Callable[[Environment], MetadataStore]:
+def etcd_store(text: str) -> Callable[[Environment, Scheduler], MetadataStore]:
     """Return the function that opens the metadata store at the URL `text`. Raises CannotStart, UsageError."""
     try:
         from ottla.metadata.store.etcd.store import EtcdMetadataStore
@@ -34,9 +35,9 @@ def etcd_store(text: str) -> Callable[[Environment], MetadataStore]:
 
     context = None if url.tls is None else _tls_context(url.tls)
 
-    def open_store(environment: Environment) -> MetadataStore:
+    def open_store(environment: Environment, tasks: Scheduler) -> MetadataStore:
         transport = environment.transport if context is None else TlsTransport(environment.transport, lambda: context)
-        return EtcdMetadataStore(url, environment.clock, environment.timers, transport)
+        return EtcdMetadataStore(url, tasks, transport)
 
     return open_store
 

@@ -24,11 +24,12 @@ from ottla.extras import install_command, is_installed
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.store import MetadataStore
 from ottla.observability import logs
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.cli.exposed import Exposed
 
-OpenStore = Callable[[Environment], MetadataStore]
+OpenStore = Callable[[Environment, Scheduler], MetadataStore]
 
 
 @click.command()

@@ -19,7 +19,9 @@ from ottla.metadata.migration import CannotMigrate, clear, move_to, read_from, v
 from ottla.metadata.store import Change, MetadataStore
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.store.sqlite_file import DamagedStore
-from ottla.net.scheduler import Promise, Scheduler
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _MOVED: Final = "metadata.db.moved"
 
@@ -30,8 +32,8 @@ def migrate_to(url: str, config: BrokerConfig) -> int:
     with _locked(config):
         values = _read(home / DATABASE)
 
-        async def move(store: MetadataStore) -> None:
-            await move_to(store, values)
+        async def move(store: MetadataStore, tasks: CallbackQueue) -> None:
+            await move_to(store, tasks, values)
 
         _with_etcd(url, move)
         for suffix in ("-wal", "-shm"):
@@ -52,10 +54,10 @@ def migrate_from(url: str, config: BrokerConfig) -> int:
     with _locked(config) as cluster_id:
         values: dict[str, bytes] = {}
 
-        async def read(store: MetadataStore) -> None:
-            values.update(await read_from(store, config.node_id, cluster_id))
+        async def read(store: MetadataStore, tasks: CallbackQueue) -> None:
+            values.update(await read_from(store, tasks, config.node_id, cluster_id))
             _write(home / DATABASE, values)
-            await clear(store)
+            await clear(store, tasks)
 
         _with_etcd(url, read)
         (home / _MOVED).unlink(missing_ok=True)
@@ -114,7 +116,7 @@ def _locked(config: BrokerConfig) -> Iterator[str | None]:
         yield next((identity.cluster_id for identity in identities if identity is not None), None)
 
 
-def _with_etcd(url: str, work: Callable[[MetadataStore], Coroutine[Any, None, None]]) -> None:
+def _with_etcd(url: str, work: Callable[[MetadataStore, CallbackQueue], Coroutine[Any, None, None]]) -> None:
     """Run a coroutine on a connection to etcd. Raises CommandFailed, UsageError."""
     try:
         open_store = etcd_store(url)
@@ -123,14 +125,14 @@ def _with_etcd(url: str, work: Callable[[MetadataStore], Coroutine[Any, None, No
 
     async def run() -> None:
         environment = process_environment(asyncio.get_running_loop())
-        store = open_store(environment)
-        scheduler = Scheduler(environment.clock, environment.timers)
+        tasks = Scheduler(environment.clock, environment.timers)
+        store = open_store(environment, tasks)
         done: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
 
-        def ended(promise: Promise[None]) -> None:
+        def ended(promise: Deferred[None]) -> None:
             done.set_result(promise.error)
 
-        scheduler.spawn(work(store)).listen(ended)
+        tasks.start(work(store, tasks)).listen(ended)
         try:
             error = await done
         finally:

@@ -436,7 +436,7 @@ class Consumer(Asynchronous):
                 if inspect.isawaitable(outcome):
                     await outcome
             finally:
-                event.done.keep(None)
+                event.done.complete(None)
 
     async def consume(self, num_messages: int | None = None, timeout: Timeout = None) -> list[Record]:
         """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds.

@@ -16,7 +16,7 @@ from ottla.client.forking import register
 from ottla.client.loop import Calls, wait
 from ottla.client.waiting import DROPPED_MS, closed_message, finish, warn_of_dropped
 from ottla.environment.client_process import client_process_environment
-from ottla.net.scheduler import Promise
+from ottla.tasks.deferred import Deferred
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Asynchronous:
             name = type(self).__name__
             raise IllegalState(f"this {name} was made in another event loop: make one in each event loop that uses it")
 
-    async def _run(self, coroutine: Coroutine[Promise[Any], Any, T]) -> T:
+    async def _run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> T:
         """Run a coroutine of the core and wait for it."""
         try:
             self._check()
@@ -72,7 +72,7 @@ class Asynchronous:
             self._release()
             raise
 
-    def _closing(self, timeout_ms: int) -> Coroutine[Promise[Any], Any, object] | None:
+    def _closing(self, timeout_ms: int) -> Coroutine[Deferred[Any], Any, object] | None:
         """Return the coroutine that ends the work of the client before its connections are closed; None without any."""
         del timeout_ms
         return None

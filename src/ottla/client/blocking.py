@@ -510,7 +510,7 @@ class Consumer(Blocking):
         try:
             handover.listener(handover.partitions)
         finally:
-            self._call(lambda: handover.done.keep(None))
+            self._call(lambda: handover.done.complete(None))
 
     def consume(self, num_messages: int | None = None, timeout: Timeout = None) -> list[Record]:
         """Return up to `num_messages` records (default max.poll.records); empty if none arrived within `timeout` seconds.

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 from ottla.client.errors import ConnectionLost, Permission, error_for
 from ottla.client.metadata import Metadata
 from ottla.net.connection import Link
-from ottla.net.scheduler import Promise
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, NONE, NOT_COORDINATOR
 from ottla.protocol.schema import Request, Response
+from ottla.tasks.deferred import Deferred
 
 R = TypeVar("R", bound=Response)
 GROUP: Final = 0
@@ -48,7 +48,7 @@ class CoordinatorClient:
         link = await self.link()
         return await self.response(link.request(request, link.version(type(request), newest)))
 
-    async def response(self, promise: Promise[R]) -> R:
+    async def response(self, promise: Deferred[R]) -> R:
         """Wait for the response to a request that was sent over `link`."""
         try:
             return await promise

@@ -8,7 +8,7 @@ from ottla.client.metadata import Metadata
 from ottla.environment import Clock, Random, Timers, Transport, Workers
 from ottla.net.connection import ConnectionSettings
 from ottla.net.network import Network
-from ottla.net.scheduler import Scheduler
+from ottla.tasks.scheduler import Scheduler
 
 logger = logging.getLogger("ottla.client")
 
@@ -69,7 +69,7 @@ class Core:
         self.config = config
         self.clock = environment.clock
         self.random = environment.random
-        self.scheduler = Scheduler(environment.clock, environment.timers, _unheard)
+        self.scheduler = Scheduler(environment.clock, environment.timers, _report)
         settings = connection_settings(config, self.scheduler, environment)
         transport = environment.transport
         if config["security.protocol"].endswith("SSL"):
@@ -86,5 +86,5 @@ class Core:
             self.network.settings.credentials.close()
 
 
-def _unheard(name: str, error: BaseException) -> None:
+def _report(name: str, error: BaseException) -> None:
     logger.error("%s: %s", name or "a task", error, exc_info=error)

@@ -8,10 +8,10 @@ from ottla.client.security_configs import SASL_PASSWORD, SASL_USERNAME
 from ottla.environment import Random, Worker, Workers
 from ottla.net.authentication import Credentials
 from ottla.net.password_credentials import MissingPassword, password_credentials
-from ottla.net.scheduler import Scheduler
 from ottla.security.jaas import JaasError, LoginModule, parse_module
 from ottla.security.sasl.mechanism import OAUTHBEARER, PLAIN
 from ottla.security.scram import NAMES
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.net.token_credentials import RefreshSettings
@@ -40,7 +40,7 @@ def credentials(config: ClientConfig, random: Random, scheduler: Scheduler, work
         source = token_source(config, module.options, random)
         return TokenCredentials(source, _refresh_settings(config), scheduler, random, start_worker)
     try:
-        return password_credentials(mechanism, module.options, random, start_worker)
+        return password_credentials(mechanism, module.options, random, start_worker, scheduler)
     except MissingPassword as cause:
         raise InvalidClientConfig(str(cause)) from None
 

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 from ottla.client.errors import IllegalState, KafkaError
 from ottla.environment.thread import LoopEnded, LoopThread, Outcome, OwnThread
-from ottla.net.scheduler import Cancelled, Promise, Scheduler, Task
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Cancelled, Scheduler, Task
 
 T = TypeVar("T")
 _OWN_THREAD: Final = (
@@ -32,7 +33,7 @@ class Calls:
     """Calls of one client that wait for its core. They end with the client."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Promise[Any], None] = {}  # in the order of their begin, in which they end, too
+        self._tasks: dict[Deferred[Any], None] = {}  # in the order of their begin, in which they end, too
         self._ended: KafkaError | None = None
         self._is_over = False
 
@@ -41,16 +42,16 @@ class Calls:
         """True once the client is closed, or being closed."""
         return self._ended is not None
 
-    def start(self, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T]) -> Task[T]:
+    def start(self, scheduler: Scheduler, coroutine: Coroutine[Deferred[Any], Any, T]) -> Task[T]:
         """Start a coroutine for which a caller waits. On the core's thread."""
-        task = scheduler.spawn(coroutine)
+        task = scheduler.start(coroutine)
         if not task.done:
             self._tasks[task] = None
             if self._is_over:
                 task.cancel()
         return task
 
-    def settle(self, outcome: "asyncio.Future[T] | Outcome[T]", promise: Promise[T]) -> None:
+    def settle(self, outcome: "asyncio.Future[T] | Outcome[T]", promise: Deferred[T]) -> None:
         """Set what a caller waits for to the outcome of its coroutine."""
         self._tasks.pop(promise, None)
         error = promise.error
@@ -82,7 +83,7 @@ def call(thread: LoopThread, function: Callable[[], T]) -> T:
         raise IllegalState(_CLOSED) from None
 
 
-def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T], calls: Calls) -> T:
+def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Deferred[Any], Any, T], calls: Calls) -> T:
     """Run a coroutine on the core's thread; return its result, or raise its exception. Cancel it when the wait is interrupted.
 
     Raises IllegalState on the core's own thread, which would wait for itself, and while the interpreter ends.
@@ -100,18 +101,23 @@ def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Promise[A
 
 
 def _begin(
-    scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T], calls: Calls, outcome: Outcome[T]
+    scheduler: Scheduler, coroutine: Coroutine[Deferred[Any], Any, T], calls: Calls, outcome: Outcome[T]
 ) -> Callable[[], None]:
     """Start a coroutine; return a function that cancels it."""
     task = calls.start(scheduler, coroutine)
-    task.listen(partial(calls.settle, outcome))
+    if task.done:
+        calls.settle(outcome, task)
+    else:
+        task.listen(partial(calls.settle, outcome))
     return task.cancel
 
 
-async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T], calls: Calls) -> T:
+async def wait(scheduler: Scheduler, coroutine: Coroutine[Deferred[Any], Any, T], calls: Calls) -> T:
     """Run a coroutine of the core on the running asyncio loop. Cancel it when the caller is cancelled."""
-    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task = calls.start(scheduler, coroutine)
+    if task.done:
+        return task.result()
+    outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     task.listen(partial(_settle_future, calls, outcome))
     try:
         return await outcome
@@ -120,7 +126,7 @@ async def wait(scheduler: Scheduler, coroutine: Coroutine[Promise[Any], Any, T],
         raise
 
 
-def _settle_future(calls: Calls, outcome: "asyncio.Future[T]", promise: Promise[T]) -> None:
+def _settle_future(calls: Calls, outcome: "asyncio.Future[T]", promise: Deferred[T]) -> None:
     if not outcome.cancelled():
         calls.settle(outcome, promise)
 

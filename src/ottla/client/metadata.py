@@ -40,7 +40,6 @@ from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.environment import Address, Random
 from ottla.net.connection import Link
 from ottla.net.network import Network
-from ottla.net.scheduler import Promise, Scheduler, Task
 from ottla.protocol.errors import (
     NONE,
     REBOOTSTRAP_REQUIRED,
@@ -50,6 +49,8 @@ from ottla.protocol.errors import (
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.schema import ZERO_UUID, Request, Response
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler, Task
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -123,7 +124,7 @@ class Metadata:
         failures = 0
         last: KafkaError | None = None
         while True:
-            begun = self.scheduler.spawn(_awaited(attempt()), about)
+            begun = self.scheduler.start(_awaited(attempt()), about)
             try:
                 ended = await self.scheduler.within(begun, max(deadline - clock.now_ms(), 0))
             finally:
@@ -193,7 +194,7 @@ class Metadata:
             await self.scheduler.sleep(max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1))
 
     async def _reach(self, address: Address, node: int, timeout_ms: int) -> Link:
-        attempt = self.scheduler.spawn(self.network.ready_at(address, "", node), "connect")
+        attempt = self.scheduler.start(self.network.ready_at(address, "", node), "connect")
         if not await self.scheduler.within(attempt, timeout_ms):
             attempt.cancel()
             self.network.give_up(address)
@@ -237,7 +238,7 @@ class Metadata:
         tried as well, and so on; the first response counts, so that a frozen broker causes no long delay. Raises KafkaError."""
         link = await self.any_link()
         asked = {link.address}
-        begun = [self.scheduler.spawn(_awaited(attempt(link)), "request")]
+        begun = [self.scheduler.start(_awaited(attempt(link)), "request")]
         try:
             while True:
                 await self.scheduler.within(begun[0], _ANSWER_WITHIN_MS, *begun[1:])
@@ -249,7 +250,7 @@ class Metadata:
                 others = [(address, node) for address, node in self._addresses() if address not in asked]
                 if others and not ended:
                     asked.add(others[0][0])
-                    begun.append(self.scheduler.spawn(self._attempt_at(others[0], attempt), "request"))
+                    begun.append(self.scheduler.start(self._attempt_at(others[0], attempt), "request"))
         finally:
             for task in begun:
                 task.cancel()
@@ -336,7 +337,7 @@ class Metadata:
         key = (requested, create)
         task = self._asking.get(key)
         if task is None:
-            task = self._asking[key] = self.scheduler.spawn(self._fetch(requested, create=create), "metadata")
+            task = self._asking[key] = self.scheduler.start(self._fetch(requested, create=create), "metadata")
             task.listen(lambda _: self._asking.pop(key, None))
         return await _shared(task)
 
@@ -386,7 +387,7 @@ class Metadata:
         for node, address in list(self.network.brokers.items()):
             if address == asked:
                 continue
-            asking = self.scheduler.spawn(self._attempt_at((address, node), attempt), "request")
+            asking = self.scheduler.start(self._attempt_at((address, node), attempt), "request")
             try:
                 if await self.scheduler.within(asking, _ANSWER_WITHIN_MS) and asking.error is None:
                     return asking.result()
@@ -569,13 +570,13 @@ async def _awaited(awaitable: Awaitable[T]) -> T:
 
 async def _shared(task: Task[T]) -> T:
     """Wait for a task that has other waiters; cancelling one waiter does not cancel the task."""
-    promise: Promise[T] = Promise()
+    promise: Deferred[T] = Deferred(task.tasks)
 
-    def settle(done: Promise[T]) -> None:
+    def settle(done: Deferred[T]) -> None:
         if done.error is not None:
             promise.fail(done.error)
         else:
-            promise.keep(done.result())
+            promise.complete(done.result())
 
     task.listen(settle)
     return await promise

@@ -19,7 +19,7 @@ from ottla.client.errors import IllegalState
 from ottla.client.forking import register
 from ottla.client.loop import Calls, call, check_thread, run
 from ottla.environment.thread import LoopThread
-from ottla.net.scheduler import Promise
+from ottla.tasks.deferred import Deferred
 
 T = TypeVar("T")
 Timeout = float | timedelta | None
@@ -101,7 +101,7 @@ def warn_of_dropped(client: object, config: ClientConfig) -> None:
     warnings.warn(message, ResourceWarning, stacklevel=3, source=client)
 
 
-async def finish(closing: Coroutine[Promise[Any], Any, object] | None, core: Core) -> None:
+async def finish(closing: Coroutine[Deferred[Any], Any, object] | None, core: Core) -> None:
     """Close the core of a client that was dropped, after what its `close` would have done."""
     try:
         if closing is not None:
@@ -140,7 +140,7 @@ class Blocking:
         """Run a function on the core's thread."""
         return call(self._thread, function)
 
-    def _run(self, coroutine: Coroutine[Promise[Any], Any, T]) -> T:
+    def _run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> T:
         """Run a coroutine of the core and wait for it."""
         try:
             thread, scheduler = self._thread, self._core.scheduler
@@ -157,7 +157,7 @@ class Blocking:
             self._release()
             raise
 
-    def _closing(self, timeout_ms: int) -> Coroutine[Promise[Any], Any, object] | None:
+    def _closing(self, timeout_ms: int) -> Coroutine[Deferred[Any], Any, object] | None:
         """Return the coroutine that ends the work of the client before its connections are closed; None without any."""
         del timeout_ms
         return None

@@ -37,7 +37,9 @@ from ottla.coordinators.partitions import partition_of
 from ottla.coordinators.records import CoordinatorRecord, CoordinatorState, RecordBlock
 from ottla.environment import Clock
 from ottla.protocol import errors
-from ottla.protocol.answer import Answer, NotReady, Pending
+from ottla.tasks.answers import NotReady
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 Millis = int
 S = TypeVar("S", bound=CoordinatorState)
@@ -136,7 +138,7 @@ _RETRY_MS: Final = 100
 """Delay before a timer whose operation raised NotReady runs again."""
 
 
-_Waiting = tuple[Any, Pending[Any], Any, Callable[[Any, int], Any]]
+_Waiting = tuple[Any, Deferred[Any], Any, Callable[[Any, int], Any]]
 """Request, its pending answer, the response to send, and the function that builds an error response."""
 
 
@@ -163,7 +165,7 @@ class _Shard(Generic[S]):
         """None once the partition is loaded, so that requests can be decided."""
         self.written = 0
         """End offset (exclusive) of the last append."""
-        self.parked: dict[int, tuple[Any, Pending[Any], Callable[[Any, int], Any]]] = {}
+        self.parked: dict[int, tuple[Any, Deferred[Any], Callable[[Any, int], Any]]] = {}
         """Requests without an answer yet, by `id` of the request object: equal requests of two members are two requests. The
         entry holds the object, so that its identity is not reused before the answer."""
         self.deferred: deque[tuple[int, Millis, list[_Waiting]]] = deque()
@@ -185,6 +187,7 @@ class Runtime(Generic[S]):
         decode: Callable[[bytes, bytes | None], CoordinatorRecord | None],
         loaded: Callable[[S, Millis], Result],
         clock: Clock,
+        tasks: CallbackQueue,
         alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
         commit_timeout_ms: Millis = 5000,
         send: Callable[[int, Any], None] = lambda partition, message: None,  # noqa: ARG005
@@ -195,6 +198,7 @@ class Runtime(Generic[S]):
         new_state          returns an empty state for a partition's number
         decode             key and value as a Record; None for a type of record that a newer release wrote
         loaded             called once a partition is loaded, mostly to start timers
+        tasks              queue of completions: an answer never reaches its connection inside `run_on`
         alarm              called with a deadline that is earlier than all that `next_deadline` has returned before
         send               called with (partition, message) for the `outgoing` of results
         commit_timeout_ms  maximum time that an answer waits for its records to be committed (offsets.commit.timeout.ms)
@@ -207,6 +211,7 @@ class Runtime(Generic[S]):
         self._loaded = loaded
         self._alarm = alarm
         self._clock = clock
+        self._tasks = tasks
         self._commit_timeout_ms = commit_timeout_ms
         self._send = send
         self._locate = locate
@@ -262,7 +267,8 @@ class Runtime(Generic[S]):
         if shard is None or not (shard.deferred or shard.outgoing):
             return
         reached = shard.log.committed_offset()
-        # In the order of the log: an answer that permits a batch is sent before the markers that end its transaction.
+        # In the order of the log, and through one queue: an answer that permits a batch is sent before the markers that end
+        # its transaction.
         while True:
             answers_at = shard.deferred[0][0] if shard.deferred else reached + 1
             messages_at = shard.outgoing[0][0] if shard.outgoing else reached + 1
@@ -273,7 +279,7 @@ class Runtime(Generic[S]):
                     pending.complete(response)
             else:
                 for message in shard.outgoing.popleft()[1]:
-                    self._send(partition, message)
+                    self._tasks.call(partial(self._send, partition, message))
 
     # Requests.
 
@@ -304,7 +310,7 @@ class Runtime(Generic[S]):
             result = operation.decide(shard.state, request, self._clock.wall_ms())
         except NotReady:  # a retriable error: the client asks again soon
             return operation.refuse(request, errors.COORDINATOR_LOAD_IN_PROGRESS)
-        pending: Pending[R]
+        pending: Deferred[R]
         if (
             not result.then
             and not result.outgoing
@@ -322,12 +328,12 @@ class Runtime(Generic[S]):
             response: R = result.answers[0][1]
             if shard.written <= shard.log.committed_offset():
                 return response
-            pending = Pending()
+            pending = Deferred(self._tasks)
             self._defer(shard, [(request, pending, response, operation.refuse)], self._clock.now_ms())
             return pending
         answered: dict[int, Any] = {}
         # Parked before the result is settled: an answer may come from `then`, or from a later result.
-        pending = Pending()
+        pending = Deferred(self._tasks)
         shard.parked[id(request)] = (request, pending, operation.refuse)
         self._settle(shard, result, answered, self._clock.now_ms(), own=id(request))
         if id(request) in answered:

@@ -18,7 +18,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ottla.environment import Random, Timers
+from ottla.environment import Random
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.deltas import advanced, loaded
@@ -27,8 +27,6 @@ from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot
 from ottla.metadata.stored import stored
 from ottla.metadata.topic_plans import TopicPlans
-from ottla.metadata.turns import Turns
-from ottla.protocol.answer import Answer, Pending, Steps, after, in_sequence
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     NONE,
@@ -40,6 +38,10 @@ from ottla.security.acls import Acl
 from ottla.security.delegation_tokens import DelegationToken
 from ottla.security.quotas import Entity
 from ottla.security.scram import ScramCredential
+from ottla.tasks.answers import Steps, after, in_sequence
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.turns import Turns
 
 _logger = logging.getLogger("ottla.metadata")
 PRODUCER_ID_BLOCK: Final = 1000
@@ -64,9 +66,9 @@ class _Wait:
 
     __slots__ = ("answer", "is_met")
 
-    def __init__(self, is_met: Callable[[], bool]) -> None:
+    def __init__(self, is_met: Callable[[], bool], tasks: CallbackQueue) -> None:
         self.is_met = is_met
-        self.answer: Pending[bool] = Pending()
+        self.answer: Deferred[bool] = Deferred(tasks)
 
 
 class Metadata:
@@ -85,7 +87,7 @@ class Metadata:
         store: MetadataStore,
         snapshot: Snapshot,
         random: Random,
-        timers: Timers,
+        tasks: CallbackQueue,
         default_partitions: Callable[[], int],
         default_replicas: Callable[[], int],
         single: BrokerImage | None = None,
@@ -93,12 +95,12 @@ class Metadata:
         failed: Callable[[str], None] = lambda reason: _logger.error("%s", reason),
     ) -> None:
         self._store = store
-        self._timers = timers
+        self._tasks = tasks
         self._single = single
         self._run_steps = run_steps
         self._on_failure = failed
         self._listeners: list[Listener] = []
-        self._turns = Turns()
+        self._turns = Turns(tasks)
         self._is_outdated = False
         """True if a change of the current turn was refused because its plan is based on an old image."""
         self._deliveries: deque[tuple[int, Sequence[Entry], bool]] = deque()
@@ -138,12 +140,12 @@ class Metadata:
     def changed(self, revision: int, entries: Sequence[Entry]) -> None:
         """Apply changes that the store delivers; see `Watcher`."""
         self._deliveries.append((revision, entries, False))
-        self._publish()
+        self._tasks.call(self._publish)
 
     def reloaded(self, snapshot: Snapshot) -> None:
         """Apply the differences to the whole contents; see `Watcher`."""
         self._deliveries.append((snapshot.revision, snapshot.entries, True))
-        self._publish()
+        self._tasks.call(self._publish)
 
     def failed(self, reason: str) -> None:
         """Report a store that must not be used any more; see `Watcher`."""
@@ -250,7 +252,7 @@ class Metadata:
         """Answer True once `is_met()` is true, which is looked at now and after each delivery; False after a timeout, in ms."""
         if not self._is_publishing and is_met():
             return True
-        wait = _Wait(is_met)
+        wait = _Wait(is_met, self._tasks)
         self._waits[wait] = None
 
         def time_out() -> None:
@@ -258,7 +260,7 @@ class Metadata:
                 del self._waits[wait]
                 wait.answer.complete(False)
 
-        timer = self._timers.call_later(timeout_ms, time_out)
+        timer = self._tasks.call_later(timeout_ms, time_out)
 
         def answered(in_time: bool) -> bool:
             timer.cancel()
@@ -309,8 +311,8 @@ class Metadata:
 
         def begin() -> Answer[R]:
             answer = attempt()
-            if isinstance(answer, Pending):
-                timer = self._timers.call_later(_TIMEOUT_MS, time_out)
+            if isinstance(answer, Deferred):
+                timer = self._tasks.call_later(_TIMEOUT_MS, time_out)
 
                 def ended(result: R) -> R:
                     timer.cancel()

@@ -12,7 +12,8 @@ from ottla.metadata.deltas import loaded
 from ottla.metadata.image import UnknownFormat
 from ottla.metadata.store import Change, Entry, MetadataStore, Snapshot
 from ottla.metadata.stored import upgraded
-from ottla.net.scheduler import awaited
+from ottla.tasks.deferred import awaitable
+from ottla.tasks.queue import CallbackQueue
 
 _OF_MEMBERS: Final = (keys.BROKERS, keys.LIVE, keys.CONTROLLER)
 """Keys of running brokers, which a single broker does not have."""
@@ -31,9 +32,9 @@ def values_to_move(entries: Sequence[Entry]) -> dict[str, bytes]:
     return values | upgraded(entries)
 
 
-async def move_to(store: MetadataStore, values: Mapping[str, bytes]) -> None:
+async def move_to(store: MetadataStore, tasks: CallbackQueue, values: Mapping[str, bytes]) -> None:
     """Write the metadata into an empty store. Raises CannotMigrate."""
-    snapshot = await awaited(store.load())
+    snapshot = await awaitable(store.load(), tasks)
     if snapshot.error is not None:
         raise CannotMigrate(snapshot.error)
     present = {entry.key for entry in snapshot.entries}
@@ -42,9 +43,9 @@ async def move_to(store: MetadataStore, values: Mapping[str, bytes]) -> None:
     outdated = sorted(present - values.keys())
     # What an interrupted migration has left is written again, or removed.
     for change in [*_changes(values, store.largest_change), *_deletions(outdated, store.largest_change)]:
-        await _make(store, change)
+        await _make(store, tasks, change)
     cluster_id = {keys.CLUSTER_ID: values[keys.CLUSTER_ID]}
-    await _make(store, Change({keys.CLUSTER_ID: 0}, put=cluster_id))
+    await _make(store, tasks, Change({keys.CLUSTER_ID: 0}, put=cluster_id))
 
 
 def _changes(values: Mapping[str, bytes], largest: int) -> list[Change]:
@@ -67,20 +68,22 @@ def _deletions(outdated: Sequence[str], largest: int) -> list[Change]:
     return [Change(delete=outdated[first : first + largest]) for first in range(0, len(outdated), largest)]
 
 
-async def _make(store: MetadataStore, change: Change) -> None:
-    outcome = await awaited(store.change(change))
+async def _make(store: MetadataStore, tasks: CallbackQueue, change: Change) -> None:
+    outcome = await awaitable(store.change(change), tasks)
     if outcome.error is not None:
         raise CannotMigrate(f"{outcome.error}: nothing was moved, repeat the command")
     if outcome.conflicts:
         raise CannotMigrate("a cluster was founded in the metadata store at the same time")
 
 
-async def read_from(store: MetadataStore, node_id: int, cluster_id: str | None) -> dict[str, bytes]:
+async def read_from(
+    store: MetadataStore, tasks: CallbackQueue, node_id: int, cluster_id: str | None
+) -> dict[str, bytes]:
     """Return the metadata of a shared store for a single broker. Raises CannotMigrate unless it can serve all of it.
 
     cluster_id  id in its data directories, None for new ones
     """
-    snapshot = await awaited(store.load())
+    snapshot = await awaitable(store.load(), tasks)
     if snapshot.error is not None:
         raise CannotMigrate(snapshot.error)
     check_single(snapshot, node_id, cluster_id)
@@ -109,6 +112,6 @@ def check_single(snapshot: Snapshot, node_id: int, cluster_id: str | None) -> No
                 )
 
 
-async def clear(store: MetadataStore) -> None:
+async def clear(store: MetadataStore, tasks: CallbackQueue) -> None:
     """Remove the metadata that was moved away. Raises CannotMigrate."""
-    await _make(store, Change(delete_under=["/"]))
+    await _make(store, tasks, Change(delete_under=["/"]))

@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 from ottla.environment import Address
 from ottla.net.errors import NotAuthenticated, error_for
-from ottla.net.scheduler import Promise
 from ottla.protocol.errors import NONE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.schema import Request
 from ottla.security.sasl.mechanism import AuthenticationFailed, ClientExchange
+from ottla.tasks.deferred import Deferred
 
 _FIRST_WITH_REQUESTS: Final = 1
 """First version of SaslHandshake after which tokens travel in requests."""
@@ -28,16 +28,16 @@ class Credentials(Protocol):
     @property
     def mechanism(self) -> str: ...
 
-    def prepare(self) -> Promise[object]:
+    def prepare(self) -> Deferred[object]:
         """Wait until an exchange can begin: an OAuth server has to provide a token first.
 
         Fails with NotAuthenticated, and with ConnectionLost if a later attempt may succeed.
         """
 
-    def exchange(self) -> Promise[ClientExchange]:
+    def exchange(self) -> Deferred[ClientExchange]:
         """Begin an exchange. Fails as `prepare` does."""
 
-    def answer(self, exchange: ClientExchange, token: bytes) -> Promise[bytes | None]:
+    def answer(self, exchange: ClientExchange, token: bytes) -> Deferred[bytes | None]:
         """Return a promise of `exchange.step(token)`, which is computed on a worker if it takes long.
 
         Raises AuthenticationFailed, or fails with it.
@@ -58,13 +58,13 @@ class SaslLink(Protocol):
     def version(self, request: type[Request]) -> int:
         """See `Link.version`."""
 
-    def handshake(self, request: SaslHandshakeRequest, version: int) -> Promise[SaslHandshakeResponse]:
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> Deferred[SaslHandshakeResponse]:
         """Send a request before all others."""
 
-    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Promise[SaslAuthenticateResponse]:
+    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Deferred[SaslAuthenticateResponse]:
         """Send a request before all others."""
 
-    def send_token(self, token: bytes) -> Promise[bytes]:
+    def send_token(self, token: bytes) -> Deferred[bytes]:
         """Send a bare token; returns a promise of the broker's token."""
 
 

@@ -4,7 +4,7 @@ Strategy. A `Link` is a connection opened through a `Transport`. It negotiates v
 may have many requests open, and returns a promise of the response for each. Any failure closes the connection: all open
 requests fail with ConnectionLost or RequestTimedOut, which name the address, and the caller decides about a retry.
 
-    Transport.open -> connecting -> negotiating (ApiVersions) -> ready: request() -> Promise of the response -> lost
+    Transport.open -> connecting -> negotiating (ApiVersions) -> ready: request() -> Deferred of the response -> lost
                                          |                        ^  |
                                          +-> login (SASL) --------+<-+ again before the session expires (KIP-368)
 
@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.addresses import address_text
 from ottla.environment import Address, Cancellable, Stream, Transport
-from ottla.environment.alarm import Alarm
 from ottla.net.authentication import Credentials, log_in
 from ottla.net.errors import (
     ConnectionLost,
@@ -28,7 +27,6 @@ from ottla.net.errors import (
     UnsupportedVersion,
     error_for,
 )
-from ottla.net.scheduler import Promise, Scheduler
 from ottla.protocol.api import API_VERSIONS, APIS
 from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import ClientConnection, PositionalResponse
@@ -40,6 +38,9 @@ from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHan
 from ottla.protocol.releases import needs
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
 from ottla.version import VERSION
 
 R = TypeVar("R", bound=Response)
@@ -100,7 +101,7 @@ class _OpenRequest:
 
     __slots__ = ("about", "deadline", "promise")
 
-    def __init__(self, about: str, deadline: int, promise: Promise[Any]) -> None:
+    def __init__(self, about: str, deadline: int, promise: Deferred[Any]) -> None:
         self.about = about
         self.deadline = deadline
         self.promise = promise
@@ -117,7 +118,7 @@ class Link:
     def __init__(self, owner: LinkOwner, address: Address, node: int, shared: bytearray) -> None:
         self.address = address
         self.node = node
-        self.ready: Promise[Link] = Promise()
+        self.ready: Deferred[Link] = Deferred(owner.scheduler)
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.lost_because: BaseException | None = None
@@ -140,8 +141,8 @@ class Link:
         self._is_authenticating = False
         self._postponed: list[Callable[[], None]] = []
         """Requests that wait for the end of a login."""
-        self._token: Promise[bytes] | None = None
-        """Promise of a bare SASL token."""
+        self._token: Deferred[bytes] | None = None
+        """Deferred of a bare SASL token."""
         self._negotiations = 0
         """Number of requests before those of the client."""
         timeout = owner.setup_timeout_ms(address)
@@ -177,7 +178,7 @@ class Link:
             request.cluster_id, request.node_id = self._owner.cluster_id, self.node
         self._send(request, version, self._settings.request_timeout_ms).listen(self._negotiated)
 
-    def _negotiated(self, promise: Promise[ApiVersionsResponse]) -> None:
+    def _negotiated(self, promise: Deferred[ApiVersionsResponse]) -> None:
         if promise.error is not None:
             self.lost(str(promise.error))
             return
@@ -205,7 +206,7 @@ class Link:
         self._frames.limit, self._frames.config = self._settings.largest, _LIMIT
         self._negotiations = self._wire.sent
         self._owner.opened(self)
-        self.ready.keep(self)
+        self.ready.complete(self)
 
     # -- login --
 
@@ -237,17 +238,17 @@ class Link:
         for send in postponed:
             send()
 
-    def handshake(self, request: SaslHandshakeRequest, version: int) -> Promise[SaslHandshakeResponse]:
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> Deferred[SaslHandshakeResponse]:
         """See `SaslLink.handshake`."""
         return self._send(request, version, self._settings.request_timeout_ms, is_first=True)
 
-    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Promise[SaslAuthenticateResponse]:
+    def authenticate(self, request: SaslAuthenticateRequest, version: int) -> Deferred[SaslAuthenticateResponse]:
         """See `SaslLink.authenticate`."""
         return self._send(request, version, self._settings.request_timeout_ms, is_first=True)
 
-    def send_token(self, token: bytes) -> Promise[bytes]:
+    def send_token(self, token: bytes) -> Deferred[bytes]:
         """See `SaslLink.send_token`."""
-        self._token = Promise()
+        self._token = Deferred(self._scheduler)
         if self.lost_because is not None:
             self._token.fail(self.lost_because)
         elif self._stream is not None:
@@ -295,14 +296,14 @@ class Link:
             return  # a response before this one ended the connection
         if self._token is not None:
             token, self._token = self._token, None
-            token.keep(frame)
+            token.complete(frame)
             return
         response = self._wire.response(frame)
         asked = self._open.popleft()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms:
             self.muted_until = max(self.muted_until, self._scheduler.clock.now_ms() + throttle_ms)
-        asked.promise.keep(response)
+        asked.promise.complete(response)
 
     def lost(self, reason: str) -> None:
         """Handle a connection that broke or could not be opened."""
@@ -349,22 +350,22 @@ class Link:
             raise UnsupportedVersion(f"{self} does not serve {exact}{needs(request.API, needed)}", UNSUPPORTED_VERSION)
         return best
 
-    def request(self, request: Request[R], version: int, *, timeout_ms: int | None = None) -> Promise[R]:
+    def request(self, request: Request[R], version: int, *, timeout_ms: int | None = None) -> Deferred[R]:
         """Send a request; return a promise of the response. Only for a connection that is ready."""
         limit = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         self.used_ms = self._scheduler.clock.now_ms()
         return self._send(request, version, limit)
 
-    def request_positions(self, request: Request, version: int, *, timeout_ms: int) -> Promise[PositionalResponse]:
+    def request_positions(self, request: Request, version: int, *, timeout_ms: int) -> Deferred[PositionalResponse]:
         """Send a request; return a promise of the response, with records as positions in its frame."""
         self.used_ms = self._scheduler.clock.now_ms()
-        promise: Promise[PositionalResponse] = Promise()
+        promise: Deferred[PositionalResponse] = Deferred(self._scheduler)
         self._send_expecting(request, version, timeout_ms, promise, positions=True)
         return promise
 
-    def send_only(self, request: Request, version: int) -> Promise[None]:
+    def send_only(self, request: Request, version: int) -> Deferred[None]:
         """Send a request that has no response: Produce with acks=0. The promise fails if it could not be sent."""
-        promise: Promise[None] = Promise()
+        promise: Deferred[None] = Deferred(self._scheduler)
         self.used_ms = self._scheduler.clock.now_ms()
         if self._is_authenticating:
             self._postponed.append(lambda: self._send_now(request, version, promise))
@@ -372,14 +373,16 @@ class Link:
             self._send_now(request, version, promise)
         return promise
 
-    def _send_now(self, request: Request, version: int, promise: Promise[None]) -> None:
+    def _send_now(self, request: Request, version: int, promise: Deferred[None]) -> None:
         pieces = self._encoded(request, version, promise, expect_answer=False)
         if pieces is not None:
-            promise.keep(None)
+            promise.complete(None)
             self._write(pieces)
 
-    def _send(self, request: Request[R], version: int, timeout_ms: int, *, is_first: bool = False) -> Promise[R]:
-        promise: Promise[R] = Promise()  # Promise[R]() would take half as long as the rest of this function
+    def _send(self, request: Request[R], version: int, timeout_ms: int, *, is_first: bool = False) -> Deferred[R]:
+        promise: Deferred[R] = Deferred(
+            self._scheduler
+        )  # Deferred[R](...) would take half as long as the rest of this function
         self._send_expecting(request, version, timeout_ms, promise, is_first=is_first)
         return promise
 
@@ -388,7 +391,7 @@ class Link:
         request: Request,
         version: int,
         timeout_ms: int,
-        promise: Promise[Any],
+        promise: Deferred[Any],
         *,
         positions: bool = False,
         is_first: bool = False,
@@ -407,7 +410,7 @@ class Link:
             self._write(pieces)
 
     def _encoded(
-        self, request: Request, version: int, promise: Promise[Any], *, expect_answer: bool, positions: bool = False
+        self, request: Request, version: int, promise: Deferred[Any], *, expect_answer: bool, positions: bool = False
     ) -> list[Any] | None:
         """Encode a request as buffers. Return None if it cannot be sent, after failing the promise."""
         if self.lost_because is not None:

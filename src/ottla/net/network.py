@@ -13,8 +13,10 @@ from typing import Final
 from ottla.environment import Address, Cancellable, Random, Transport
 from ottla.net.connection import ConnectionSettings, Link
 from ottla.net.errors import ConnectionLost
-from ottla.net.scheduler import Promise, Scheduler, Signal, kept
 from ottla.protocol.frames import Rooms
+from ottla.tasks.deferred import Deferred, completed
+from ottla.tasks.scheduler import Scheduler
+from ottla.tasks.signal import Signal
 
 _RECEIVE: Final = 1 << 20
 _WARN_EVERY_MS: Final = 5000
@@ -51,7 +53,7 @@ class Network:
         self.transport = transport
         self.brokers: dict[int, Address] = {}
         self.cluster_id: str | None = None
-        self.changed = Signal()
+        self.changed = Signal(scheduler)
         self.rooms = Rooms()
         self.opened_total = 0
         self.failures: dict[Address, str] = {}
@@ -67,10 +69,10 @@ class Network:
 
     # -- connections --
 
-    def prepared(self) -> Promise[object]:
+    def prepared(self) -> Deferred[object]:
         """Wait until a connection can log in; see `Credentials.prepare`."""
         credentials = self.settings.credentials
-        return kept(None) if credentials is None else credentials.prepare()
+        return completed(None, self.scheduler) if credentials is None else credentials.prepare()
 
     @property
     def open_count(self) -> int:

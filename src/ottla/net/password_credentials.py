@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.environment import Random, Worker
-from ottla.net.scheduler import Promise, kept
 from ottla.security.sasl.mechanism import PLAIN, AuthenticationFailed, ClientExchange
 from ottla.security.sasl.plain import PlainClient
 from ottla.security.sasl.scram import TOKEN_AUTHENTICATION, ScramClient
+from ottla.tasks.deferred import Deferred, completed
+from ottla.tasks.queue import CallbackQueue
 
 _MOST_ITERATIONS_ON_LOOP: Final = 4096
 """Most iterations of SCRAM that run on the event loop: 2 to 3 ms. Users that Kafka's tools create have as many."""
@@ -31,6 +32,7 @@ class PasswordCredentials:
         password: str,
         random: Random,
         start_worker: Callable[[], Worker],
+        tasks: CallbackQueue,
         extensions: Mapping[str, str] | None = None,
     ) -> None:
         self.mechanism = mechanism
@@ -39,26 +41,28 @@ class PasswordCredentials:
         self._random = random
         self._extensions = extensions
         self._start_worker = start_worker
+        self._tasks = tasks
         self._worker: Worker | None = None
 
-    def prepare(self) -> Promise[object]:
+    def prepare(self) -> Deferred[object]:
         """See `Credentials.prepare`."""
-        return kept(None)
+        return completed(None, self._tasks)
 
-    def exchange(self) -> Promise[ClientExchange]:
+    def exchange(self) -> Deferred[ClientExchange]:
         """See `Credentials.exchange`."""
         if self.mechanism == PLAIN:
-            return kept(PlainClient(self._user, self._password))
+            return completed(PlainClient(self._user, self._password), self._tasks)
         nonce = self._random.bytes16() + self._random.bytes16()
-        return kept(ScramClient(self.mechanism, self._user, self._password, nonce=nonce, extensions=self._extensions))
+        exchange = ScramClient(self.mechanism, self._user, self._password, nonce=nonce, extensions=self._extensions)
+        return completed(exchange, self._tasks)
 
-    def answer(self, exchange: ClientExchange, token: bytes) -> Promise[bytes | None]:
+    def answer(self, exchange: ClientExchange, token: bytes) -> Deferred[bytes | None]:
         """See `Credentials.answer`."""
         if not isinstance(exchange, ScramClient) or exchange.iterations(token) <= _MOST_ITERATIONS_ON_LOOP:
-            return kept(exchange.step(token))
+            return completed(exchange.step(token), self._tasks)
         if self._worker is None:
             self._worker = self._start_worker()
-        promise: Promise[bytes | None] = Promise()
+        promise: Deferred[bytes | None] = Deferred(self._tasks)
 
         def step() -> bytes | AuthenticationFailed | None:
             try:
@@ -70,7 +74,7 @@ class PasswordCredentials:
             if isinstance(outcome, AuthenticationFailed):
                 promise.fail(outcome)
             else:
-                promise.keep(outcome)
+                promise.complete(outcome)
 
         self._worker.run(step, done, lambda: promise.fail(AuthenticationFailed("internal error, which is in the log")))
         return promise
@@ -82,7 +86,7 @@ class PasswordCredentials:
 
 
 def password_credentials(
-    mechanism: str, options: Mapping[str, str], random: Random, start_worker: Callable[[], Worker]
+    mechanism: str, options: Mapping[str, str], random: Random, start_worker: Callable[[], Worker], tasks: CallbackQueue
 ) -> PasswordCredentials:
     """Return the credentials in the options of a JAAS login module. Raises MissingPassword."""
     user, password = options.get("username"), options.get("password")
@@ -90,4 +94,4 @@ def password_credentials(
         raise MissingPassword(f"sasl.jaas.config has no username or no password, which {mechanism} requires")
     by_token = options.get(TOKEN_AUTHENTICATION, "").lower() == "true"
     extensions = {TOKEN_AUTHENTICATION: "true"} if by_token else None
-    return PasswordCredentials(mechanism, user, password, random, start_worker, extensions)
+    return PasswordCredentials(mechanism, user, password, random, start_worker, tasks, extensions)

@@ -17,10 +17,11 @@ from typing import Final, NamedTuple, Protocol
 
 from ottla.environment import Cancellable, Random, Worker
 from ottla.net.errors import ConnectionLost, NotAuthenticated
-from ottla.net.scheduler import Promise, Scheduler, kept
 from ottla.protocol.errors import SASL_AUTHENTICATION_FAILED
 from ottla.security.sasl.mechanism import OAUTHBEARER, ClientExchange
 from ottla.security.sasl.oauthbearer import OAuthBearerClient
+from ottla.tasks.deferred import Deferred, completed
+from ottla.tasks.scheduler import Scheduler
 
 _RETRY_AFTER_FAILURE_MS: Final = 10_000
 """Time from a failed refresh, with all its retries, to the next one."""
@@ -110,39 +111,39 @@ class TokenCredentials:
         self._start_worker = start_worker
         self._worker: Worker | None = None
         self._token: AccessToken | None = None
-        self._waiting: list[Promise[ClientExchange]] = []
+        self._waiting: list[Deferred[ClientExchange]] = []
         self._is_fetching = False
         self._has_failed = False
         """The fetch in progress is a retry."""
         self._timer: Cancellable | None = None
         self._closed = False
 
-    def prepare(self) -> Promise[object]:
+    def prepare(self) -> Deferred[object]:
         """See `Credentials.prepare`."""
-        ready: Promise[object] = Promise()
+        ready: Deferred[object] = Deferred(self._scheduler)
 
-        def arrived(exchange: Promise[ClientExchange]) -> None:
+        def arrived(exchange: Deferred[ClientExchange]) -> None:
             if exchange.error is not None:
                 ready.fail(exchange.error)
             else:
-                ready.keep(None)
+                ready.complete(None)
 
         self.exchange().listen(arrived)
         return ready
 
-    def exchange(self) -> Promise[ClientExchange]:
+    def exchange(self) -> Deferred[ClientExchange]:
         """See `Credentials.exchange`."""
         token = self._token
         if token is not None and self._is_valid(token) and (not self._is_fetching or self._has_failed):
-            return kept(_exchange(token))
-        promise: Promise[ClientExchange] = Promise()
+            return completed(_exchange(token), self._scheduler)
+        promise: Deferred[ClientExchange] = Deferred(self._scheduler)
         self._waiting.append(promise)
         self._begin()
         return promise
 
-    def answer(self, exchange: ClientExchange, token: bytes) -> Promise[bytes | None]:
+    def answer(self, exchange: ClientExchange, token: bytes) -> Deferred[bytes | None]:
         """See `Credentials.answer`."""
-        return kept(exchange.step(token))
+        return completed(exchange.step(token), self._scheduler)
 
     def close(self) -> None:
         """See `Credentials.close`."""
@@ -183,11 +184,11 @@ class TokenCredentials:
         else:
             self._report(outcome)
 
-    def _attempt(self) -> Promise[AccessToken | TokenError]:
+    def _attempt(self) -> Deferred[AccessToken | TokenError]:
         """Return a promise of the outcome of one attempt; it fails with nothing."""
         if self._worker is None:
             self._worker = self._start_worker()
-        promise: Promise[AccessToken | TokenError] = Promise()
+        promise: Deferred[AccessToken | TokenError] = Deferred(self._scheduler)
         now_ms = self._scheduler.clock.wall_ms()
 
         def fetch() -> AccessToken | TokenError:
@@ -202,7 +203,9 @@ class TokenCredentials:
                 )
             return token
 
-        self._worker.run(fetch, promise.keep, lambda: promise.keep(TokenError("internal error, which is in the log")))
+        self._worker.run(
+            fetch, promise.complete, lambda: promise.complete(TokenError("internal error, which is in the log"))
+        )
         return promise
 
     def _accept(self, token: AccessToken) -> None:
@@ -213,7 +216,7 @@ class TokenCredentials:
             self._refresh_in(self._settings.refresh_ms(token, token.expires_ms, now, share) - now)
         waiting, self._waiting = self._waiting, []
         for promise in waiting:
-            promise.keep(_exchange(token))
+            promise.complete(_exchange(token))
 
     def _report(self, error: TokenError) -> None:
         """Fail the logins that wait, or use the present token where it is still valid."""
@@ -224,7 +227,7 @@ class TokenCredentials:
             self._refresh_in(_RETRY_AFTER_FAILURE_MS)
         for promise in waiting:
             if token is not None and self._is_valid(token):
-                promise.keep(_exchange(token))
+                promise.complete(_exchange(token))
             elif token is not None and error.may_pass:
                 promise.fail(ConnectionLost(f"no valid access token: {error}"))
             else:

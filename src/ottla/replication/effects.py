@@ -14,7 +14,6 @@ from ottla.log.disk_errors import is_passing
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.segment import DamagedLog
-from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.errors import CorruptRecords
 from ottla.replication.fetching import Fetching
@@ -31,6 +30,9 @@ from ottla.replication.followed import (
     Truncate,
 )
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.replication")
 _PIECE_BYTES: Final = 1 << 16
@@ -56,6 +58,7 @@ class LogEffects:
     def __init__(
         self,
         clock: Clock,
+        tasks: CallbackQueue,
         find: Callable[[FollowedPartition], Partition | None],
         checkpoint: Callable[[], Answer[None]],
         flush: Callable[[Flush, Callable[[OSError | None], None]], None],
@@ -65,6 +68,7 @@ class LogEffects:
         damaged: Callable[[Partition, int], None],
     ) -> None:
         self._clock = clock
+        self._tasks = tasks
         self._find = find
         self._checkpoint = checkpoint
         self._flush = flush
@@ -192,7 +196,7 @@ class LogEffects:
 
     def _append(
         self, fetching: Fetching, effect: Append, partition: Partition, frame: bytes
-    ) -> Generator[Pending[Any] | None, None, bool]:
+    ) -> Generator[Deferred[Any] | None, None, bool]:
         """Append in pieces of whole batches. Return False if the records hold nothing that may be appended."""
         start, end = effect.records or (0, 0)
         position = start
@@ -263,14 +267,14 @@ class LogEffects:
                         return
             yield from self._cut(fetching, effect, partition, log.truncation(offset), writes=False)
 
-    def _write_checkpoints(self) -> Generator[Pending[Any], None, None]:
+    def _write_checkpoints(self) -> Generator[Deferred[Any], None, None]:
         written = self._checkpoint()
-        if isinstance(written, Pending):
+        if isinstance(written, Deferred):
             yield written
 
     def _cut_damage(
         self, fetching: Fetching, effect: Effect, partition: Partition
-    ) -> Generator[Pending[Any] | None, None, bool]:
+    ) -> Generator[Deferred[Any] | None, None, bool]:
         """Cut the log at its damage, or begin it again if that cannot be done: it is fetched again. Return False if the effect
         ended before the cut.
 
@@ -303,7 +307,7 @@ class LogEffects:
         steps: Generator[Flush | None, None, object],
         *,
         writes: bool = True,
-    ) -> Generator[Pending[Any] | None, None, bool]:
+    ) -> Generator[Deferred[Any] | None, None, bool]:
         """Run a truncation, then write the checkpoints: after a crash they must not be beyond the end of the log. Return False
         if the effect ended before anything was changed.
 
@@ -326,9 +330,9 @@ class LogEffects:
             yield from self._write_checkpoints()
         return True
 
-    def _flushed(self, flush: Flush, failures: list[OSError]) -> Pending[None]:
+    def _flushed(self, flush: Flush, failures: list[OSError]) -> Deferred[None]:
         """Run a flush, and add its error to `failures`."""
-        ended: Pending[None] = Pending()
+        ended: Deferred[None] = Deferred(self._tasks)
 
         def end(cause: OSError | None) -> None:
             if cause is not None:

@@ -3,7 +3,7 @@
 With one replica, this broker, a batch is committed when it is appended, or when it is flushed to disk where flush.messages
 demands it. With several, `Leadership` says what is committed, from the fetches of the followers.
 
-Waiting callbacks:
+Waiting callbacks. They run in the scheduler's queue, never inside an append, a fetch or a change of the leader:
 
     watchers        called when the high watermark has moved or the leader has changed, until they remove themselves: fetches
     end_watchers    the same for the log end: fetches of followers
@@ -15,18 +15,44 @@ Waiting callbacks:
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ottla.environment import Cancellable
 from ottla.log.log import AppendResult, Log
 from ottla.metadata.image import PartitionImage
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.replication.leadership import Leadership
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.replication")
 
 
 class Watchers(dict[Callable[[], None], None]):
-    """Set of callbacks in the order of their registration, so that simulated runs are deterministic."""
+    """Set of callbacks in the order of their registration, so that simulated runs are deterministic.
+
+    tasks  the queue that they run in. One that was removed meanwhile may still be called
+    marks  called at once, inside of the append or fetch: they note that something has changed, and complete nothing. A fetch
+           session would otherwise miss an append of the same event
+    """
+
+    def __init__(self, tasks: CallbackQueue) -> None:
+        super().__init__()
+        self.tasks = tasks
+        self.marks: dict[Callable[[], None], None] = {}
+        self._is_woken = False
+
+    def wake(self) -> None:
+        """Call all watchers after the current event, each once however often they are woken until then."""
+        for mark in self.marks:
+            mark()
+        if self and not self._is_woken:
+            self._is_woken = True
+            self.tasks.call(self._call)
+
+    def _call(self) -> None:
+        self._is_woken = False
+        for watcher in self:
+            self.tasks.call(watcher)
 
     def add(self, watcher: Callable[[], None]) -> None:
         """Add a callback, unless it is registered."""
@@ -45,10 +71,17 @@ class _Waiter:
     def __init__(self, partition: "Partition", offset: int, callback: Callable[[int], None]) -> None:
         self.partition = partition
         self.offset = offset
-        self.callback = callback
+        self.callback: Callable[[int], None] | None = callback
+
+    def decide(self, error_code: int) -> None:
+        """Call back, unless the wait was cancelled."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(error_code)
 
     def cancel(self) -> None:
         """Remove the callback; nothing if it was called."""
+        self.callback = None
         self.partition.forget(self)
 
 
@@ -60,10 +93,17 @@ class _Condition:
     def __init__(self, partition: "Partition", holds: Callable[[], bool], callback: Callable[[int], None]) -> None:
         self.partition = partition
         self.holds = holds
-        self.callback = callback
+        self.callback: Callable[[int], None] | None = callback
+
+    def decide(self, error_code: int) -> None:
+        """Call back, unless the wait was cancelled."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(error_code)
 
     def cancel(self) -> None:
         """Remove the callback; nothing if it was called."""
+        self.callback = None
         self.partition.forget_condition(self)
 
 
@@ -90,6 +130,7 @@ class Partition:
         "_conditions",
         "_leads",
         "_settled",
+        "_tasks",
         "_waiters",
         "damaged_at",
         "damaged_in",
@@ -117,6 +158,7 @@ class Partition:
         leader_id: int,
         leader_epoch: int,
         flush: Callable[["Partition"], None],
+        tasks: CallbackQueue,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -124,8 +166,9 @@ class Partition:
         self.log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.watchers = Watchers()
-        self.end_watchers = Watchers()
+        self._tasks = tasks
+        self.watchers = Watchers(tasks)
+        self.end_watchers = Watchers(tasks)
         self.flush = flush
         self.isr_changed: Callable[[Partition], None] = _no_change
         self.leadership: Leadership | None = None
@@ -142,7 +185,6 @@ class Partition:
         """Take over leader and epoch from the metadata. Waiters of another epoch fail with NOT_LEADER_OR_FOLLOWER."""
         if (leader_id, leader_epoch) == (self.leader_id, self.leader_epoch):
             return
-        # Before the waiters are called: a callback that registers again must see the new epoch.
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self._leads, self.leadership, self._settled = False, None, None
         self.fail(NOT_LEADER_OR_FOLLOWER)
@@ -234,18 +276,22 @@ class Partition:
         leader_epoch  the epoch in which they were appended; when it has ended, now or later, NOT_LEADER_OR_FOLLOWER
         offset        exclusive: the end of the log after the append
 
-        The code for a partition that is deleted or whose disk fails is that of `Replicas.absence`. The callback may be called
-        before this returns. There is no timeout here: the caller cancels.
+        The code for a partition that is deleted or whose disk fails is that of `Replicas.absence`. There is no timeout here:
+        the caller cancels.
         """
         waiter = _Waiter(self, offset, callback)
         # The epoch is compared first: after a truncation the high watermark may have passed `offset` with other batches.
         if leader_epoch != self.leader_epoch:
-            callback(NOT_LEADER_OR_FOLLOWER)
+            self._decide(waiter, NOT_LEADER_OR_FOLLOWER)
         elif self.log.high_watermark >= offset:
-            callback(NONE)
+            self._decide(waiter, NONE)
         else:
             self._waiters[waiter] = None
         return waiter
+
+    def _decide(self, wait: _Waiter | _Condition, error_code: int) -> None:
+        """Call back after the current event. What a wait has come to is fixed here, whatever happens until then."""
+        self._tasks.call(partial(wait.decide, error_code))
 
     def forget(self, waiter: _Waiter) -> None:
         """Remove a waiter that was cancelled."""
@@ -257,9 +303,9 @@ class Partition:
         """
         condition = _Condition(self, holds, callback)
         if leader_epoch != self.leader_epoch:
-            callback(NOT_LEADER_OR_FOLLOWER)
+            self._decide(condition, NOT_LEADER_OR_FOLLOWER)
         elif holds():
-            callback(NONE)
+            self._decide(condition, NONE)
         else:
             self._conditions[condition] = None
         return condition
@@ -330,11 +376,13 @@ class Partition:
     def _grew(self) -> None:
         """Act on an append."""
         self.advance()
-        if self.end_watchers:
-            _call(self.end_watchers)
+        self.end_watchers.wake()
 
     def advance(self) -> None:
-        """Move the high watermark as far as allowed, after an append, a flush, or a fetch of a follower."""
+        """Move the high watermark as far as allowed, after an append, a flush, or a fetch of a follower.
+
+        Completions are queued: no caller is re-entered.
+        """
         log = self.log
         # The flush is requested first: one that runs at once moves the settled offset, and calls this again.
         if log.wants_flush:
@@ -346,12 +394,10 @@ class Partition:
         if self.leadership is not None:
             committed = self.leadership.committed(committed)
         if log.high_watermark < committed:
-            # Before anything is called back: callbacks read the high watermark, and may append.
             log.high_watermark = committed
-            if self._waiters:
+            if self._waiters:  # producers first: they have waited longest
                 self._answer_committed(committed)
-            if self.watchers:
-                _call(self.watchers)
+            self.watchers.wake()
         if self._conditions:
             self._answer_conditions()
 
@@ -359,8 +405,7 @@ class Partition:
         ready = [condition for condition in self._conditions if condition.holds()]
         for condition in ready:
             del self._conditions[condition]
-        for condition in ready:
-            condition.callback(NONE)
+            self._decide(condition, NONE)
 
     def _answer_committed(self, high_watermark: int) -> None:
         ready = []
@@ -368,11 +413,9 @@ class Partition:
             if waiter.offset > high_watermark:
                 break
             ready.append(waiter)
-        # All are removed before one is called: a callback may append, and come here again.
         for waiter in ready:
             del self._waiters[waiter]
-        for waiter in ready:
-            waiter.callback(NONE)
+            self._decide(waiter, NONE)
 
     def log_damage(self, cause: Exception) -> None:
         """Log why records could not be read, each reason once: readers ask again and again."""
@@ -383,19 +426,17 @@ class Partition:
 
     def fail(self, error_code: int) -> None:
         """Call all waiters with `error_code`, then the watchers."""
-        # Waiters that a callback registers are not failed with the others: in a new epoch they may succeed.
-        failed, self._waiters = self._waiters, {}
-        conditions, self._conditions = self._conditions, {}
-        for waiter in failed:
-            waiter.callback(error_code)
-        for condition in conditions:
-            condition.callback(error_code)
+        waits: list[_Waiter | _Condition] = [*self._waiters, *self._conditions]
+        for wait in waits:
+            self._decide(wait, error_code)
+        self._waiters.clear()
+        self._conditions.clear()
         self.wake()
 
     def wake(self) -> None:
         """Call the watchers, and those of the log end."""
-        _call(self.watchers)
-        _call(self.end_watchers)
+        self.watchers.wake()
+        self.end_watchers.wake()
 
     # -- follower --
 
@@ -419,8 +460,8 @@ class Partition:
         # The value of a leader that was elected just now may be behind: what is committed stays so.
         log.high_watermark = max(log.high_watermark, min(leader_high_watermark, log.end_offset))
         log.raise_start(leader_start_offset)
-        if self.watchers and (log.high_watermark, log.start_offset) != before:
-            _call(self.watchers)
+        if (log.high_watermark, log.start_offset) != before:
+            self.watchers.wake()
         return taken
 
     def when_settled(self, callback: Callable[[], None]) -> None:
@@ -434,9 +475,4 @@ class Partition:
         callback = self._settled
         if callback is not None and not self.log.awaits_flush:
             self._settled = None
-            callback()
-
-
-def _call(watchers: Watchers) -> None:
-    for watcher in tuple(watchers):  # a copy, as most watchers remove themselves
-        watcher()
+            self._tasks.call(callback)

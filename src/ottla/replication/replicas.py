@@ -14,7 +14,6 @@ from ottla.log.disk_errors import is_passing, is_shortage
 from ottla.log.log import Log, StorageError
 from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.image import EMPTY, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
-from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -27,6 +26,9 @@ from ottla.protocol.errors import (
 )
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.replication")
 NEVER_MS: Final = (1 << 63) - 1
@@ -67,6 +69,7 @@ class Replicas:
     def __init__(
         self,
         node_id: int,
+        tasks: CallbackQueue,
         directories: list[LogDirectory],
         configs: Callable[[TopicImage], LogConfig],
         discard: Callable[[LogDirectory, Path], None],
@@ -79,6 +82,7 @@ class Replicas:
         in_cluster: bool = False,
     ) -> None:
         self._node_id = node_id
+        self._tasks = tasks
         self._now_ms = now_ms
         self._max_lag_ms = max_lag_ms
         self.isr_changed: Callable[[Partition], None] = _ignore
@@ -234,7 +238,7 @@ class Replicas:
         if delta.deleted or released:
             # Before a partition can be created again: its log must not begin with the offsets of the old one.
             written = self._checkpoint()
-            if isinstance(written, Pending):
+            if isinstance(written, Deferred):
                 yield written
         for topic in delta.changed:
             yield from self._open(topic)
@@ -341,7 +345,7 @@ class Replicas:
                     self._opened_since = 0
                     self.opened_many()
                 partitions[index] = partition = Partition(
-                    topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush
+                    topic.name, topic.id, index, log, placed.leader, placed.leader_epoch, self._flush, self._tasks
                 )
                 partition.isr_changed = self.isr_changed
                 if placed.leader == self._node_id:

@@ -30,9 +30,9 @@ from ottla.environment.process import process_environment
 from ottla.environment.system import SystemClock
 from ottla.metadata.image import NO_LEADER, OFFSETS_TOPIC, Image
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.protocol.answer import Pending
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, LEADER_NOT_AVAILABLE
 from ottla.records.record import Record
+from ottla.tasks.deferred import Deferred
 from ottla.testing.calls import checks_calls, existing
 from ottla.testing.clock import MovableTimers
 from ottla.testing.contents import Contents, GroupStatus, unknown_topic
@@ -172,7 +172,7 @@ class ClusterBroker(Kafka):
 
         def ended() -> object:
             answer = end(self.server)
-            return answer if isinstance(answer, Pending) else None
+            return answer if isinstance(answer, Deferred) else None
 
         self._ask(ended)
         self._stop_thread()

@@ -19,7 +19,7 @@ from ottla.broker.process import EphemeralDirectory
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.observability.client_metrics import ClientMetrics
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
 
 R = TypeVar("R")
 
@@ -160,10 +160,10 @@ class EmbeddedBroker:
 
         async def run() -> R:
             answer = function()
-            if not isinstance(answer, Pending):
+            if not isinstance(answer, Deferred):
                 return answer
             response: asyncio.Future[R] = self._loop.create_future()
-            answer.listen(response.set_result)
+            answer.then(response.set_result, lambda: response.set_exception(RuntimeError("it failed, as the log says")))
             return await response
 
         return self._await(run)

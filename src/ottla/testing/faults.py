@@ -28,7 +28,6 @@ from ottla.coordinators.partitions import partition_of
 from ottla.coordinators.share import session as share
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol import api, codec
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext
@@ -45,6 +44,8 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.spelling import did_you_mean
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 from ottla.testing.calls import checks_calls, refuse_running_loop
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ class Delay(RequestFault):
         server: "BrokerServer",
         next_handler: _NextHandler,
     ) -> Answer[Response] | None:
-        pending: Pending[Response] = Pending()
+        pending: Deferred[Response] = Deferred(server.tasks)
 
         def over() -> None:
             connection = server.sockets.connection_of(context.peer)
@@ -295,7 +296,7 @@ class Delay(RequestFault):
             elif connection is not None:
                 connection.serve_again()
 
-        server.broker.timers.call_later(self._ms, over)
+        server.tasks.call_later(self._ms, over)
         return pending
 
 
@@ -314,16 +315,16 @@ class Drop(RequestFault):
         after_it = "after" if self._carried_out else "before"
         error = PeerError(f"{envelope.api.name} is dropped {after_it} its execution: injected fault")
         answer = next_handler() if self._carried_out else None
-        if not isinstance(answer, Pending):
+        if not isinstance(answer, Deferred):
             raise error
 
-        def dropped(_: Response) -> None:
+        def dropped(_: Deferred[Response]) -> None:
             connection = server.sockets.connection_of(context.peer)
             if connection is not None:
                 connection.drop(error)
 
         answer.listen(dropped)
-        return Pending[Response]()
+        return Deferred(server.tasks)
 
 
 class Pinned:

@@ -25,7 +25,6 @@ from ottla.metadata.features import initial
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, NOT_LEADER_OR_FOLLOWER, all_errors
 from ottla.protocol.errors import error as error_row
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
@@ -36,6 +35,8 @@ from ottla.records.partitioner import partition_of
 from ottla.records.record import Header, Origin, Record
 from ottla.replication.partition import Partition
 from ottla.spelling import did_you_mean
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 from ottla.testing.calls import WrongArgument, checks_calls, existing, milliseconds
 from ottla.testing.clock import MovableClock, MovableTimers
 from ottla.testing.contents import Contents, GroupStatus, unknown_topic

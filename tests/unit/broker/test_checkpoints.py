@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from tests.queues import manual_queue
+
 from ottla.broker.checkpoints import Checkpoints
 
 
@@ -33,7 +35,7 @@ class Worker:
 def test_the_start_does_not_go_on_before_the_checkpoints_are_written() -> None:
     """Records appended next must not be below a high watermark from before a loss."""
     directory, worker = Directory(), Worker()
-    checkpoints = Checkpoints([directory], worker)  # type: ignore[list-item, arg-type]
+    checkpoints = Checkpoints([directory], worker, manual_queue())  # type: ignore[list-item, arg-type]
     checkpoints.write()
     assert (directory.writes, len(worker.work)) == (0, 1)
     checkpoints.write_now()

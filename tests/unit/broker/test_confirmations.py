@@ -1,9 +1,11 @@
 """Confirmations that other brokers are alive: when they answer, and how many requests they send."""
 
 import pytest
+from tests.queues import manual_queue, run_queue
 
 from ottla.broker.cluster.confirmations import CONFIRM_MS, Confirmations
-from ottla.protocol.answer import Answer, Pending, after
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 
 from .test_waiting import Timers
 
@@ -23,12 +25,13 @@ class Case:
     """Confirmations whose requests a test answers."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, Pending[object]]] = []
+        self.asked: list[tuple[int, Deferred[object]]] = []
         self.timers = Timers()
-        self.confirmations = Confirmations(self.ask, self.timers)
+        self.queue = manual_queue(self.timers)
+        self.confirmations = Confirmations(self.ask, self.queue)
 
     def ask(self, node_id: int) -> Answer[object]:
-        self.asked.append((node_id, Pending()))
+        self.asked.append((node_id, Deferred(self.queue)))
         return self.asked[-1][1]
 
     def confirm(self, node_id: int = 2) -> "Confirmed":
@@ -36,10 +39,12 @@ class Case:
 
     def answer(self, number: int) -> None:
         self.asked[number][1].complete(None)
+        run_queue(self.queue)
 
     def expire(self) -> None:
         (timer,) = [timer for delay_ms, timer in self.timers.set if delay_ms == CONFIRM_MS and not timer.cancelled]
         timer.callback()
+        run_queue(self.queue)
 
 
 @pytest.fixture
@@ -85,6 +90,9 @@ def test_nobody_waits_for_a_broker_that_does_not_answer(case: Case) -> None:
 
 
 def test_a_broker_that_cannot_be_asked_is_confirmed_at_once() -> None:
-    confirmations = Confirmations(lambda _: None, Timers())
-    assert Confirmed(confirmations.confirm(2)).done
-    assert Confirmed(confirmations.confirm(2)).done
+    queue = manual_queue()
+    confirmations = Confirmations(lambda _: None, queue)
+    for _ in range(2):
+        confirmed = Confirmed(confirmations.confirm(2))
+        run_queue(queue)
+        assert confirmed.done

@@ -21,6 +21,7 @@ from ottla.metadata.stored import stored
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.replication.partition import Partition
+from ottla.tasks.queue import CallbackQueue
 
 from .test_log_directories import Machine
 
@@ -34,6 +35,7 @@ class Cluster:
 
     def __init__(self, *, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, has_elr: bool = False) -> None:
         self.time = VirtualTime()
+        self.queue = CallbackQueue(self.time)
         self.shared = SharedMetadata(self.time, self.time)
         self.placed = PartitionImage((1, 2, 3), isr, leader, 5, epoch=9, min_isr=2 if has_elr else 0)
         put = {keys.CLUSTER_ID: b"cluster", keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode()}
@@ -44,9 +46,9 @@ class Cluster:
         self.shared.change(Change(put=put))
         snapshot: Snapshot = self.shared.snapshot()
         random: Any = None
-        self.metadata = Metadata(self.shared.connect(), snapshot, random, self.time, lambda: 1, lambda: 1)
+        self.metadata = Metadata(self.shared.connect(), snapshot, random, self.queue, lambda: 1, lambda: 1)
         log = Log(MemoryStore(), Path("/data/t-0"), LogConfig())
-        self.partition = Partition("t", ID, 0, log, leader, 5, lambda _: None)
+        self.partition = Partition("t", ID, 0, log, leader, 5, lambda _: None, self.queue)
         self.metadata.subscribe(lambda delta: self.partition.follow(self.state.leader, self.state.leader_epoch))
         replicas: Any = SimpleNamespace(
             went_offline=[],

@@ -5,9 +5,9 @@ from typing import Any
 from ottla.broker.handlers.elect_leaders import elect_leaders
 from ottla.metadata import keys
 from ottla.metadata.image import PartitionImage
-from ottla.protocol.answer import after
 from ottla.protocol.errors import ELECTION_NOT_NEEDED, NONE
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from ottla.tasks.answers import after
 
 from .test_reassignment_requests import ID, Broker
 
@@ -21,6 +21,7 @@ def elect(broker: Broker, count: int) -> list[int]:
     broker.time.advance(200)
     responses: list[Any] = []
     after(answer, responses.append)
+    broker.time.advance(0)
     return [row.error_code for row in responses[0].replica_election_results[0].partition_result]
 
 

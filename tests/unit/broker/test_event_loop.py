@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.queues import manual_queue, run_queue
 
-from ottla.broker.slices import Slices
 from ottla.environment.watchdog import Watchdog
 from ottla.environment.workers import ThreadWorker
-from ottla.protocol.answer import Pending, Steps
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.slices import Slices
 
 
 class Turns:
@@ -53,7 +55,8 @@ def test_long_work_gives_others_a_turn_after_each_step() -> None:
 
 
 def test_work_waits_for_what_it_yields() -> None:
-    turns, written, done = Turns(), Pending[None](), list[str]()
+    turns, queue, done = Turns(), manual_queue(), list[str]()
+    written: Deferred[None] = Deferred(queue)
 
     def steps() -> Steps:
         yield written
@@ -61,6 +64,7 @@ def test_work_waits_for_what_it_yields() -> None:
     Slices(turns).run(steps(), lambda: done.append("done"))
     assert (turns.due, done) == ([], [])
     written.complete(None)
+    run_queue(queue)
     assert done == ["done"]
 
 

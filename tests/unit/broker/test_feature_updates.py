@@ -14,10 +14,11 @@ from ottla.metadata.image import BrokerImage, Image, Liveness
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change
 from ottla.metadata.store.memory import SharedMetadata
-from ottla.protocol.answer import after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_UPDATE_VERSION, NONE
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.tasks.answers import after
+from ottla.tasks.queue import CallbackQueue
 
 SUPPORTED = {feature.name: (feature.lowest, feature.highest) for feature in FEATURES}
 OLDER = {name: levels for name, levels in SUPPORTED.items() if name != FEATURE}
@@ -36,7 +37,12 @@ class Cluster:
         self.register(2, OLDER)
         random: Any = None
         self.metadata = Metadata(
-            self.shared.connect(latency=lambda: 1), self.shared.snapshot(), random, self.time, lambda: 1, lambda: 1
+            self.shared.connect(latency=lambda: 1),
+            self.shared.snapshot(),
+            random,
+            CallbackQueue(self.time),
+            lambda: 1,
+            lambda: 1,
         )
 
     def register(self, node: int, features: dict[str, tuple[int, int]]) -> None:

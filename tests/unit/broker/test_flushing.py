@@ -19,6 +19,7 @@ from ottla.log.memory_store import MemoryStore
 from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
+from ottla.tasks.queue import CallbackQueue
 
 BATCH = build([Record(0, 1, b"k", b"v")])
 
@@ -51,7 +52,7 @@ class Clock:
 def opened(disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]) -> tuple[Partition, Flusher]:
     flusher = Flusher(ThreadWorker(loop, "flush", 4), AsyncioTimers(loop), Clock())
     log = Log(disk.store, Path("/log/t-0"), LogConfig(flush_messages=1), failed=failures.append)
-    partition = Partition("t", bytes(16), 0, log, 1, 0, flusher.flush)
+    partition = Partition("t", bytes(16), 0, log, 1, 0, flusher.flush, CallbackQueue(AsyncioTimers(loop)))
     partition.lead()
     return partition, flusher
 

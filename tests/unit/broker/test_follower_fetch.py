@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.answer import Pending
 from ottla.protocol.errors import NONE, UNKNOWN_LEADER_EPOCH
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.tasks.deferred import Deferred
 
 from .test_log_directories import Machine
 
@@ -36,4 +36,4 @@ def test_a_follower_whose_position_is_refused_gets_the_error_at_once(machine: Ma
 
 
 def test_a_consumer_waits_for_records(machine: Machine) -> None:
-    assert isinstance(machine.serve(fetch_of(-1), 11), Pending)
+    assert isinstance(machine.serve(fetch_of(-1), 11), Deferred)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.queues import unexpected
 
 from ottla.broker.handlers.fetch import _FetchAttempt, _Reader
-from ottla.protocol.answer import Pending
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -19,6 +19,7 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.records.batch import build
 from ottla.records.record import Record
+from ottla.tasks.deferred import Deferred
 
 from .test_log_directories import Machine
 
@@ -51,7 +52,7 @@ class Fetcher:
 
     def begin(
         self, *indexes: int, max_wait_ms: int = 0, forgotten: tuple[int, ...] = ()
-    ) -> FetchResponse | Pending[FetchResponse]:
+    ) -> FetchResponse | Deferred[FetchResponse]:
         """Fetch, naming these partitions."""
         self.looked_at.clear()
         partitions = [
@@ -67,7 +68,7 @@ class Fetcher:
             forgotten_topics_data=[ForgottenTopic(topic="t", partitions=list(forgotten))] if forgotten else [],
         )
         self._epoch += 1
-        answer: FetchResponse | Pending[FetchResponse] = self._machine.serve(request, 11)
+        answer: FetchResponse | Deferred[FetchResponse] = self._machine.serve(request, 11)
         return answer
 
     def fetch(self, *indexes: int, forgotten: tuple[int, ...] = ()) -> FetchResponse:
@@ -79,9 +80,10 @@ class Fetcher:
     def append(self, index: int) -> None:
         partition = self._machine.partition("t", index)
         assert partition.append(BATCH, 0, len(BATCH), 1).error_code == NONE
+        self._machine.settle()
 
     def watchers(self, index: int) -> int:
-        return len(self._machine.partition("t", index).watchers)
+        return len(self._machine.partition("t", index).watchers.marks)
 
 
 @pytest.fixture
@@ -119,9 +121,9 @@ def test_a_partition_with_new_records_is_returned_until_its_records_are_fetched(
 
 def test_a_waiting_fetch_looks_at_the_partition_that_has_grown(fetcher: Fetcher) -> None:
     answer = fetcher.begin(max_wait_ms=10_000)
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     responses: list[FetchResponse] = []
-    answer.listen(responses.append)
+    answer.then(responses.append, unexpected)
     fetcher.append(2)
     assert [rows(response) for response in responses] == [{2: NONE}]
     assert fetcher.looked_at == [2]
@@ -176,7 +178,7 @@ def test_a_follower_is_answered_at_once_when_it_names_an_unknown_partition(
     )
     answer = machine.serve(request, 11)
     if waits:
-        assert isinstance(answer, Pending)
+        assert isinstance(answer, Deferred)
         machine.loop.run_until_complete(asyncio.sleep(0))
         assert not answer.done
     else:

@@ -7,7 +7,6 @@ import pytest
 from tests.unit.broker.test_log_directories import Machine
 
 from ottla.metadata.alteration import BROKER
-from ottla.protocol.answer import after
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -15,6 +14,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.tasks.answers import after
 
 INVALID = {"log.cleanup.policy": "delete,x", "log.retention.ms": "5000"}
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.queues import outcomes
 from tests.unit.broker.test_log_directories import EIO, READING, Machine
 
 from ottla.broker.delayed import DelayedCommit, Uncommitted
@@ -18,7 +19,6 @@ from ottla.coordinators.transactions.state import Markers
 from ottla.log.log import Log
 from ottla.metadata.alteration import GROUP
 from ottla.metadata.image import OFFSETS_TOPIC, PartitionImage, TopicImage
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     NONE,
@@ -45,6 +45,7 @@ from ottla.protocol.schema import Request
 from ottla.records.batch import build
 from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
+from ottla.tasks.deferred import Answer
 
 pytestmark = pytest.mark.replaces_code
 
@@ -68,7 +69,12 @@ class Replicated(Machine):
 
     def send(self, request: Request, version: int) -> list[Any]:
         """Serve a request; a list that has the response as soon as there is one."""
-        return collected(self.serve(request, version))
+        return self.collected(self.serve(request, version))
+
+    def collected(self, answer: Answer[Any]) -> list[Any]:
+        answers = outcomes(answer)
+        self.settle()
+        return answers
 
     def produce(self, topic: str, batch: bytes = BATCH, timeout_ms: int = 30_000) -> list[Any]:
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
@@ -91,6 +97,7 @@ class Replicated(Machine):
         if end_offset is not None:
             self.lagging[f"{topic}-0"] = end_offset
         self.partition(topic).advance()
+        self.settle()
 
     def replaced(self, topic: str) -> None:
         """Another leader had other batches: ours is truncated, and its own is committed."""
@@ -98,15 +105,6 @@ class Replicated(Machine):
         partition.log.truncate_to(0)
         partition.log.append(OTHER, 0, len(OTHER), 1, 1)
         self.commit(topic)
-
-
-def collected(answer: Answer[Any]) -> list[Any]:
-    answers: list[Any] = []
-    if isinstance(answer, Pending):
-        answer.listen(answers.append)
-    else:
-        answers.append(answer)
-    return answers
 
 
 def outcome(answers: list[Any]) -> tuple[int, int]:
@@ -267,7 +265,7 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     writer = DeadLetterWriter(
         lambda: broker.config,
         broker.clock,
-        broker.timers,
+        broker.tasks,
         metadata,
         broker.replicas,
         broker.topics.create,
@@ -352,11 +350,12 @@ def test_of_several_waits_each_is_decided_once(machine: Replicated) -> None:
         record: Callable[[int], None] = lambda code: decided.append((topic, code))  # noqa: E731
         return Uncommitted.last_of(machine.partition(topic), record)
 
-    DelayedCommit(lambda: done.append(True)).begin([wait("u"), wait("t")], machine.broker.timers, 10_000)
+    DelayedCommit(lambda: done.append(True)).begin([wait("u"), wait("t")], machine.broker.tasks, 10_000)
+    machine.settle()
     assert (decided, done) == ([("u", NONE)], [])
     machine.commit("t")
     assert (decided, done) == ([("u", NONE), ("t", NONE)], [True])
-    DelayedCommit(lambda: done.append(False)).begin([], machine.broker.timers, 10_000)
+    DelayedCommit(lambda: done.append(False)).begin([], machine.broker.tasks, 10_000)
     assert done == [True, False]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.queues import drain
 
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import BrokerServer
@@ -20,12 +21,13 @@ from ottla.environment.process import process_environment
 from ottla.log.faulty_store import FaultyStore
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.schema import Request
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 EIO = OSError(errno.EIO, "Input/output error")
 EROFS = OSError(errno.EROFS, "Read-only file system")
@@ -122,7 +124,12 @@ class Machine:
         context = RequestContext(version=version, client_host="/h")
         answer = self.server.pipeline.serve(open_envelope(frame), context)
         assert answer is not None
+        self.settle()
         return answer
+
+    def settle(self) -> None:
+        """Let everything that was completed take effect."""
+        drain(self.server.tasks)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         texts: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
@@ -145,6 +152,7 @@ class Machine:
         now_ms = self.broker.clock.wall_ms()
         for _ in range(count):
             assert self.partition(name, index).append_records([(b"k", b"v" * 100)], now_ms).error_code == 0
+        self.settle()
 
     def move(self, name: str, target: str) -> None:
         directory = next(each for each in self.broker.replicas.directories if each.path.name == target)

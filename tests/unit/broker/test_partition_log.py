@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tests.queues import manual_queue
+
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.coordinators.log import Ending
 from ottla.log.config import LogConfig
@@ -21,7 +23,7 @@ class Stopped:
 
 def test_nothing_is_appended_after_the_leadership() -> None:
     log = Log(MemoryStore(), Path("/data/__consumer_offsets-0"), LogConfig(), high_watermark=0)
-    partition = Partition("__consumer_offsets", bytes(16), 0, log, 1, 5, lambda _: None)
+    partition = Partition("__consumer_offsets", bytes(16), 0, log, 1, 5, lambda _: None, manual_queue())
     partition.lead()
     coordinated = PartitionLog(partition, Stopped())
     assert coordinated.append([(b"k", b"v")], None).error_code == NONE

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from ottla.broker.periodic import PAUSED, Periodic
+from ottla.tasks.periodic import PAUSED, Periodic
 
 from .test_maintenance import World
 

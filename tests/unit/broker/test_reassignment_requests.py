@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.queues import unexpected
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
-from ottla.broker.slices import Slices
 from ottla.metadata import keys
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.image import BrokerImage, Liveness, PartitionImage, TopicImage
@@ -15,13 +15,15 @@ from ottla.metadata.reassignment import begun
 from ottla.metadata.store import Change
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.stored import stored
-from ottla.protocol.answer import Pending
 from ottla.protocol.errors import INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, NONE
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.slices import Slices
 
 ID = b"t" * 16
 PLACED = PartitionImage((1, 2), (1, 2), 1, 0)
@@ -32,6 +34,7 @@ class Broker:
 
     def __init__(self, *partitions: PartitionImage, largest_change: int = 4) -> None:
         self.time = VirtualTime()
+        self.tasks = CallbackQueue(self.time)
         self.shared = SharedMetadata(self.time, self.time)
         put = {keys.CLUSTER_ID: b"cluster", keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode()}
         for node in (1, 2, 3):
@@ -41,7 +44,7 @@ class Broker:
         random: Any = None
         store = self.shared.connect(latency=lambda: 1)
         store.largest_change = largest_change  # type: ignore[misc]
-        self.metadata = Metadata(store, self.shared.snapshot(), random, self.time, lambda: 1, lambda: 1)
+        self.metadata = Metadata(store, self.shared.snapshot(), random, self.tasks, lambda: 1, lambda: 1)
         self.rules = 0
         self.steps = 0
         self.slices = Slices(self)
@@ -73,9 +76,10 @@ class Broker:
             self,  # type: ignore[arg-type]
         )
         self.time.advance(200)
-        assert isinstance(self.answer, Pending)
+        assert isinstance(self.answer, Deferred)
         responses: list[Any] = []
-        self.answer.listen(responses.append)
+        self.answer.then(responses.append, unexpected)
+        self.time.advance(0)
         return [row.error_code for row in responses[0].responses[0].partitions]
 
 

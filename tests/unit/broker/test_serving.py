@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.queues import manual_queue, run_queue
 
 from ottla.broker.connection_memory import FrameTurns, Unread
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.codec import encode
 from ottla.protocol.connection import ClientConnection, EncodedResponse, Envelope
 from ottla.protocol.context import RequestContext
@@ -17,6 +17,7 @@ from ottla.protocol.frames import FrameReader
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
+from ottla.tasks.deferred import Answer, Deferred
 
 
 class Stream:
@@ -87,6 +88,7 @@ class World:
 
     def __init__(self) -> None:
         self.stream, self.requests, self.timers = Stream(), Requests(), Timers()
+        self.queue = manual_queue()
         self.closed: list[ServedConnection] = []
         clock: Any = self
         self.turns = FrameTurns(1 << 17, 1 << 18, clock, self.timers)
@@ -155,13 +157,14 @@ def test_a_response_that_is_encoded_already_is_sent_in_order(world: World) -> No
 
 
 def test_a_pending_answer_holds_the_requests_behind_it(world: World) -> None:
-    pending: Pending[Response] = Pending()
+    pending: Deferred[Response] = Deferred(world.queue)
     world.requests.responses["b"] = pending
     world.send("a", "b", "c")
     assert world.requests.served == ["a", "b"]
     assert len(world.stream.writes) == 1  # the answer to a does not wait for b
     assert world.stream.reading == ["paused"]
     pending.complete(HeartbeatResponse(error_code=27))
+    run_queue(world.queue)
     assert world.requests.served == ["a", "b", "c"]
     assert world.stream.reading == ["paused", "resumed"]
     assert world.answers == 3
@@ -201,10 +204,11 @@ def test_answers_before_a_malformed_request_are_sent(world: World) -> None:
 
 
 def test_a_handler_that_fails_later_is_answered_with_an_error(world: World) -> None:
-    pending: Pending[Response] = Pending()
+    pending: Deferred[Response] = Deferred(world.queue)
     world.requests.responses["a"] = pending
     world.send("a", "b")
     pending.abandon()
+    run_queue(world.queue)
     assert world.requests.served == ["a", "b"]
     assert world.answers == 2
 
@@ -216,7 +220,7 @@ def test_an_unexpected_exception_closes_the_connection_and_is_logged_once(
     def fail(*_: object) -> Any:
         raise ZeroDivisionError
 
-    pending: Pending[Response] = Pending()
+    pending: Deferred[Response] = Deferred(world.queue)
     if place == "service":
         world.requests.pipeline.answer = fail
     else:
@@ -225,6 +229,7 @@ def test_an_unexpected_exception_closes_the_connection_and_is_logged_once(
         world.requests.responses["a"] = pending
     world.send("a", "b")
     pending.complete(HeartbeatResponse(error_code=0))
+    run_queue(world.queue)
     assert world.stream.is_closed
     assert world.closed == [world.connection]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
@@ -240,11 +245,12 @@ def test_listeners_hear_once_of_the_end_of_a_connection(world: World) -> None:
 
 
 def test_a_closed_connection_serves_nothing(world: World) -> None:
-    pending: Pending[Response] = Pending()
+    pending: Deferred[Response] = Deferred(world.queue)
     world.requests.responses["a"] = pending
     world.send("a", "b")
     world.connection.close()
     pending.complete(HeartbeatResponse(error_code=0))
+    run_queue(world.queue)
     assert world.requests.served == ["a"]
     assert world.stream.writes == []
 
@@ -299,10 +305,11 @@ def test_a_connection_that_closes_before_its_turn_serves_nothing_more(world: Wor
 
 
 def test_an_answer_that_was_pending_does_not_serve_the_whole_backlog_at_once(world: World) -> None:
-    pending: Pending[Response] = Pending()
+    pending: Deferred[Response] = Deferred(world.queue)
     world.requests.responses["a"] = pending
     world.send("a", *[f"g{number}" for number in range(100)])
     pending.complete(HeartbeatResponse(error_code=0))
+    run_queue(world.queue)
     assert len(world.requests.served) == 65
     world.timers.calls[0][1]()
     assert len(world.requests.served) == 101

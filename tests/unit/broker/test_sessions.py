@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.queues import manual_queue, run_queue
 
 from ottla.broker.sessions import FetchSession, FetchSessions, RequestedPartition
 from ottla.environment.disk import DiskStore
@@ -39,7 +40,7 @@ def begun(sessions: FetchSessions, now_ms: int = 0, instead_of: int = 0) -> Fetc
 
 
 def test_epochs_follow_one_another_and_wrap_to_1() -> None:
-    sessions = FetchSessions(2, IDLE_MS, Scripted(6))
+    sessions = FetchSessions(2, IDLE_MS, Scripted(6), manual_queue())
     session = begun(sessions)
     assert (session.id, session.epoch) == (7, 1)
     assert sessions.resume(7, 1, 0, by_id=True) == (NONE, session)
@@ -51,7 +52,7 @@ def test_epochs_follow_one_another_and_wrap_to_1() -> None:
 
 
 def test_unknown_sessions_and_the_other_kind_of_name() -> None:
-    sessions = FetchSessions(2, IDLE_MS, Scripted(6))
+    sessions = FetchSessions(2, IDLE_MS, Scripted(6), manual_queue())
     begun(sessions)
     assert sessions.resume(8, 1, 0, by_id=True) == (FETCH_SESSION_ID_NOT_FOUND, None)
     assert sessions.resume(7, 1, 0, by_id=False) == (FETCH_SESSION_TOPIC_ID_ERROR, None)
@@ -61,19 +62,19 @@ def test_unknown_sessions_and_the_other_kind_of_name() -> None:
 
 
 def test_ids_are_not_given_twice() -> None:
-    sessions = FetchSessions(3, IDLE_MS, Scripted(6, 6, 6, 8))
+    sessions = FetchSessions(3, IDLE_MS, Scripted(6, 6, 6, 8), manual_queue())
     assert [begun(sessions).id, begun(sessions).id] == [7, 9]
 
 
 def test_a_new_session_takes_the_place_of_the_old_one() -> None:
-    sessions = FetchSessions(1, IDLE_MS, Scripted(6, 8))
+    sessions = FetchSessions(1, IDLE_MS, Scripted(6, 8), manual_queue())
     begun(sessions)
     assert begun(sessions, instead_of=7).id == 9
     assert len(sessions) == 1
 
 
 def test_a_full_cache_gives_up_the_one_that_was_idle_longest() -> None:
-    sessions = FetchSessions(2, IDLE_MS, Scripted(0, 1, 2))
+    sessions = FetchSessions(2, IDLE_MS, Scripted(0, 1, 2), manual_queue())
     begun(sessions, 0)
     begun(sessions, 10)
     assert sessions.resume(1, 1, 20, by_id=True)[0] == NONE
@@ -84,12 +85,12 @@ def test_a_full_cache_gives_up_the_one_that_was_idle_longest() -> None:
 
 
 def test_no_slots_no_sessions() -> None:
-    assert FetchSessions(0, IDLE_MS, Scripted()).begin(0, 10**9, by_id=True) is None
+    assert FetchSessions(0, IDLE_MS, Scripted(), manual_queue()).begin(0, 10**9, by_id=True) is None
 
 
 @pytest.fixture
 def session() -> FetchSession:
-    session = FetchSession(7, 0, by_id=False)
+    session = FetchSession(7, 0, manual_queue(), by_id=False)
     session.update([RequestedPartition("t", bytes(16), index, -1, 0, 100) for index in range(3)], [])
     return session
 
@@ -104,7 +105,7 @@ def test_a_fetch_tells_what_changed(session: FetchSession) -> None:
 
 
 def test_a_follower_gets_a_session_although_the_cache_is_full_and_its_abandoned_ones_end() -> None:
-    sessions = FetchSessions(1, IDLE_MS, Scripted(1, 2, 3, 4))
+    sessions = FetchSessions(1, IDLE_MS, Scripted(1, 2, 3, 4), manual_queue())
     consumer = begun(sessions)
     abandoned = sessions.begin(0, 0, by_id=True, is_of_follower=True)
     assert abandoned is not None
@@ -119,22 +120,23 @@ def test_a_follower_gets_a_session_although_the_cache_is_full_and_its_abandoned_
 
 
 def test_the_fetch_of_a_follower_waits_for_the_log_end_and_not_for_the_high_watermark(tmp_path: Path) -> None:
-    partition = Partition("t", bytes(16), 0, Log(DiskStore(), tmp_path, LogConfig()), 1, 0, lambda _: None)
-    session = FetchSession(1, 0, by_id=True, is_of_follower=True)
+    queue = manual_queue()
+    partition = Partition("t", bytes(16), 0, Log(DiskStore(), tmp_path, LogConfig()), 1, 0, lambda _: None, queue)
+    session = FetchSession(1, 0, queue, by_id=True, is_of_follower=True)
     requested = RequestedPartition("t", bytes(16), 0, -1, 0, 1000)
     session.update([requested], ())
     requested.watch(partition)
     session.settle(requested)
     wakes: list[str] = []
     session.watchers.add(lambda: wakes.append("woken"))
-    for watcher in tuple(partition.watchers):
-        watcher()
+    partition.watchers.wake()
+    run_queue(queue)
     assert wakes == []
     assert session.due() == [requested]  # the next response has the new high watermark
-    for watcher in tuple(partition.end_watchers):
-        watcher()
+    partition.end_watchers.wake()
+    run_queue(queue)
     assert wakes == ["woken"]
     session.close()
-    assert not partition.watchers
-    assert not partition.end_watchers
+    assert not partition.watchers.marks
+    assert not partition.end_watchers.marks
     partition.log.close(clean=False)

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from tests.queues import manual_queue, run_queue, unexpected
 from tests.unit.coordinators.test_consumer_transcripts import image
-from tests.unit.coordinators.world import MemoryLog, VirtualClock
+from tests.unit.coordinators.world import MemoryLog, SettledRuntime, VirtualClock
 
 from ottla.broker.cluster.peers import Peers
 from ottla.broker.coordination.routing import CoordinatorRouting
@@ -15,8 +16,9 @@ from ottla.coordinators.share.records import decode_record
 from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates, StateOutcome
 from ottla.coordinators.topology import Topology
 from ottla.metadata.image import EMPTY
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import NOT_COORDINATOR
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 
 TOPIC = b"t".ljust(16, b".")
 
@@ -39,9 +41,10 @@ class Later:
 class Desk:
     def __init__(self) -> None:
         self.later = Later()
+        self.queue = manual_queue(self.later)
         self.provided = 0
         cluster = Topology(0, image(1, {"t": 3}))
-        self.runtime: Runtime[ShareStates] = Runtime(
+        self.runtime: Runtime[ShareStates] = SettledRuntime(
             partitions=1,
             new_state=lambda partition: ShareStates(ShareCoordinatorSettings(), cluster),
             decode=decode_record,
@@ -52,7 +55,7 @@ class Desk:
         # Without a topic in the metadata no other broker coordinates anything, and there are no requests to peers.
         routing = CoordinatorRouting(0, lambda: EMPTY)
         coordinators = ShareCoordinators(self.runtime, routing, cast(Peers, None))
-        self.keeper = ShareStateKeeper(coordinators, self.later, self.provide)
+        self.keeper = ShareStateKeeper(coordinators, self.queue, self.provide)
 
     def provide(self) -> bool:
         self.provided += 1
@@ -68,14 +71,14 @@ def test_answers_are_by_place() -> None:
     desk.load()
     offsets = {(TOPIC, 0): 3, (TOPIC, 2): 5, (TOPIC, 9): 0}
     found = desk.keeper.initialize("g", 1, offsets)
-    assert not isinstance(found, Pending)
+    assert not isinstance(found, Deferred)
     assert {place: outcome.error_code for place, outcome in found.items()} == {
         (TOPIC, 0): 0,
         (TOPIC, 2): 0,
         (TOPIC, 9): 3,
     }
     summaries = desk.keeper.summarize("g", offsets)
-    assert not isinstance(summaries, Pending)
+    assert not isinstance(summaries, Deferred)
     assert {place: each.start_offset for place, each in summaries.items()} == {
         (TOPIC, 0): 3,
         (TOPIC, 2): 5,
@@ -94,31 +97,34 @@ def test_nothing_to_ask() -> None:
 def test_a_coordinator_that_is_not_there_yet_is_asked_again() -> None:
     desk = Desk()
     answer = desk.keeper.initialize("g", 1, {(TOPIC, 0): 3, (TOPIC, 1): 4})
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     desk.later.run()
     assert not answer.done
     desk.load()
     desk.later.run()
     heard: list[dict[Any, StateOutcome]] = []
-    answer.listen(heard.append)
+    answer.then(heard.append, unexpected)
+    run_queue(desk.queue)
     assert heard == [{(TOPIC, 0): StateOutcome(), (TOPIC, 1): StateOutcome()}]
 
 
 def test_but_not_for_ever() -> None:
     desk = Desk()
     answer = desk.keeper.delete("g", [(TOPIC, 0)])
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     times = 0
     while desk.later.asked:
         desk.later.run()
         times += 1
     heard: list[dict[Any, StateOutcome]] = []
-    answer.listen(heard.append)
+    answer.then(heard.append, unexpected)
+    run_queue(desk.queue)
     assert (times, heard[0][TOPIC, 0].error_code) == (50, NOT_COORDINATOR)
 
 
 def test_one_question_after_the_other() -> None:
-    first, second = Pending[int](), Pending[str]()
+    queue = manual_queue()
+    first, second = Deferred[int](queue), Deferred[str](queue)
 
     def ask(number: int) -> Answer[str]:
         return second if number else "nothing"
@@ -126,9 +132,11 @@ def test_one_question_after_the_other() -> None:
     answer = after(first, ask)
     assert after(0, ask) == "nothing"
     heard: list[str] = []
-    assert isinstance(answer, Pending)
-    answer.listen(heard.append)
+    assert isinstance(answer, Deferred)
+    answer.then(heard.append, unexpected)
     first.complete(1)
+    run_queue(queue)
     assert heard == []
     second.complete("something")
+    run_queue(queue)
     assert heard == ["something"]

@@ -2,12 +2,13 @@
 
 from typing import Any, cast
 
+from tests.queues import immediate_queue, manual_queue, run_queue, unexpected
+
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
 from ottla.coordinators.share.acknowledgement import ACCEPT, Acknowledgement, DeliveryLimits
 from ottla.coordinators.share.acquisition import AcquireRequest, LogBatch
 from ottla.coordinators.share.state import ReadState, StateOutcome, StateRead, WriteState
 from ottla.coordinators.share.window import DeadLetters
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -18,6 +19,10 @@ from ottla.protocol.errors import (
     NOT_LEADER_OR_FOLLOWER,
     UNKNOWN_SERVER_ERROR,
 )
+from ottla.replication.partition import Watchers
+from ottla.tasks.deferred import Answer, Deferred
+
+from .test_share_state import Later
 
 RULES = GroupRules(DeliveryLimits(1000, 5, 100), 0, "earliest")
 
@@ -28,21 +33,23 @@ class Coordinator:
     def __init__(self) -> None:
         self.state = StateRead(NONE, None, 3, 0, 0, [])
         self.reads = 0
-        self.writes: list[tuple[WriteState, Pending[StateOutcome]]] = []
-        self.callbacks: list[Any] = []
+        self.writes: list[tuple[WriteState, Deferred[StateOutcome]]] = []
+        self.timers = Later()
+        self.tasks = manual_queue(self.timers)
 
     def read(self, request: ReadState) -> Answer[StateRead]:
         self.reads += 1
         return self.state
 
     def write(self, request: WriteState) -> Answer[StateOutcome]:
-        answer = Pending[StateOutcome]()
+        answer = Deferred[StateOutcome](self.tasks)
         self.writes.append((request, answer))
         return answer
 
     def answer(self, code: int = NONE) -> None:
         """The oldest write that has no answer yet is done."""
         next(answer for _, answer in self.writes if not answer.done).complete(StateOutcome(code))
+        run_queue(self.tasks)
 
     def rules(self, group_id: str) -> GroupRules:
         return RULES
@@ -52,9 +59,6 @@ class Coordinator:
 
     def ring_at(self, shared: LedSharePartition, deadline: int) -> None:
         pass
-
-    def later(self, delay_ms: int, callback: Any) -> None:
-        self.callbacks.append(callback)
 
     def write_dead_letters(self, shared: LedSharePartition, dead: list[DeadLetters]) -> None:
         raise AssertionError(dead)
@@ -70,7 +74,7 @@ class Place:
     topic_id, index, leader_epoch = b"\1" * 16, 0, 7
 
     def __init__(self) -> None:
-        self.watchers: set[Any] = set()
+        self.watchers = Watchers(immediate_queue())
         self.log = Log()
 
 
@@ -87,8 +91,8 @@ def accept(shared: LedSharePartition, first: int, last: int) -> list[Acknowledge
     """What is told of an acknowledgement, once it is."""
     told: list[AcknowledgementResult] = []
     answer = shared.acknowledge("m", [Acknowledgement(first, last, [ACCEPT])])
-    assert isinstance(answer, Pending)
-    answer.listen(told.append)
+    assert isinstance(answer, Deferred)
+    answer.then(told.append, unexpected)
     return told
 
 
@@ -142,6 +146,7 @@ def test_a_reset_voids_what_is_under_way() -> None:
     told, later = accept(shared, 0, 3), accept(shared, 4, 5)
     coordinator.state = StateRead(NONE, None, 3, 2, 0, [])
     shared.reset()
+    run_queue(coordinator.tasks)
     assert [each.error_code for each in later] == [NOT_LEADER_OR_FOLLOWER]
     coordinator.answer()
     assert told == [AcknowledgementResult()]
@@ -155,9 +160,10 @@ def test_a_coordinator_that_is_loading_is_asked_again() -> None:
     shared = loaded(coordinator)
     woken: list[int] = []
     shared.watchers.add(lambda: woken.append(1))
-    assert (shared.state, shared.failure, len(coordinator.callbacks)) == (None, NONE, 1)
+    assert (shared.state, shared.failure, len(coordinator.timers.asked)) == (None, NONE, 1)
     coordinator.state = StateRead(NONE, None, 1, 5, 0, [])
-    coordinator.callbacks.pop()()
+    coordinator.timers.run()
+    run_queue(coordinator.tasks)
     assert shared.state is not None
     assert (shared.state.start_offset, woken) == (5, [1])
 
@@ -181,4 +187,4 @@ def test_who_waits_first_is_served_first() -> None:
     assert served == ["c", "a", "b"]
     for watcher in watchers.values():
         shared.watchers.discard(watcher)
-    assert place.watchers == set()
+    assert not place.watchers

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from tests.queues import unexpected
 
 from ottla.broker.config import broker_config
 from ottla.broker.coordination.partition_log import PartitionLog
@@ -28,7 +29,6 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.coordinators.log import CoordinatorAppend, Ending
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
-from ottla.protocol.answer import Pending
 from ottla.protocol.connection import ClientConnection, open_envelope, response_pieces
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, name_of
@@ -50,6 +50,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.protocol.schema import Request
 from ottla.records.batch import build, records_of, scan
 from ottla.records.record import Record
+from ottla.tasks.deferred import Deferred
 
 PARTITIONS: Final = 3
 OUTPUT: Final = "output"
@@ -201,9 +202,9 @@ class Cluster:
         """Serve a request; None when the answer takes longer than clients wait."""
         envelope = open_envelope(frame)
         answer = self.server.pipeline.serve(envelope, RequestContext(version=version, client_host="/h"))
-        if isinstance(answer, Pending):
+        if isinstance(answer, Deferred):
             heard: list[Any] = []
-            answer.listen(heard.append)
+            answer.then(heard.append, unexpected)
             for _ in range(100):
                 if heard:
                     break

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.conftest import Wire
+from tests.queues import manual_queue, run_queue, unexpected
 from tests.unit.broker.test_log_directories import EMFILE, Machine
 
 from ottla.broker.config import broker_config
@@ -18,7 +19,6 @@ from ottla.log.log import AppendResult
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK
 from ottla.metadata.store import ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
@@ -35,6 +35,8 @@ from ottla.records.batch import build
 from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 from ottla.testing import EmbeddedBroker
 
 SHARE = 2
@@ -164,13 +166,14 @@ def test_changes_of_the_metadata_go_on_after_a_bug_in_one(
 
 
 def test_more_producers_than_a_block_has_ids_all_get_one() -> None:
-    blocks: list[Pending[int]] = []
+    queue = manual_queue()
+    blocks: list[Deferred[int]] = []
 
     def reserve() -> Answer[int]:
-        blocks.append(Pending())
+        blocks.append(Deferred(queue))
         return blocks[-1]
 
-    ids = ProducerIds(reserve)
+    ids = ProducerIds(reserve, queue)
     taken: list[int] = []
 
     def take(is_reserved: bool) -> Answer[int]:
@@ -179,10 +182,11 @@ def test_more_producers_than_a_block_has_ids_all_get_one() -> None:
 
     for _ in range(PRODUCER_ID_BLOCK + 500):
         answer = after(ids.reserve(), take)
-        assert isinstance(answer, Pending)
-        answer.listen(taken.append)
+        assert isinstance(answer, Deferred)
+        answer.then(taken.append, unexpected)
     for number, block in enumerate(blocks):
         block.complete(number * PRODUCER_ID_BLOCK)
+        run_queue(queue)
     assert sorted(taken) == list(range(PRODUCER_ID_BLOCK + 500))
 
 

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.queues import manual_queue, run_queue
 
 from ottla.broker.coordination.verification import Verification, is_concurrent
-from ottla.broker.retrying import repeat_while
 from ottla.coordinators.transactions.partitions import Codes
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import CONCURRENT_TRANSACTIONS, NONE
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.retrying import repeat_while
 
 PLACE = ("t", 0)
 
@@ -21,11 +22,12 @@ class Delays:
         self.delays: list[int] = []
         self._now_ms = 0
         self._due: list[Callable[[], None]] = []
+        self.queue = manual_queue(self)
 
     def now_ms(self) -> int:
         return self._now_ms
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
         self.delays.append(delay_ms)
         self._due.append(callback)
 
@@ -33,6 +35,7 @@ class Delays:
         while self._due:
             self._now_ms = sum(self.delays)
             self._due.pop(0)()
+            run_queue(self.queue)
 
 
 def repeated(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> tuple[int, list[int]]:
@@ -41,7 +44,7 @@ def repeated(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> 
     nothing: Any = None
     timers: Any = delays
     verification = Verification(
-        nothing, nothing, nothing, timers, timers, longest_pause_ms=backoff_ms, limit_ms=limit_ms
+        nothing, nothing, nothing, timers, delays.queue, longest_pause_ms=backoff_ms, limit_ms=limit_ms
     )
 
     def verify() -> Answer[Codes]:
@@ -50,8 +53,9 @@ def repeated(outcomes: list[int], backoff_ms: int = 20, limit_ms: int = 100) -> 
     answer = verification.repeated(verify, is_concurrent)
     delays.run()
     codes: list[Codes] = []
-    if isinstance(answer, Pending):
-        answer.listen(codes.append, lambda: pytest.fail("abandoned"))
+    if isinstance(answer, Deferred):
+        answer.then(codes.append, lambda: pytest.fail("abandoned"))
+        run_queue(delays.queue)
     else:
         codes.append(answer)
     return codes[0][PLACE], delays.delays
@@ -82,7 +86,7 @@ def test_a_backoff_of_a_millisecond_is_that_of_all_pauses() -> None:
 
 def test_pauses_are_equal_by_default() -> None:
     delays = Delays()
-    answer = repeat_while(lambda value: value < 3, iter(range(4)).__next__, delays.call_later, pause_ms=7)
+    answer = repeat_while(lambda value: value < 3, iter(range(4)).__next__, delays.queue, pause_ms=7)
     delays.run()
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     assert delays.delays == [7, 7, 7]

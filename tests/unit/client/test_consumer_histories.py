@@ -21,7 +21,6 @@ from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Cancelled
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     FENCED_LEADER_EPOCH,
@@ -42,6 +41,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.schema import ZERO_UUID, Request
 from ottla.records.record import Record
+from ottla.tasks.scheduler import Cancelled
 
 from .test_producer_histories import Faults
 from .test_producer_outages import Application
@@ -130,7 +130,7 @@ class Member:
                     continue
                 if isinstance(heard, Handover):
                     heard.listener(heard.partitions)
-                    heard.done.keep(None)
+                    heard.done.complete(None)
         except Cancelled:
             raise
         except BaseException as error:

@@ -73,7 +73,7 @@ class Reader:
                 heard = await self.consumer.wait(200)
                 if isinstance(heard, Handover):
                     heard.listener(heard.partitions)
-                    heard.done.keep(None)
+                    heard.done.complete(None)
         except KafkaError as error:
             self.error = error
 
@@ -314,7 +314,7 @@ def test_a_commit_is_not_repeated_into_a_recreated_topic(cluster: WholeCluster, 
     cluster.world.advance(5000)
     cluster.engine.delete_topic("t")
     commits = [
-        reader.core.scheduler.spawn(reader.consumer.commit(offsets, 30_000))
+        reader.core.scheduler.start(reader.consumer.commit(offsets, 30_000))
         for offsets in (None, {PARTS[0]: OffsetAndMetadata(50)})
     ]
     cluster.world.advance(2000)
@@ -576,7 +576,7 @@ def test_polling_outlives_an_outage(cluster: WholeCluster, protocol: str) -> Non
     cluster.world.advance(10_000)
     for node in cluster.nodes.values():
         node.kill()
-    committing = reader.core.scheduler.spawn(reader.consumer.commit(None, 50_000))
+    committing = reader.core.scheduler.start(reader.consumer.commit(None, 50_000))
     cluster.world.advance(30_000)
     for node in cluster.nodes.values():
         node.start()

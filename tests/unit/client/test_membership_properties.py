@@ -15,13 +15,13 @@ from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.errors import FencedError, KafkaError
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Cancelled
 from ottla.protocol.connection import Envelope
 from ottla.protocol.errors import FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.protocol.schema import Request
+from ottla.tasks.scheduler import Cancelled
 
 from .whole_broker import WholeBroker
 from .world import LOST, World, kill
@@ -83,7 +83,7 @@ class Reader:
                 heard = await self.consumer.wait(1000)
                 if isinstance(heard, Handover):
                     heard.listener(heard.partitions)
-                    heard.done.keep(None)
+                    heard.done.complete(None)
         except Cancelled:
             raise
         except BaseException as error:

@@ -8,6 +8,7 @@ import pytest
 from ottla.net.password_credentials import PasswordCredentials
 from ottla.security.sasl.mechanism import AuthenticationFailed
 from ottla.security.sasl.scram import MOST_REQUESTED_ITERATIONS
+from tests.queues import immediate_queue
 
 from .world import Workers, World
 
@@ -26,7 +27,7 @@ class Started:
 
 def answered(world: World, started: Started, iterations: int) -> Any:
     """The promise of the answer to a server that requests these iterations."""
-    credentials = PasswordCredentials("SCRAM-SHA-256", "alice", "secret", world, started)
+    credentials = PasswordCredentials("SCRAM-SHA-256", "alice", "secret", world, started, immediate_queue())
     exchange = credentials.exchange().result()
     nonce = exchange.initial().decode().rpartition("r=")[2]
     salt = base64.b64encode(b"salt").decode()

@@ -233,7 +233,7 @@ def test_a_record_of_an_aborted_transaction_is_not_published_by_the_next_one(
     cluster.nodes[1].freeze()
     app.produce("t", 0, b"b")
     cluster.world.advance(10)
-    aborting = app.core.scheduler.spawn(app.producer.transactional().abort(None))
+    aborting = app.core.scheduler.start(app.producer.transactional().abort(None))
     cluster.world.advance(2000)
     cluster.nodes[1].kill()
     cluster.fail_over(1)
@@ -288,7 +288,7 @@ def test_an_abort_goes_on_when_a_broker_demands_one(cluster: WholeCluster) -> No
     app.produce("t", 0, b"b")
     cluster.world.advance(50)
     cluster.nodes[1].fate(ProduceRequest, TRANSACTION_ABORTABLE)
-    aborting = app.core.scheduler.spawn(app.producer.transactional().abort(None))
+    aborting = app.core.scheduler.start(app.producer.transactional().abort(None))
     cluster.world.advance(500)
     cluster.nodes[1].thaw()
     cluster.world.finish(aborting)
@@ -562,7 +562,7 @@ def test_init_transactions_waits_for_brokers_until_its_timeout(cluster: WholeClu
     with pytest.raises(BrokersUnreachable, match=r"one:9092.*two:9092.*three:9092"):
         app.run(app.producer.transactional().init(25_000))
     assert 24_000 <= cluster.world.now - before <= 25_100
-    task = app.core.scheduler.spawn(app.producer.transactional().init(None))
+    task = app.core.scheduler.start(app.producer.transactional().init(None))
     cluster.world.advance(40_000)
     for node in cluster.nodes.values():
         node.start()
@@ -576,7 +576,7 @@ def test_abort_transaction_outlives_an_outage(cluster: WholeCluster) -> None:
     app.flush()
     for node in cluster.nodes.values():
         node.kill()
-    task = app.core.scheduler.spawn(app.producer.transactional().abort(None))
+    task = app.core.scheduler.start(app.producer.transactional().abort(None))
     cluster.world.advance(30_000)
     assert not task.done
     for node in cluster.nodes.values():

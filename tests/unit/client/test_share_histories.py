@@ -18,7 +18,6 @@ from ottla.client.share.consumer import ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType, Home, Run
 from ottla.client.share.session import NodeShareSession
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Cancelled
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -26,6 +25,7 @@ from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.schema import Request
+from ottla.tasks.scheduler import Cancelled
 
 from .test_producer_histories import Faults
 from .whole_cluster import WholeCluster

@@ -3,9 +3,10 @@
 import pytest
 
 from ottla.client.errors import ConnectionLost, NotAuthenticated
-from ottla.net.scheduler import Promise, Scheduler
 from ottla.net.token_credentials import AccessToken, RefreshSettings, TokenCredentials, TokenError
 from ottla.security.sasl.mechanism import ClientExchange
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
 
 from .world import World
 
@@ -42,7 +43,7 @@ class Client:
             self.source, settings, scheduler, self.world, lambda: workers.start("login")
         )
 
-    def begin(self) -> Promise[ClientExchange]:
+    def begin(self) -> Deferred[ClientExchange]:
         return self.credentials.exchange()
 
     def token(self) -> str:

@@ -24,6 +24,7 @@ from ottla.protocol.schema import Request
 from ottla.records.batch import BatchHeader, build
 from ottla.records.control import ABORT, read_marker
 from ottla.records.record import Record
+from tests.queues import drain
 
 from .world import LOST, Answer, Broker, Wire, World
 
@@ -73,9 +74,11 @@ class WholeBroker(Broker):
     def create_topic(self, name: str, partitions: int) -> None:
         metadata = self._broker.metadata
         metadata.create([metadata.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())])
+        drain(self._server.tasks)
 
     def delete_topic(self, name: str) -> None:
         self._broker.metadata.delete([self._broker.image.topics[name]])
+        drain(self._server.tasks)
 
     @property
     def image(self) -> Image:

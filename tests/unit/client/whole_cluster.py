@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from ottla.client.topics import TopicPartition
 from ottla.protocol import api, codec
-from ottla.protocol.answer import Pending, after
 from ottla.protocol.connection import Envelope
 from ottla.protocol.error_responses import error_response
 from ottla.protocol.errors import (
@@ -41,6 +40,9 @@ from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Request, Response
 from ottla.records.record import Record
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Deferred
+from tests.queues import immediate_queue
 
 from .whole_broker import WholeBroker
 from .world import LOST, Answer, Broker, Wire, World
@@ -165,7 +167,7 @@ class Node(Broker):
         if isinstance(fate, Unreplicated):
             return error_response(request, envelope.version, fate.code)
         if isinstance(fate, Late) and isinstance(answer, Response):
-            late: Pending[Response] = Pending()  # what comes behind it on the connection waits
+            late: Deferred[Response] = Deferred(immediate_queue())  # what comes behind it on the connection waits
             self.cluster.world.call_later(fate.ms, lambda: late.complete(answer))
             return late
         return answer

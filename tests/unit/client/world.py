@@ -15,9 +15,7 @@ from ottla.client.consumer.core import ConsumerCore
 from ottla.client.core import Core
 from ottla.environment import Address, Receiver
 from ottla.environment.files import Region
-from ottla.net.scheduler import Promise, Task
 from ottla.protocol import codec
-from ottla.protocol.answer import Pending
 from ottla.protocol.api import APIS
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
@@ -36,6 +34,9 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.schema import Request, Response
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Task
+from tests.queues import unexpected
 
 T = TypeVar("T")
 LOST: Final = "lost"
@@ -49,7 +50,7 @@ class Later(NamedTuple):
     response: Response
 
 
-Answer = Response | Later | Pending[Any] | str | None
+Answer = Response | Later | Deferred[Any] | str | None
 Handler = Callable[[Any, int], Answer]
 
 
@@ -176,9 +177,9 @@ class World:
         if alarm.callback is not None:
             alarm.callback()
 
-    def run(self, core: Core, coroutine: Coroutine[Promise[Any], Any, T], limit_ms: int = 600_000) -> T:
+    def run(self, core: Core, coroutine: Coroutine[Deferred[Any], Any, T], limit_ms: int = 600_000) -> T:
         """What a coroutine of the core returns or raises; time goes by as far as it must."""
-        return self.finish(core.scheduler.spawn(coroutine), limit_ms)
+        return self.finish(core.scheduler.start(coroutine), limit_ms)
 
     def finish(self, task: Task[T], limit_ms: int = 600_000) -> T:
         """What a task returns or raises."""
@@ -227,9 +228,9 @@ class Wire:
             self.lose("the broker closed the connection")
         elif isinstance(answer, Later):
             self._world.call_later(answer.ms, lambda: self._reply(envelope, answer.response))
-        elif isinstance(answer, Pending):
+        elif isinstance(answer, Deferred):
             self._waiting = True
-            answer.listen(lambda response: self._caught_up(envelope, response))
+            answer.then(lambda response: self._caught_up(envelope, response), unexpected)
         elif isinstance(answer, Response):
             self._reply(envelope, answer)
 

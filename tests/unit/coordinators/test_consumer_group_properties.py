@@ -12,7 +12,6 @@ from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.coordinators.groups.consumer.group import ConsumerGroup
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending
 from ottla.protocol.codec import encode
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
@@ -20,6 +19,8 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 
 from .test_consumer_transcripts import image
 from .world import World
@@ -58,7 +59,7 @@ class Party:
         self.world = World(GroupSettings(initial_rebalance_delay_ms=0, consumer=consumer))
         self.revision = 0
         self.clients = [Client(f"c{number}", f"i{number}" if number < 2 else None) for number in range(5)]
-        self.waiting: list[Pending[Any]] = []
+        self.waiting: list[Deferred[Any]] = []
         self.change_topics()
 
     def play(self, steps: int = 80) -> None:
@@ -108,7 +109,7 @@ class Party:
             **({"instance_id": client.instance, "member_epoch": client.epoch} | fields),
         )
         answer = self.world.run(consumer_heartbeat.heartbeat, request, 1)
-        assert not isinstance(answer, Pending)
+        assert not isinstance(answer, Deferred)
         if answer.error_code in REFUSED:
             client.abandon()
         if answer.error_code != errors.NONE:
@@ -243,9 +244,9 @@ class Party:
 
     def run(self, operation: Any, request: Any, then: Any) -> None:
         answer = self.world.run(operation, request, 5)
-        if isinstance(answer, Pending):
+        if isinstance(answer, Deferred):
             self.waiting.append(answer)
-            answer.listen(then)
+            answer.then(then, unexpected)
         else:
             then(answer)
 

@@ -11,7 +11,6 @@ from ottla.coordinators.groups.classic import membership as classic
 from ottla.coordinators.groups.classic.group import ClassicGroup, State
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -21,6 +20,8 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 
 from .world import World
 
@@ -65,9 +66,9 @@ class Party:
             if world.log.fails_with != errors.NONE:
                 assert len(world.log.records) == count
                 assert logged(world.groups) == before
-            if isinstance(answer, Pending):
+            if isinstance(answer, Deferred):
                 self.unanswered.append(answer)
-                answer.listen(lambda response: self.hear(who, response))
+                answer.then(lambda response: self.hear(who, response), unexpected)
             else:
                 self.hear(who, answer)
 

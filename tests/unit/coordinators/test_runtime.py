@@ -8,11 +8,13 @@ import pytest
 from ottla.coordinators.groups.records import decode_record, group_tombstone
 from ottla.coordinators.log import CoordinatorAppend
 from ottla.coordinators.records import CoordinatorRecord
-from ottla.coordinators.runtime import NOTHING, Operation, Result, Runtime, Timer, coordinator_error, operation
+from ottla.coordinators.runtime import NOTHING, Operation, Result, Timer, coordinator_error, operation
 from ottla.protocol import errors
-from ottla.protocol.answer import Answer, Pending, gather
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer, Deferred
+from tests.queues import manual_queue, run_queue, unexpected
 
-from .world import EPOCH, Logged, MemoryLog, VirtualClock
+from .world import EPOCH, Logged, MemoryLog, SettledRuntime, VirtualClock
 
 
 class Ask(NamedTuple):
@@ -77,7 +79,7 @@ class Desk:
         self.clock = VirtualClock()
         self.log = log or MemoryLog()
         self.alarms: list[int] = []
-        self.runtime: Runtime[Names] = Runtime(
+        self.runtime: SettledRuntime[Names] = SettledRuntime(
             partitions=1,
             new_state=lambda partition: Names(),
             decode=decode_record,
@@ -104,9 +106,9 @@ class Desk:
 
 def heard(answer: Answer[list[str]]) -> list[list[str]]:
     """What a pending answer says, as soon as it does."""
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     found: list[list[str]] = []
-    answer.listen(found.append)
+    answer.then(found.append, unexpected)
     return found
 
 
@@ -232,8 +234,8 @@ def test_an_answer_may_bring_the_next_request_at_once() -> None:
     desk = Desk().load()
     parked = desk.runtime.run("k", park, Ask())
     again: list[Answer[list[str]]] = []
-    assert isinstance(parked, Pending)
-    parked.listen(lambda _: again.append(desk.runtime.run("k", write, Ask(("b",)))))
+    assert isinstance(parked, Deferred)
+    parked.then(lambda _: again.append(desk.runtime.run("k", write, Ask(("b",)))), unexpected)
     assert desk.runtime.run("k", wake, Ask(("a",))) == ["woken"]
     assert again == [["a", "b"]]
 
@@ -273,15 +275,17 @@ def test_the_alarm_is_raised_for_what_is_due_first() -> None:
 
 
 def test_gathering_answers() -> None:
-    later: Pending[int] = Pending()
+    queue = manual_queue()
+    later: Deferred[int] = Deferred(queue)
     assert gather([1, 2], sum) == 3
     assert gather([], sum) == 0
     waiting: list[Answer[int]] = [1, later]
     both = gather(waiting, list)
-    assert isinstance(both, Pending)
+    assert isinstance(both, Deferred)
     found: list[list[int]] = []
-    both.listen(found.append)
+    both.then(found.append, unexpected)
     later.complete(2)
+    run_queue(queue)
     assert found == [[1, 2]]
 
 

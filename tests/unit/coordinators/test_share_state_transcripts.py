@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinators.records import CoordinatorRecord
-from ottla.coordinators.runtime import Operation, Runtime
+from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share import state
 from ottla.coordinators.share.coordinator import loaded, locate
 from ottla.coordinators.share.records import decode_record
@@ -29,11 +29,12 @@ from ottla.coordinators.share.state import Prune, ShareCoordinatorSettings, Shar
 from ottla.coordinators.share.state_batches import StateBatch
 from ottla.coordinators.topology import Topology
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending
 from ottla.protocol.errors import name_of
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 
 from .test_consumer_transcripts import image
-from .world import MemoryLog, VirtualClock
+from .world import MemoryLog, SettledRuntime, VirtualClock
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "share_state").glob("*.txt"))
 INDENT = " " * 12
@@ -55,7 +56,7 @@ class Teller:
 
     def start(self) -> None:
         """A coordinator that knows what the log says, and nothing else."""
-        self.runtime: Runtime[ShareStates] = Runtime(
+        self.runtime: SettledRuntime[ShareStates] = SettledRuntime(
             partitions=1,
             new_state=lambda partition: ShareStates(self.settings, self.topology),
             decode=decode_record,
@@ -141,8 +142,8 @@ class Teller:
             self.start()
         elif who != "wait":
             answer = self.ask(who, *rest.split())
-            if isinstance(answer, Pending):
-                answer.listen(lambda found: self.heard(who, found))
+            if isinstance(answer, Deferred):
+                answer.then(lambda found: self.heard(who, found), unexpected)
             else:
                 self.heard(who, answer)
         self.tell_log()

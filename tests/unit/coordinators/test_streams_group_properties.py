@@ -11,7 +11,6 @@ from ottla.coordinators.groups.streams import heartbeat as streams_heartbeat
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.tasks import pairs
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending
 from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
@@ -19,6 +18,7 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
+from ottla.tasks.deferred import Deferred
 
 from .test_consumer_transcripts import image
 from .world import World
@@ -139,7 +139,7 @@ class Application:
             **fields,
         )
         outcome = self.world.run(streams_heartbeat.heartbeat, request, 1)
-        assert not isinstance(outcome, Pending)
+        assert not isinstance(outcome, Deferred)
         answer = outcome.response
         if answer.error_code in REFUSED:
             client.abandon()

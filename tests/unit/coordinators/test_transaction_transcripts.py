@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 
 from ottla.coordinators.records import CoordinatorRecord
-from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.transactions.coordinator import loaded
 from ottla.coordinators.transactions.ending import completed, end_transaction
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions, verify_partitions
@@ -31,14 +30,15 @@ from ottla.coordinators.transactions.producers import init_producer_id
 from ottla.coordinators.transactions.state import Markers, Transactions, TransactionSettings, decode_record
 from ottla.coordinators.transactions.transaction import STATES, record_of
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 
-from .world import MemoryLog, VirtualClock
+from .world import MemoryLog, SettledRuntime, VirtualClock
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts" / "transactions").glob("*.txt"))
 INDENT = " " * 12
@@ -64,7 +64,7 @@ class World:
 
     def start(self) -> None:
         """A coordinator that knows what the log says, and nothing else."""
-        self.runtime: Runtime[Transactions] = Runtime(
+        self.runtime: SettledRuntime[Transactions] = SettledRuntime(
             partitions=1,
             new_state=lambda partition: Transactions(self.settings, lambda: self.version, self._new_producer_id),
             decode=decode_record,
@@ -140,6 +140,8 @@ class Teller:
         return " ".join(words)
 
     def heard(self, actor: Actor, answer: Any) -> None:
+        if isinstance(answer, dict):
+            answer = told(answer)
         self.tell_log()
         self.say(f"{actor.name} <- {self.answer(actor, answer)}")
 
@@ -182,8 +184,8 @@ class Teller:
             actor = self.actors.setdefault(who, Actor(who))
             fields = dict(word.split("=") for word in words if "=" in word)
             answer = self.ask(actor, verb, fields, [word for word in words if "=" not in word])
-            if isinstance(answer, Pending):
-                answer.listen(lambda found: self.heard(actor, found))
+            if isinstance(answer, Deferred):
+                answer.then(lambda found: self.heard(actor, found), unexpected)
             else:
                 self.heard(actor, answer)
         self.tell_log()
@@ -193,7 +195,7 @@ class Teller:
         old, new = self.markers[:-1], self.markers[-1:]
         for markers in old if which == "written old" else new:
             answer = self.world.runtime.run_on(0, completed, markers)
-            if answer != errors.NONE and not isinstance(answer, Pending):
+            if answer != errors.NONE and not isinstance(answer, Deferred):
                 self.say(f"writer <- {name_of(answer)}")
 
     def log(self, what: str) -> None:
@@ -240,12 +242,7 @@ class Teller:
         places = frozenset((topic, int(index)) for topic, _, index in (word.partition("-") for word in words))
         version = int(fields.get("version", 2))
         wanted = PartitionsOf(who, producer_id, epoch, places, version)
-        answer = run(0, add_partitions if verb == "add" else verify_partitions, wanted)
-        if not isinstance(answer, Pending):
-            return told(answer)
-        seen = Pending[dict[str, str]]()
-        answer.listen(lambda codes: seen.complete(told(codes)))
-        return seen
+        return run(0, add_partitions if verb == "add" else verify_partitions, wanted)
 
     def use_up(self, actor: Actor, epoch: int) -> str:
         state = self.world.runtime.state_of(0)

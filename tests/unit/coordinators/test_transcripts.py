@@ -24,7 +24,6 @@ from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import GroupSettings
 from ottla.coordinators.records import CoordinatorRecord
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -38,6 +37,8 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 
 from .world import World
 
@@ -160,8 +161,8 @@ class Teller:
             verb, *pairs = rest.split()
             actor = self.actors.setdefault(who, Actor(who))
             answer = self.send(actor, verb, dict(pair.partition("=")[::2] for pair in pairs))
-            if isinstance(answer, Pending):
-                answer.listen(lambda response: self.heard(actor, response))
+            if isinstance(answer, Deferred):
+                answer.then(lambda response: self.heard(actor, response), unexpected)
             else:
                 self.heard(actor, answer)
         self.tell_log()

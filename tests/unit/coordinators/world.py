@@ -1,20 +1,27 @@
 """A world for coordinators: a log in memory, a clock that only moves when told, chance that repeats itself."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.coordinators.groups.coordinator import loaded
 from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.log import CoordinatorAppend, Ending, LoggedBatch
+from ottla.coordinators.records import CoordinatorState
 from ottla.coordinators.runtime import Operation, Runtime
 from ottla.coordinators.topology import Topology
-from ottla.protocol.answer import Pending
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE
 from ottla.records.record import Record
+from ottla.tasks.deferred import Answer, Deferred
+from tests.queues import manual_queue, run_queue
 
+S = TypeVar("S", bound=CoordinatorState)
+Q = TypeVar("Q")
+R = TypeVar("R")
+T = TypeVar("T")
 EPOCH = 1_700_000_000_000
 """The wall clock at virtual time 0, in ms."""
 
@@ -126,6 +133,39 @@ class CountingRandom:
         return self.count % bound
 
 
+class SettledRuntime(Runtime[S]):
+    """Runtime whose completions have all taken effect when one of its methods returns."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.queue = manual_queue()
+        self._depth = 0
+        super().__init__(tasks=self.queue, **arguments)
+
+    def _settled(self, act: Callable[[], T]) -> T:
+        self._depth += 1
+        try:
+            return act()
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                run_queue(self.queue)
+
+    def load_more(self, partition: int, records: int = 1000) -> bool:
+        return self._settled(partial(super().load_more, partition, records))
+
+    def unload(self, partition: int) -> None:
+        self._settled(partial(super().unload, partition))
+
+    def committed(self, partition: int) -> None:
+        self._settled(partial(super().committed, partition))
+
+    def run_on(self, partition: int, operation: Operation[Q, R], request: Q) -> Answer[R]:
+        return self._settled(partial(super().run_on, partition, operation, request))
+
+    def advance(self, now_ms: int) -> None:
+        self._settled(partial(super().advance, now_ms))
+
+
 class World:
     """One group coordinator with one partition."""
 
@@ -142,7 +182,7 @@ class World:
 
     def start(self) -> None:
         """A coordinator that knows what the log says, and nothing else."""
-        self.runtime: Runtime[Groups] = Runtime(
+        self.runtime: SettledRuntime[Groups] = SettledRuntime(
             partitions=1,
             new_state=lambda partition: Groups(self.settings, self.random, self.topology),
             decode=decode_record,
@@ -160,7 +200,7 @@ class World:
         return self.runtime.states()[0]
 
     def run(self, operation: Operation[Any, Any], request: Any, version: int = 9, client: str = "c") -> Any:
-        """The answer, or the Pending that will have it."""
+        """The answer, or the Deferred that will have it."""
         if hasattr(type(request), "API"):
             request.context = RequestContext(version=version, client_id=client, client_host="/h")
         return self.runtime.run(getattr(request, "group_id", ""), operation, request)
@@ -168,7 +208,7 @@ class World:
     def now(self, operation: Operation[Any, Any], request: Any, version: int = 9) -> Any:
         """The answer, which must be there at once."""
         answer = self.run(operation, request, version)
-        assert not isinstance(answer, Pending)
+        assert not isinstance(answer, Deferred)
         return answer
 
     def advance(self, to: int) -> None:

@@ -34,7 +34,8 @@ from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness,
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, Entry, Snapshot
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.protocol.answer import after
+from ottla.tasks.answers import after
+from ottla.tasks.scheduler import Scheduler
 
 from .stores import VirtualTime
 
@@ -85,7 +86,8 @@ class _Process:
         self.is_ended = False
         self.membership: Membership | None = None
         self.controller: Controller | None = None
-        self.store: MemoryMetadataStore = case.shared.connect(latency=lambda: 1, timers=self)
+        self.tasks = Scheduler(self, self)
+        self.store: MemoryMetadataStore = case.shared.connect(latency=lambda: 1, timers=self, tasks=self.tasks)
         self._previous = previous
         self._stopped_epoch = stopped_epoch
         after(found_cluster(self.store, None, Zeros(), 1), self._loaded)
@@ -101,7 +103,7 @@ class _Process:
 
     def _loaded(self, snapshot: Snapshot) -> None:
         case = self.case
-        metadata = self.metadata = Metadata(self.store, snapshot, _Chance(), self, lambda: 1, lambda: 1)
+        metadata = self.metadata = Metadata(self.store, snapshot, _Chance(), self.tasks, lambda: 1, lambda: 1)
         rules = lambda topic: ElectionRules(  # noqa: E731
             int(topic.configs.get("min.insync.replicas", 1)) if case.has_elr else 0, case.allows_unclean
         )
@@ -112,7 +114,7 @@ class _Process:
         before = metadata.image.registered.get(self.node)
         own = OwnDirectories([directory], MemoryStore(), before, is_partial=False)
         membership = self.membership = Membership(
-            registration, incarnation, own, self.store, metadata, self, self, _SESSION_MS, failed
+            registration, incarnation, own, self.store, metadata, self.tasks, _SESSION_MS, failed
         )
         self.controller = Controller(self.node, membership, metadata, self, rules, lambda: False, 300_000, _SESSION_MS)
         after(membership.join(lambda: None), self._joined)

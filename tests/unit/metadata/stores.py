@@ -21,7 +21,10 @@ from ottla.metadata.store.etcd.url import parse
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
+from tests.queues import unexpected
 from tests.simulation.etcd import SimulatedEtcd, SimulatedMember, SimulatedNetwork
 
 T = TypeVar("T")
@@ -161,7 +164,7 @@ class SimulatedEtcdHarness(MemoryHarness):
         self.connected: list[EtcdMetadataStore] = []
 
     def connect(self, url: str | None = None) -> EtcdMetadataStore:
-        store = EtcdMetadataStore(parse(url or self.url), self.time, self.time, self.network)
+        store = EtcdMetadataStore(parse(url or self.url), Scheduler(self.time, self.time), self.network)
         self.connected.append(store)
         return store
 
@@ -275,7 +278,7 @@ class EtcdHarness(RealTimeHarness):
     def connect(self, url: str | None = None) -> EtcdMetadataStore:
         environment = self.environment
         parsed = self.url if url is None else parse(url)
-        store = EtcdMetadataStore(parsed, environment.clock, environment.timers, self._transport)
+        store = EtcdMetadataStore(parsed, Scheduler(environment.clock, environment.timers), self._transport)
         self.connected.append(store)
         return store
 
@@ -307,7 +310,7 @@ class SharedSqliteHarness(RealTimeHarness):
 
     def connect(self) -> SharedSqliteStore:
         worker = self.environment.workers.start("metadata")
-        store = SharedSqliteStore(self.path, worker, self.environment.timers, self.notify, self.poll_ms)
+        store = SharedSqliteStore(self.path, worker, CallbackQueue(self.environment.timers), self.notify, self.poll_ms)
         self.connected.append(store)
         return store
 
@@ -355,7 +358,7 @@ class SqliteHarness(RealTimeHarness):
         if self.connected:
             pytest.skip("a single broker uses this store")
         self.worker = self.environment.workers.start("metadata")
-        self.connected.append(SingleBrokerStore(self.path, self.worker))
+        self.connected.append(SingleBrokerStore(self.path, self.worker, CallbackQueue(self.environment.timers)))
         return self.connected[0]  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -448,12 +451,12 @@ class Broker:
 
     def wait(self, answer: Answer[T]) -> T:
         """Let time pass until an answer has come."""
-        return self.arrived(answer) if isinstance(answer, Pending) else answer
+        return self.arrived(answer) if isinstance(answer, Deferred) else answer
 
-    def arrived(self, answer: Pending[T]) -> T:
+    def arrived(self, answer: Deferred[T]) -> T:
         """Let time pass until an answer is complete."""
         responses: list[T] = []
-        answer.listen(responses.append)
+        answer.then(responses.append, unexpected)
         self.stores.until(lambda: bool(responses))
         return responses[0]
 

@@ -10,9 +10,10 @@ from ottla.metadata.image import BrokerImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.security.acls import ALLOW, LITERAL, Acl
+from ottla.tasks.deferred import Answer, Deferred
+from tests.queues import immediate_queue
 
 MANY = [Acl(2, LITERAL, f"t{number}", "User:alice", "*", 3, ALLOW) for number in range(10)]
 
@@ -42,11 +43,11 @@ def store(tmp_path: Path) -> SmallChanges:
 
 def metadata_on(store: SmallChanges) -> Metadata:
     nothing: Any = None
-    return Metadata(store, store.load(), nothing, nothing, lambda: 1, lambda: 1, BrokerImage(1, "", -1, None))
+    return Metadata(store, store.load(), nothing, immediate_queue(), lambda: 1, lambda: 1, BrokerImage(1, "", -1, None))
 
 
 def code_of(answer: Any) -> int:
-    assert not isinstance(answer, Pending)
+    assert not isinstance(answer, Deferred)
     return int(answer.error_code)
 
 

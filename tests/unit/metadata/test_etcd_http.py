@@ -13,8 +13,9 @@ from ottla.metadata.store.etcd.gateway import Lines
 from ottla.metadata.store.etcd.http import HttpConnection, HttpError, HttpResponse
 from ottla.metadata.store.etcd.store import EtcdMetadataStore
 from ottla.metadata.store.etcd.url import parse
-from ottla.net.scheduler import Promise
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.scheduler import Scheduler
+from tests.queues import ImmediateTimers, immediate_queue, unexpected
 
 from .stores import Replica, VirtualTime
 
@@ -79,7 +80,7 @@ def transport() -> FakeTransport:
 
 @pytest.fixture
 def connection(transport: FakeTransport) -> HttpConnection:
-    return HttpConnection(transport, ("host", 2379))
+    return HttpConnection(transport, ("host", 2379), immediate_queue())
 
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{"a":1}'
@@ -138,7 +139,7 @@ def test_the_error_of_a_streamed_request_is_not_streamed(transport: FakeTranspor
     assert promise.result() == (404, b'{"error":1}')
 
 
-def failure(promise: Promise[HttpResponse]) -> HttpError:
+def failure(promise: Deferred[HttpResponse]) -> HttpError:
     assert isinstance(promise.error, HttpError)
     return promise.error
 
@@ -224,12 +225,12 @@ class Store:
     def __init__(self, transport: FakeTransport, url: str = "etcd://one:1,two:2/p") -> None:
         self.time = VirtualTime()
         self.transport = transport
-        self.store = EtcdMetadataStore(parse(url), self.time, self.time, transport)
+        self.store = EtcdMetadataStore(parse(url), Scheduler(self.time, ImmediateTimers(self.time)), transport)
 
     def outcome(self, answer: Answer[Any]) -> list[Any]:
         arrived: list[Any] = []
-        assert isinstance(answer, Pending)
-        answer.listen(arrived.append)
+        assert isinstance(answer, Deferred)
+        answer.then(arrived.append, unexpected)
         return arrived
 
 

@@ -9,7 +9,8 @@ import pytest
 from ottla.metadata.store import Change, ChangeOutcome, Snapshot
 from ottla.metadata.store.etcd.gateway import excess, seconds
 from ottla.metadata.store.memory import SharedMetadata, _Lease
-from ottla.protocol.answer import Pending
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 from tests.simulation.etcd import SimulatedNetwork
 
 from .stores import Broker, Replica, SimulatedEtcdHarness
@@ -47,7 +48,7 @@ def test_pages_have_each_key_once_at_one_revision(stores: SimulatedEtcdHarness) 
     answer = broker.store.load()
     stores.until(lambda: loads(stores) == 2)
     written = writer.change(put={"/00000": b"new", "/99999": b""}, delete=["/03999"])
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     snapshot = broker.arrived(answer)
     assert not isinstance(snapshot, str)
     assert [entry.key for entry in snapshot.entries] == [f"/{number:05}" for number in range(4001)]
@@ -62,7 +63,7 @@ def test_pages_of_a_compacted_revision_are_read_again(stores: SimulatedEtcdHarne
     stores.until(lambda: loads(stores) == 1)
     written = stores.shared.change(Change(delete=["/test/00000"])).revision
     stores.etcd.compact()
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     snapshot = broker.arrived(answer)
     assert not isinstance(snapshot, str)
     assert (len(snapshot.entries), snapshot.revision) == (2000, written)
@@ -245,8 +246,8 @@ def test_a_listener_that_raises_does_not_hold_up_the_next_changes(stores: Simula
         raise RuntimeError(str(outcome))
 
     first, second = (broker.store.change(Change(put={key: b""})) for key in ("/a", "/b"))
-    assert isinstance(first, Pending)
-    first.listen(fail)
+    assert isinstance(first, Deferred)
+    first.then(fail, unexpected)
     assert broker.wait(second).revision > 0
     assert broker.change(put={"/c": b""}) > 0
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.metadata.store import Change, ChangeOutcome, Entry
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from tests.queues import unexpected
 
 from .stores import Broker, MemoryHarness
 
@@ -18,8 +19,8 @@ def stores() -> MemoryHarness:
 def outcomes(answer: Answer[ChangeOutcome]) -> list[ChangeOutcome]:
     """Return a list that the outcome is added to."""
     arrived: list[ChangeOutcome] = []
-    assert isinstance(answer, Pending)
-    answer.listen(arrived.append)
+    assert isinstance(answer, Deferred)
+    answer.then(arrived.append, unexpected)
     return arrived
 
 
@@ -41,15 +42,17 @@ def test_no_code_of_a_broker_is_called_by_a_request(stores: MemoryHarness) -> No
 def test_messages_of_a_connection_keep_their_order() -> None:
     delays = iter([50, 0, 40, 10, 0, 30, 20, 0, 10, 50, 0, 0] * 20)
     stores = MemoryHarness(latency=lambda: next(delays))
-    broker, seen = Broker(stores), list[object]()
+    broker, seen = Broker(stores), list[tuple[str, int]]()
     broker.watch()
     broker.replica.on_change = lambda revision: seen.append(("delivered", revision))
     for number in range(10):
         answer = broker.store.change(Change(put={"/a": b"%d" % number}))
-        assert isinstance(answer, Pending)
-        answer.listen(lambda outcome: seen.append(("answered", outcome.revision)))
+        assert isinstance(answer, Deferred)
+        answer.then(lambda outcome: seen.append(("answered", outcome.revision)), unexpected)
     stores.advance(1000)
-    assert seen == [(what, revision) for revision in range(1, 11) for what in ("delivered", "answered")]
+    for what in ("delivered", "answered"):
+        assert [event for event in seen if event[0] == what] == [(what, revision) for revision in range(1, 11)]
+    assert all(seen.index(("delivered", number)) < seen.index(("answered", number)) for number in range(1, 11))
 
 
 def test_a_change_takes_its_latency_both_ways() -> None:

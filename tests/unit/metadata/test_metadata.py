@@ -15,7 +15,6 @@ from ottla.metadata.store import Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch, check_name
-from ottla.protocol.answer import Steps
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -26,6 +25,8 @@ from ottla.protocol.errors import (
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from ottla.tasks.answers import Steps
+from tests.queues import immediate_queue
 
 
 class Counting:
@@ -42,19 +43,9 @@ class Counting:
         return 0
 
 
-class NoTimers:
-    """Timers that never ring: no store in these tests is slow."""
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> "NoTimers":
-        return self
-
-    def cancel(self) -> None:
-        pass
-
-
 def metadata_on(store: SqliteStore, partitions: int = 1) -> Metadata:
     single = BrokerImage(1, "", -1, None)
-    return Metadata(store, store.load(), Counting(), NoTimers(), lambda: partitions, lambda: 1, single)
+    return Metadata(store, store.load(), Counting(), immediate_queue(), lambda: partitions, lambda: 1, single)
 
 
 @pytest.fixture

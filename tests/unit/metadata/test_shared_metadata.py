@@ -11,8 +11,10 @@ from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.store import Change
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
+from tests.queues import unexpected
 
 from .stores import VirtualTime
 from .test_metadata import Counting
@@ -37,7 +39,7 @@ class Cluster:
     def _broker(self) -> Metadata:
         store = self.shared.connect(latency=lambda: 3, skip=lambda: self.skips)
         self.stores.append(store)
-        return Metadata(store, self.shared.snapshot(), Counting(), self.time, lambda: 1, lambda: 1)
+        return Metadata(store, self.shared.snapshot(), Counting(), CallbackQueue(self.time), lambda: 1, lambda: 1)
 
     def settle(self) -> None:
         self.time.advance(60_000)
@@ -46,8 +48,8 @@ class Cluster:
         """Make a change; its result is put into the list when it comes."""
         results: list[ChangeResult] = []
         answer = broker.decide(plan)
-        if isinstance(answer, Pending):
-            answer.listen(results.append)
+        if isinstance(answer, Deferred):
+            answer.then(results.append, unexpected)
         else:
             results.append(answer)
         return results
@@ -172,13 +174,13 @@ def test_no_block_of_producer_ids_is_given_to_two_brokers(cluster: Cluster) -> N
     blocks: list[int] = []
     for broker in (cluster.one, cluster.two, cluster.two, cluster.one):
         answer = broker.producer_id_block()
-        assert isinstance(answer, Pending)
-        answer.listen(blocks.append)
+        assert isinstance(answer, Deferred)
+        answer.then(blocks.append, unexpected)
     cluster.settle()
     assert sorted(blocks) == [number * PRODUCER_ID_BLOCK for number in range(4)]
     lost = cluster.one.producer_id_block()
-    assert isinstance(lost, Pending)
-    lost.listen(blocks.append)
+    assert isinstance(lost, Deferred)
+    lost.then(blocks.append, unexpected)
     cluster.time.advance(4)  # it arrives, and its answer is lost
     cluster.stores[0].cut()
     cluster.settle()
@@ -186,8 +188,8 @@ def test_no_block_of_producer_ids_is_given_to_two_brokers(cluster: Cluster) -> N
     cluster.stores[0].heal()
     cluster.settle()
     again = cluster.one.producer_id_block()
-    assert isinstance(again, Pending)
-    again.listen(blocks.append)
+    assert isinstance(again, Deferred)
+    again.then(blocks.append, unexpected)
     cluster.settle()
     assert blocks[-1] == 5 * PRODUCER_ID_BLOCK, "the block of unknown outcome is skipped"
 

@@ -10,7 +10,8 @@ from ottla.metadata.store import Change, Entry
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.store.sqlite_file import DamagedStore
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from tests.queues import immediate_queue
 
 from .stores import Broker, Replica, SharedSqliteHarness, VirtualTime
 from .test_slow_store import Later
@@ -97,7 +98,7 @@ def test_the_parent_ends_the_leases_of_processes_that_have_ended(stores: SharedS
 
 
 def opened(path: Path) -> SharedSqliteStore:
-    return SharedSqliteStore(path, Later(), VirtualTime())
+    return SharedSqliteStore(path, Later(), immediate_queue(VirtualTime()))
 
 
 def test_the_file_of_a_single_broker_is_refused_and_the_other_way_round(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_a_disk_that_cannot_be_written_is_an_error_in_one_line(
 
 def test_all_work_is_done_by_the_worker(tmp_path: Path) -> None:
     later = Later()
-    store = SharedSqliteStore(tmp_path / "m.db", later, VirtualTime())
+    store = SharedSqliteStore(tmp_path / "m.db", later, immediate_queue(VirtualTime()))
     answers: list[Answer[object]] = [
         store.change(Change(put={"/a": b""})),
         store.grant(1000),
@@ -158,10 +159,10 @@ def test_all_work_is_done_by_the_worker(tmp_path: Path) -> None:
         store.load(),
         store.end_all_leases(),
     ]
-    assert not any(not isinstance(answer, Pending) or answer.done for answer in answers)
+    assert not any(not isinstance(answer, Deferred) or answer.done for answer in answers)
     while later.waiting:
         later.do_one()
-    assert all(isinstance(answer, Pending) and answer.done for answer in answers)
+    assert all(isinstance(answer, Deferred) and answer.done for answer in answers)
     store.close()
 
 

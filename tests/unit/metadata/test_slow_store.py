@@ -13,8 +13,10 @@ from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
-from ottla.protocol.answer import NotReady, Pending
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, TOPIC_ALREADY_EXISTS
+from ottla.tasks.answers import NotReady
+from ottla.tasks.deferred import Deferred
+from tests.queues import immediate_queue, unexpected
 
 from .test_metadata import metadata_on
 
@@ -48,7 +50,7 @@ def later() -> Later:
 
 @pytest.fixture
 def store(tmp_path: Path, later: Later) -> Iterator[SqliteStore]:
-    opened = SqliteStore(tmp_path / "metadata.db", later)
+    opened = SqliteStore(tmp_path / "metadata.db", later, immediate_queue())
     opened.initialize("cluster")
     yield opened
     opened.close()
@@ -65,8 +67,8 @@ def create(metadata: Metadata, name: str) -> list[ChangeResult]:
         lambda: metadata.create([metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), TopicBatch())])
     )
     heard: list[ChangeResult] = []
-    if isinstance(answer, Pending):
-        answer.listen(heard.append)
+    if isinstance(answer, Deferred):
+        answer.then(heard.append, unexpected)
     else:
         heard.append(answer)
     return heard
@@ -129,11 +131,11 @@ def test_a_bug_is_not_taken_for_a_full_disk(store: SqliteStore) -> None:
 
 
 def test_producer_ids_are_fetched_ahead(metadata: Metadata, later: Later) -> None:
-    ids = ProducerIds(metadata.producer_id_block)
+    ids = ProducerIds(metadata.producer_id_block, immediate_queue())
     with pytest.raises(NotReady):
         ids.take()
     waiting = ids.reserve()
-    assert isinstance(waiting, Pending)
+    assert isinstance(waiting, Deferred)
     later.do_one()
     assert waiting.done
     taken = [ids.take() for _ in range(PRODUCER_ID_BLOCK // 2)]
@@ -145,11 +147,11 @@ def test_producer_ids_are_fetched_ahead(metadata: Metadata, later: Later) -> Non
 
 def test_no_producer_ids_from_a_disk_that_takes_nothing(metadata: Metadata, store: SqliteStore, later: Later) -> None:
     store._db.execute("PRAGMA query_only=1")
-    ids = ProducerIds(metadata.producer_id_block)
+    ids = ProducerIds(metadata.producer_id_block, immediate_queue())
     answer = ids.reserve()
-    assert isinstance(answer, Pending)
+    assert isinstance(answer, Deferred)
     heard: list[bool] = []
-    answer.listen(heard.append)
+    answer.then(heard.append, unexpected)
     later.do_one()
     assert heard == [False]
     with pytest.raises(NotReady):

@@ -8,7 +8,8 @@ import pytest
 
 from ottla.metadata.store import Change, ChangeOutcome, Entry
 from ottla.metadata.store.validity import check
-from ottla.protocol.answer import Pending
+from ottla.tasks.deferred import Deferred
+from tests.queues import unexpected
 
 from .stores import STORES, Broker, StoreHarness
 
@@ -256,8 +257,8 @@ def test_own_watcher_is_called_before_the_answer(broker: Broker, other: Broker) 
     for number in range(20):
         answer = broker.store.change(Change(put={"/a": b"%d" % number}))
         other.store.change(Change(put={"/b": b""}))
-        assert isinstance(answer, Pending)
-        answer.listen(lambda outcome: answers.append((outcome.revision, broker.replica.revision)))
+        assert isinstance(answer, Deferred)
+        answer.then(lambda outcome: answers.append((outcome.revision, broker.replica.revision)), unexpected)
     broker.stores.until(lambda: len(answers) == 20)
     assert all(delivered >= revision > 0 for revision, delivered in answers), answers
 

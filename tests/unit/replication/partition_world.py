@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.queues import immediate_queue
+
 from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
@@ -18,7 +20,6 @@ from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.metadata.image import PartitionImage
 from ottla.protocol import errors
-from ottla.protocol.answer import Pending, Steps
 from ottla.protocol.codec import decode_positions, encode
 from ottla.protocol.messages.fetch import (
     EpochEndOffset,
@@ -35,6 +36,8 @@ from ottla.replication.fetching import Fetching, FetchLimits
 from ottla.replication.followed import LATEST, Effect, FollowedPartition, LookUp
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Deferred
 
 ID = b"t" * 16
 HOME = Path("/data/t-0")
@@ -78,7 +81,7 @@ class Work:
     def __init__(self, fetching: Fetching, steps: Steps) -> None:
         self.fetching = fetching
         self._steps = steps
-        self._awaited: Pending[Any] | None = None
+        self._awaited: Deferred[Any] | None = None
 
     def is_done(self) -> bool:
         """Do the next step, unless it waits for something; return True after the last one."""
@@ -111,6 +114,7 @@ class Replica:
         self.begin(Log(self.store, HOME, world.config, high_watermark=0))
 
     def begin(self, log: Log) -> None:
+        self.queue = immediate_queue()
         self.flushes: list[Flush] = []
         self.state: PartitionImage | None = None
         self.fetchings: dict[int, Fetching] = {}
@@ -119,10 +123,11 @@ class Replica:
         self.look_ups: list[tuple[Fetching, LookUp]] = []
         self.sessions: dict[int, Session] = {}
         self.highest = 0
-        self.partition = Partition("t", ID, 0, log, -1, -1, self._flush)
+        self.partition = Partition("t", ID, 0, log, -1, -1, self._flush, self.queue)
         self.partition.isr_changed = lambda _: self.world.isr_requests.append(self)
         self.effects = LogEffects(
             self.world.clock,
+            self.queue,
             self._find,
             lambda: None,
             lambda flush, done: self.cuts.append((flush, done)),

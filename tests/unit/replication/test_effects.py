@@ -5,13 +5,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from tests.queues import immediate_queue
 
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
 from ottla.protocol import errors
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.records.batch import build
 from ottla.records.record import Record
@@ -19,6 +19,7 @@ from ottla.replication.effects import LogEffects
 from ottla.replication.fetching import Fetching, FetchLimits
 from ottla.replication.followed import FollowedPartition, LookUp, Truncate
 from ottla.replication.partition import Partition
+from ottla.tasks.deferred import Answer
 
 ID = b"t" * 16
 
@@ -36,16 +37,18 @@ class Follower:
         self.ms_a_look = 0
         self.checkpoints = self.cuts = 0
         self.steps = 0
+        self.queue = immediate_queue()
         self.look_ups: list[LookUp] = []
         self.stopped: list[tuple[FollowedPartition, int]] = []
         self.flushes = 0
         config = LogConfig(flush_messages=flush_messages, segment_bytes=segment_bytes)
         self.store = MemoryStore()
         self.log = Log(self.store, Path("/data/t-0"), config, high_watermark=0)
-        self.partition: Partition | None = Partition("t", ID, 0, self.log, 1, epoch, self._flush)
+        self.partition: Partition | None = Partition("t", ID, 0, self.log, 1, epoch, self._flush, self.queue)
         self.machine = Fetching(2, 9, FetchLimits())
         self.effects = LogEffects(
             self,
+            self.queue,
             lambda followed: self.partition,
             self._checkpoint,
             self._cut,
@@ -472,7 +475,9 @@ def test_a_truncation_of_committed_or_all_records_is_an_error(
 def test_the_checkpoints_are_written_once_for_all_cuts_of_a_response() -> None:
     store, written = MemoryStore(), list[list[int]]()
     logs = [Log(store, Path(f"/data/t-{index}"), LogConfig(), high_watermark=0) for index in range(30)]
-    partitions = [Partition("t", ID, index, log, 1, 5, lambda _: None) for index, log in enumerate(logs)]
+    partitions = [
+        Partition("t", ID, index, log, 1, 5, lambda _: None, immediate_queue()) for index, log in enumerate(logs)
+    ]
     records = batch(0, 4) + batch(4, 6)
     for log in logs:
         log.append_replicated(records, 0, len(records), 5, 1)
@@ -488,6 +493,7 @@ def test_the_checkpoints_are_written_once_for_all_cuts_of_a_response() -> None:
     machine, follower = Fetching(2, 9, FetchLimits()), Follower()
     effects = LogEffects(
         follower,
+        follower.queue,
         lambda followed: partitions[followed.key[1]],
         checkpoint,
         follower._cut,

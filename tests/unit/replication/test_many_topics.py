@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.queues import immediate_queue
 
 from ottla.log.config import LogConfig
 from ottla.metadata.image import PartitionImage, TopicImage
-from ottla.protocol.answer import Steps
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import Steps
 
 TOPICS = 200
 MOST_A_STEP = 16
@@ -41,6 +42,7 @@ def replicas(directory: Directory) -> Replicas:
     directories: list[Any] = [directory]
     return Replicas(
         1,
+        immediate_queue(),
         directories,
         lambda topic: LogConfig(),
         lambda directory, path: None,

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from tests.queues import immediate_queue
+
 from ottla.log.config import LogConfig
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.replication.replicas import Replicas
@@ -33,6 +35,7 @@ def test_an_older_copy_in_another_directory_is_discarded_too() -> None:
     directories: list[Any] = [Directory(has_copy=False), Directory(has_copy=True)]
     replicas = Replicas(
         1,
+        immediate_queue(),
         directories,
         lambda topic: LogConfig(),
         lambda directory, path: None,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.periodic import Periodic
 from ottla.environment import Timers
 from ottla.environment.files import Store
 from ottla.metadata.store import Snapshot
+from ottla.tasks.periodic import Periodic
 
 _logger = logging.getLogger("ottla.cluster")
 _FILE: Final = "ottla-metadata-revision"

@@ -15,8 +15,9 @@ proves nothing about the time after.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ottla.environment import Timers
-from ottla.protocol.answer import Answer, Pending, after
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 CONFIRM_MS: Final = 20
 """Time that a response waits for a confirmation: a broker that is only slow, or cut off, is named after it."""
@@ -32,8 +33,8 @@ class _Sender:
     __slots__ = ("is_late", "next", "sent")
 
     def __init__(self) -> None:
-        self.sent: list[Pending[None]] | None = None
-        self.next: list[Pending[None]] = []
+        self.sent: list[Deferred[None]] | None = None
+        self.next: list[Deferred[None]] = []
         self.is_late = False
         """True while the request in flight has been for CONFIRM_MS: no response waits for this broker then."""
 
@@ -44,9 +45,9 @@ class Confirmations:
     ask  sends a request to a broker; the answer comes when it is answered or has failed
     """
 
-    def __init__(self, ask: Callable[[int], Answer[object]], timers: Timers) -> None:
+    def __init__(self, ask: Callable[[int], Answer[object]], tasks: CallbackQueue) -> None:
         self._ask = ask
-        self._timers = timers
+        self._tasks = tasks
         self._senders: dict[int, _Sender] = {}
 
     def confirm(self, node_id: int) -> Answer[None]:
@@ -54,7 +55,7 @@ class Confirmations:
         sender = self._senders.setdefault(node_id, _Sender())
         if sender.is_late:
             return None
-        confirmed: Pending[None] = Pending()
+        confirmed: Deferred[None] = Deferred(self._tasks)
         sender.next.append(confirmed)
         if sender.sent is None:
             self._send(node_id, sender)
@@ -69,7 +70,7 @@ class Confirmations:
             sender.sent, sender.next = [], []
             _complete(waiting)
 
-        timer = self._timers.call_later(CONFIRM_MS, late)
+        timer = self._tasks.call_later(CONFIRM_MS, late)
 
         def ended(_: object) -> None:
             timer.cancel()
@@ -81,6 +82,6 @@ class Confirmations:
         after(self._ask(node_id), ended)
 
 
-def _complete(answers: Iterable[Pending[None]]) -> None:
+def _complete(answers: Iterable[Deferred[None]]) -> None:
     for answer in answers:
         answer.complete(None)

@@ -22,7 +22,8 @@ from ottla.metadata import keys
 from ottla.metadata.image import Delta, Image, Liveness, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change
-from ottla.net.scheduler import Scheduler, awaited
+from ottla.tasks.deferred import awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.cluster")
 LIMIT_MS: Final = 20_000
@@ -64,7 +65,7 @@ class LivenessWriter:
                 # Compared with its own revision: a later sign of life, with another lease, must not be replaced.
                 expect = {self._key: self._metadata.revision_of(self._key)}
                 change = Change(expect, put={self._key: new.encoded()}, lease=sign.lease)
-                outcome = await awaited(self._metadata.submit(change))
+                outcome = await awaitable(self._metadata.submit(change), self._scheduler)
                 if outcome.error is not None:
                     await self._scheduler.sleep(_RETRY_MS)
         finally:
@@ -99,7 +100,7 @@ class AppliedRevisions:
         try:
             revision = self._awaited()
             # The listeners have not all acted on the image that shows the shutdown.
-            is_applied = await awaited(self._metadata.when_applied(revision))
+            is_applied = await awaitable(self._metadata.when_applied(revision), self._scheduler)
             if revision and is_applied:
                 # Not a newer one: deltas that come before this one is written would be reasons for more changes.
                 self._writer.write(applied=revision)

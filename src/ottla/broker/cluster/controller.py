@@ -23,7 +23,7 @@ from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, Parti
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.reassignment import completed, is_reassigned
 from ottla.metadata.store import Change, ChangeOutcome
-from ottla.protocol.answer import Steps, after
+from ottla.tasks.answers import Steps, after
 
 _logger = logging.getLogger("ottla.cluster")
 _COMPARISONS_A_CHANGE: Final = 120

@@ -11,12 +11,9 @@ from typing import Final, NamedTuple
 
 from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.slices import Slices
-from ottla.environment import Cancellable, Clock, Timers
-from ottla.environment.alarm import Alarm
+from ottla.environment import Cancellable
 from ottla.log.flush import Flush
 from ottla.metadata.image import EMPTY, NO_LEADER, Delta, Image, PartitionImage, TopicImage
-from ottla.protocol.answer import Answer, Pending, Steps
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.fetch import FetchRequest
@@ -32,6 +29,11 @@ from ottla.replication.followed import Begin, Effect, FollowedPartition, Key, Lo
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import ReplicationThrottle
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.scheduler import Scheduler
+from ottla.tasks.slices import Slices
 
 _SESSION: Final = ""
 _ASIDE: Final = "-aside"
@@ -110,8 +112,7 @@ class Following:
         node_id: int,
         replicas: Replicas,
         peers: Peers,
-        clock: Clock,
-        timers: Timers,
+        tasks: Scheduler,
         slices: Slices,
         config: Callable[[], BrokerConfig],
         checkpoint: Callable[[], Answer[None]],
@@ -122,13 +123,14 @@ class Following:
         self._node_id = node_id
         self._replicas = replicas
         self._peers = peers
-        self._clock = clock
-        self._timers = timers
+        self._clock = tasks.clock
+        self._tasks = tasks
         self._slices = slices
         self._read_config = config
         self._config = FollowerConfig(1, 0, FetchLimits())
         self._effects = LogEffects(
-            clock,
+            tasks.clock,
+            tasks,
             self._find,
             checkpoint,
             run_flush,
@@ -199,7 +201,7 @@ class Following:
     def _failed(self, followed: FollowedPartition, failures: int) -> None:
         """Follow a partition again later whose log could not be written; not if its directory is offline then."""
         again = partial(self._follow_again, followed.topic_id, followed.index)
-        self._timers.call_later(min(_FAILED_RETRY_MS << min(failures - 1, 16), _LONGEST_RETRY_MS), again)
+        self._tasks.call_later(min(_FAILED_RETRY_MS << min(failures - 1, 16), _LONGEST_RETRY_MS), again)
 
     def _follow_again(self, topic_id: bytes, index: int) -> None:
         topic = self._image.topics_by_id.get(topic_id)
@@ -326,7 +328,7 @@ class Following:
         due_ms = fetching.due_ms()
         if due_ms is not None:
             if fetcher.alarm is None:
-                fetcher.alarm = Alarm(lambda: self._pump(fetcher), self._clock, self._timers)
+                fetcher.alarm = Alarm(lambda: self._pump(fetcher), self._clock, self._tasks)
             fetcher.alarm.set(due_ms)
 
     def _send(self, fetcher: _Fetcher, request: FetchRequest, connection: str) -> None:
@@ -377,8 +379,8 @@ class Following:
             self._slices.run(self._effects.steps(fetching, effects), lambda: self._pump(fetcher))
 
         answer = self._peers.request(fetcher.leader_id, request)
-        if isinstance(answer, Pending):
-            answer.listen(answered, lambda: answered(None))
+        if isinstance(answer, Deferred):
+            answer.then(answered, lambda: answered(None))
         else:
             answered(answer)
 

@@ -14,9 +14,9 @@ from ottla.metadata import keys
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
-from ottla.protocol.answer import after
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import after
 
 _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 30

@@ -20,14 +20,14 @@ from typing import Final
 
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
-from ottla.environment import Clock, Timers
 from ottla.metadata import keys
 from ottla.metadata.elections import replaced, restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
-from ottla.net.scheduler import Promise, Scheduler, Task, awaited, kept
-from ottla.protocol.answer import Answer, Pending, after
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred, awaitable, completed
+from ottla.tasks.scheduler import Scheduler, Task
 
 _logger = logging.getLogger("ottla.cluster")
 _RETRY_MS: Final = 200
@@ -60,8 +60,7 @@ class Membership:
         directories: OwnDirectories,
         store: MetadataStore,
         metadata: Metadata,
-        clock: Clock,
-        timers: Timers,
+        tasks: Scheduler,
         session_timeout_ms: int,
         failed: Callable[[str], None],
     ) -> None:
@@ -71,8 +70,8 @@ class Membership:
         self._directories = directories
         self._store = store
         self._metadata = metadata
-        self._clock = clock
-        self._scheduler = Scheduler(clock, timers, self._report)
+        self._clock = tasks.clock
+        self._scheduler = tasks
         self._session_timeout_ms = session_timeout_ms
         self._failed = failed
         self._renewing: Task[None] | None = None
@@ -111,18 +110,18 @@ class Membership:
 
         load  opens the logs; called after the registration, before the sign of life
         """
-        answer: Pending[str | None] = Pending()
+        answer: Deferred[str | None] = Deferred(self._scheduler)
 
-        def ended(task: Promise[None]) -> None:
+        def ended(task: Deferred[None]) -> None:
             if isinstance(task.error, CannotJoin):
                 answer.complete(str(task.error))
             elif task.error is not None:
+                self._scheduler.on_error("joining the cluster", task.error)
                 answer.abandon()
-                raise task.error
             else:
                 answer.complete(None)
 
-        self._scheduler.spawn(self._join(load), "join").listen(ended)
+        self._scheduler.start(self._join(load), "join").listen(ended)
         return answer
 
     async def _join(self, load: Callable[[], None]) -> None:
@@ -153,7 +152,7 @@ class Membership:
         while (sign := self._metadata.image.live.get(self._node_id)) is not None:
             # The lock of the data directory proves that the process which used it before has ended.
             if sign.incarnation == self._incarnation.previous:
-                await awaited(self._store.revoke(sign.lease))
+                await awaitable(self._store.revoke(sign.lease), self._scheduler)
             if self._clock.now_ms() >= deadline_ms:
                 raise CannotJoin(_DUPLICATE.format(self._node_id))
             await self._scheduler.sleep(_RETRY_MS // 4)
@@ -245,7 +244,7 @@ class Membership:
         """Write the sign of life under a new lease, and renew it from then on."""
         key, broker_key = keys.live_key(self._node_id), keys.broker_key(self._node_id)
         while not self._has_ended():
-            granted = await awaited(self._store.grant(self._session_timeout_ms))
+            granted = await awaitable(self._store.grant(self._session_timeout_ms), self._scheduler)
             if not granted.id:
                 self._warn("get a lease", granted.error)
             else:
@@ -270,10 +269,10 @@ class Membership:
         """Revoke a lease that was granted in vain, and that of this broker's own sign of life which is still there."""
         if outcome.error is not None:
             self._warn("become live", outcome.error)
-        await awaited(self._store.revoke(granted.id))
+        await awaitable(self._store.revoke(granted.id), self._scheduler)
         sign = self._metadata.image.live.get(self._node_id)
         if sign is not None and sign.incarnation == self._incarnation.id:
-            await awaited(self._store.revoke(sign.lease))
+            await awaitable(self._store.revoke(sign.lease), self._scheduler)
 
     def _warn(self, action: str, reason: str | None) -> None:
         """Log a step that is retried until it succeeds, at most every few seconds."""
@@ -286,7 +285,7 @@ class Membership:
         """Renew a lease until it ends."""
         while lease == self.lease and not self._is_closed:
             await self._scheduler.sleep(self._session_timeout_ms // 4)
-            outcome = await awaited(self._store.renew(lease))
+            outcome = await awaitable(self._store.renew(lease), self._scheduler)
             if outcome.id == 0 and outcome.error is None and lease == self.lease:
                 _logger.warning("node %d has lost its lease: it becomes live again with a new one", self._node_id)
                 self._restore()
@@ -319,11 +318,8 @@ class Membership:
             _logger.warning("node %d was fenced: it becomes live again", self._node_id)
             self._restore()
 
-    def _submit(self, change: Change) -> Promise[ChangeOutcome]:
-        return awaited(self._metadata.submit(change))
-
-    def _report(self, name: str, error: BaseException) -> None:
-        _logger.error("%s failed", name, exc_info=error)
+    def _submit(self, change: Change) -> Deferred[ChangeOutcome]:
+        return awaitable(self._metadata.submit(change), self._scheduler)
 
     def leave(self, *, hands_over: bool) -> Answer[bool]:
         """Leave the cluster: first the other brokers take over what this one leads, then its sign of life is removed.
@@ -336,18 +332,18 @@ class Membership:
             self.close()
             return True
         self._is_leaving = True
-        answer: Pending[bool] = Pending()
+        answer: Deferred[bool] = Deferred(self._scheduler)
 
-        def ended(task: Promise[None]) -> None:
+        def ended(task: Deferred[None]) -> None:
             if task.error is not None:
-                self._report("leaving the cluster", task.error)
+                self._scheduler.on_error("leaving the cluster", task.error)
             self.close()
             answer.follow(self._store.revoke(self.lease) if self.lease else True)
 
         if hands_over:
-            self._scheduler.spawn(self._shutdown().run(), "controlled shutdown").listen(ended)
+            self._scheduler.start(self._shutdown().run(), "controlled shutdown").listen(ended)
         else:
-            ended(kept(None))
+            ended(completed(None, self._scheduler))
         return answer
 
     def _shutdown(self) -> ControlledShutdown:

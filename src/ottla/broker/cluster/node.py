@@ -20,10 +20,11 @@ from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
-from ottla.net.scheduler import Scheduler, awaited
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _STORE_RETRY_MS: Final = 1000
@@ -48,6 +49,7 @@ class ClusterNode:
         metadata: Metadata,
         replicas: Replicas,
         environment: Environment,
+        tasks: Scheduler,
         rules: Callable[[TopicImage], ElectionRules],
         fences_quickly: bool,
         failed: Callable[[str], None],
@@ -68,8 +70,7 @@ class ClusterNode:
             own,
             store,
             metadata,
-            environment.clock,
-            environment.timers,
+            tasks,
             values.integer("broker.session.timeout.ms"),
             failed,
         )
@@ -167,17 +168,17 @@ def load_when_reached(
     store: MetadataStore, scheduler: Scheduler, wait_ms: int, load: Callable[[], Answer[Snapshot]]
 ) -> Answer[Snapshot]:
     """Wait up to `wait_ms` until the metadata store answers, then answer what `load` does."""
-    answer: Pending[Snapshot] = Pending()
+    answer: Deferred[Snapshot] = Deferred(scheduler)
 
     async def wait() -> None:
         deadline_ms = scheduler.clock.now_ms() + wait_ms
-        snapshot = await awaited(store.load())
+        snapshot = await awaitable(store.load(), scheduler)
         if snapshot.error is not None:
             _logger.warning("%s; waiting up to %d s for the metadata store", snapshot.error, wait_ms // 1000)
         while snapshot.error is not None and (left_ms := deadline_ms - scheduler.clock.now_ms()) > 0:
             await scheduler.sleep(min(left_ms, _STORE_RETRY_MS))
-            snapshot = await awaited(store.load())
-        answer.complete(snapshot if snapshot.error is not None else await awaited(load()))
+            snapshot = await awaitable(store.load(), scheduler)
+        answer.complete(snapshot if snapshot.error is not None else await awaitable(load(), scheduler))
 
     scheduler.background(wait(), "waiting for the metadata store")
     return answer

@@ -25,9 +25,9 @@ from ottla.metadata.elections import ElectionRules, damaged, without
 from ottla.metadata.image import NO_LEADER, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import ChangeOutcome
-from ottla.protocol.answer import after
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
 
 _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 40

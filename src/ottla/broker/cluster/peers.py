@@ -23,12 +23,13 @@ from ottla.net.authentication import Credentials
 from ottla.net.connection import ConnectionSettings, Link
 from ottla.net.errors import ConnectionLost, KafkaError
 from ottla.net.network import Network
-from ottla.net.scheduler import Promise, Scheduler
-from ottla.protocol.answer import Answer, Pending, gather
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.schema import Request, Response
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.scheduler import Scheduler
 
 R = TypeVar("R", bound=Response)
 _logger = logging.getLogger("ottla.cluster")
@@ -75,7 +76,7 @@ class _Fetch:
         else:
             response.listen(self._arrived)
 
-    def _arrived(self, response: Promise[PositionalResponse]) -> None:
+    def _arrived(self, response: Deferred[PositionalResponse]) -> None:
         if response.error is not None:
             _logger.debug("fetch from broker %d failed: %s", self.node_id, response.error)
             if isinstance(response.error, ConnectionLost):
@@ -110,6 +111,7 @@ class Peers:
         node_id: int,
         image: Callable[[], Image],
         environment: Environment,
+        tasks: Scheduler,
         credentials: Credentials | None = None,
         transport: Transport | None = None,
     ) -> None:
@@ -129,11 +131,11 @@ class Peers:
         self._departed: dict[int, BrokerImage] = {}
         self._forgetting: dict[int, list[Cancellable]] = {}
         """Timers after which a broker is not lost any more, and has not departed any more."""
-        self._confirmations = Confirmations(self._confirmation, environment.timers)
+        self._confirmations = Confirmations(self._confirmation, tasks)
         self._is_closed = False
         self.losses = 0
         """See `OtherBrokers.losses`."""
-        self._scheduler = Scheduler(environment.clock, environment.timers, _report)
+        self._scheduler = tasks
         self._network = Network(settings, self._scheduler, transport or environment.transport, environment.random)
 
     def request(self, node_id: int, request: Request[R], *, purpose: str = "") -> Answer[R | None]:
@@ -145,7 +147,7 @@ class Peers:
         address = self._address(node_id)
         if address is None:
             return None
-        answer: Pending[R | None] = Pending()
+        answer: Deferred[R | None] = Deferred(self._scheduler)
         self._network.cluster_id = self._image().cluster_id
 
         async def send() -> None:
@@ -231,7 +233,7 @@ class Peers:
         address = self._address(node_id)
         if address is None:
             return None
-        answer: Pending[object] = Pending()
+        answer: Deferred[object] = Deferred(self._scheduler)
 
         async def send() -> None:
             link = None

@@ -17,7 +17,6 @@ from ottla.broker.coordination.remote_verification import RemoteVerification
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper, TopicIdPartition
 from ottla.broker.coordination.verification import Verification
-from ottla.broker.due_work import DueWork
 from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
@@ -30,14 +29,17 @@ from ottla.coordinators.topology import Topology
 from ottla.coordinators.transactions.coordinator import transaction_coordinator
 from ottla.coordinators.transactions.ending import completed
 from ottla.coordinators.transactions.state import Markers
-from ottla.environment import Cancellable, Clock, Random, Timers
+from ottla.environment import Cancellable, Clock, Random
 from ottla.log.log import StorageError
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Delta, Image, TopicImage
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE
 from ottla.protocol.wire import PeerError
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
+from ottla.tasks.due_work import DueWork
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.broker")
 _RECORDS_A_TURN: Final = 500
@@ -62,7 +64,7 @@ class Coordination:
         values: BrokerValues,
         clock: Clock,
         random: Random,
-        timers: Timers,
+        tasks: CallbackQueue,
         replicas: Replicas,
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
@@ -71,37 +73,39 @@ class Coordination:
     ) -> None:
         self._node_id = node_id
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._replicas = replicas
         replicas.went_offline.append(self._went_offline)
         replicas.came_online.append(self._came_online)
-        self._alarm = DueWork("a timer of the coordinators", self._run_due, clock, timers)
+        self._alarm = DueWork("a timer of the coordinators", self._run_due, clock, tasks)
         self._to_load: deque[tuple[str, int]] = deque()
         self._resigned: set[tuple[str, int]] = set()
         self._epochs: dict[tuple[str, int], int] = {}
         """The leader epoch in which each partition was loaded."""
         self._loading: Cancellable | None = None
         self._topology = Topology(node_id)
-        self.groups = group_coordinator(values, clock, random, self._topology, self._alarm.set, self._on_group_message)
-        self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
-        self.markers = MarkerWriter(replicas, self.groups, clock, timers, self.routing, peers)
-        self.transactions = transaction_coordinator(
-            values, clock, transaction_version, new_producer_id, self._write_markers, self._alarm.set
+        self.groups = group_coordinator(
+            values, clock, tasks, random, self._topology, self._alarm.set, self._on_group_message
         )
-        self.shares = share_coordinator(values, clock, self._topology, self._on_share_message, self._alarm.set)
+        self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
+        self.markers = MarkerWriter(replicas, self.groups, clock, tasks, self.routing, peers)
+        self.transactions = transaction_coordinator(
+            values, clock, tasks, transaction_version, new_producer_id, self._write_markers, self._alarm.set
+        )
+        self.shares = share_coordinator(values, clock, tasks, self._topology, self._on_share_message, self._alarm.set)
         self.verification = Verification(
             self.transactions,
             self.routing,
-            RemoteVerification(peers),
+            RemoteVerification(peers, tasks),
             clock,
-            timers,
+            tasks,
             longest_pause_ms=values.integer("add.partitions.to.txn.retry.backoff.ms"),
             limit_ms=min(
                 values.integer("add.partitions.to.txn.retry.backoff.max.ms"), values.integer("request.timeout.ms")
             ),
         )
         self.share_coordinators = ShareCoordinators(self.shares, self.routing, peers)
-        self.share_states = ShareStateKeeper(self.share_coordinators, timers, partial(provide_topic, SHARE_STATE_TOPIC))
+        self.share_states = ShareStateKeeper(self.share_coordinators, tasks, partial(provide_topic, SHARE_STATE_TOPIC))
         self.share_resets: list[Callable[[StateReset], None]] = []
         self._runtimes: dict[str, Runtime[Any]] = {
             OFFSETS_TOPIC: self.groups,
@@ -169,7 +173,7 @@ class Coordination:
 
     def _on_group_message(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
         """Initialise the state of a share group's partitions; the heartbeat that caused it is answered already."""
-        self._timers.call_later(0, partial(self._initialize_shares, message))
+        self._tasks.call_later(0, partial(self._initialize_shares, message))
 
     def _initialize_shares(self, message: InitializeShares) -> None:
         offsets = {
@@ -230,7 +234,7 @@ class Coordination:
     def _load_on(self) -> None:
         """Read a piece of the partition that has waited longest; the next piece follows in another turn of the loop."""
         if self._loading is None and self._to_load:
-            self._loading = self._timers.call_later(0, self._load_a_piece)
+            self._loading = self._tasks.call_later(0, self._load_a_piece)
 
     def _load_a_piece(self) -> None:
         self._loading = None
@@ -259,7 +263,7 @@ class Coordination:
     def _went_offline(self, topic: str, index: int) -> None:
         """Resign as coordinator of a partition whose log failed, after the append that may have failed has returned."""
         if topic in self._runtimes:
-            self._timers.call_later(0, partial(self._runtimes[topic].unload, index))
+            self._tasks.call_later(0, partial(self._runtimes[topic].unload, index))
 
     def _came_online(self, topic: TopicImage) -> None:
         if topic.name in self._runtimes:

@@ -15,14 +15,12 @@ from ottla.broker.coordination.remote_markers import write_remotely
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.other_brokers import OtherBrokers
-from ottla.broker.retrying import repeat_while
 from ottla.coordinators.log import Ending
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.transactions.state import Markers
 from ottla.coordinators.transactions.transaction import TopicPartition as Place
-from ottla.environment import Clock, Timers
+from ottla.environment import Clock
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_TXN_STATE,
@@ -37,6 +35,10 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
 
 _COMMIT_TIMEOUT_MS: Final = 30_000
 _RETRIED: Final = frozenset(
@@ -60,7 +62,7 @@ class MarkerWriter:
         replicas: Replicas,
         groups: Runtime[Any],
         clock: Clock,
-        timers: Timers,
+        tasks: CallbackQueue,
         routing: CoordinatorRouting,
         peers: OtherBrokers,
     ) -> None:
@@ -69,7 +71,7 @@ class MarkerWriter:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._closed = False
 
     def append(self, markers: Sequence[tuple[Place, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
@@ -92,7 +94,7 @@ class MarkerWriter:
                 appended.append(Uncommitted.last_of(partition, decided))
             else:
                 decided(code)
-        DelayedCommit(done).begin(appended, self._timers, _COMMIT_TIMEOUT_MS)
+        DelayedCommit(done).begin(appended, self._tasks, _COMMIT_TIMEOUT_MS)
 
     def _append_everywhere(
         self, places: Sequence[Place], ending: Ending, decided: Callable[[Place, int], None], done: Callable[[], None]
@@ -150,7 +152,7 @@ class MarkerWriter:
             """Write the outstanding markers; the answer lists the partitions that still lack theirs."""
             nonlocal left
             failed: list[Place] = []
-            attempted: Pending[list[Place]] = Pending()
+            attempted: Deferred[list[Place]] = Deferred(self._tasks)
 
             def decided(place: Place, code: int) -> None:
                 if code in _RETRIED:
@@ -173,10 +175,10 @@ class MarkerWriter:
         def written(failed: list[Place]) -> Answer[int]:
             if failed or self._closed or not is_current():
                 return NONE  # the next start, or the next coordinator, writes them
-            return repeat_while(is_incomplete, partial(_answered, complete), self._timers.call_later)
+            return repeat_while(is_incomplete, partial(_answered, complete), self._tasks)
 
         is_left: Callable[[list[Place]], bool] = lambda failed: bool(failed) and not self._closed  # noqa: E731
-        after(repeat_while(is_left, attempt, self._timers.call_later), written)
+        after(repeat_while(is_left, attempt, self._tasks), written)
 
     def close(self) -> None:
         """Stop the attempts; the next start writes the missing markers."""
@@ -186,8 +188,8 @@ class MarkerWriter:
 def _answered(complete: Callable[[], Answer[int]]) -> Answer[int]:
     """Call `complete`; the answer is UNKNOWN_SERVER_ERROR if that of `complete` is abandoned."""
     answer = complete()
-    if not isinstance(answer, Pending):
+    if not isinstance(answer, Deferred):
         return answer
-    whole: Pending[int] = Pending()
-    answer.listen(whole.complete, lambda: whole.complete(UNKNOWN_SERVER_ERROR))
+    whole: Deferred[int] = Deferred(answer.tasks)
+    answer.then(whole.complete, lambda: whole.complete(UNKNOWN_SERVER_ERROR))
     return whole

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK
-from ottla.protocol.answer import Answer, NotReady, Pending
+from ottla.tasks.answers import NotReady
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 _RUNS_LOW: Final = PRODUCER_ID_BLOCK // 2
 
@@ -19,12 +21,13 @@ class ProducerIds:
     reserve_block  reserves PRODUCER_ID_BLOCK ids in the metadata and answers the first one, -1 when that failed
     """
 
-    def __init__(self, reserve_block: Callable[[], Answer[int]]) -> None:
+    def __init__(self, reserve_block: Callable[[], Answer[int]], tasks: CallbackQueue) -> None:
         self._reserve_block = reserve_block
+        self._tasks = tasks
         self._current = range(0)
         self._following = range(0)
         self._is_reserving = False
-        self._waiting: deque[Pending[bool]] = deque()
+        self._waiting: deque[Deferred[bool]] = deque()
 
     def take(self) -> int:
         """Return an unused producer id. Raises NotReady while the reserved ids are used up."""
@@ -47,7 +50,7 @@ class ProducerIds:
             return True
         if not self._is_reserving:
             return False
-        answer: Pending[bool] = Pending()
+        answer: Deferred[bool] = Deferred(self._tasks)
         self._waiting.append(answer)
         return answer
 
@@ -56,8 +59,8 @@ class ProducerIds:
             return
         self._is_reserving = True
         first = self._reserve_block()
-        if isinstance(first, Pending):
-            first.listen(self._reserved, lambda: self._reserved(-1))
+        if isinstance(first, Deferred):
+            first.then(self._reserved, lambda: self._reserved(-1))
         else:
             self._reserved(first)
 
@@ -65,8 +68,9 @@ class ProducerIds:
         self._is_reserving = False
         if first >= 0:
             self._following = range(first, first + PRODUCER_ID_BLOCK)
-        # Each waiting request takes an id, and there may be more of them than ids in a block.
-        while self._waiting and (first < 0 or self._current or self._following):
+        # Each waiting request takes an id when it is served, and there may be more of them than ids in a block.
+        served = len(self._waiting) if first < 0 else len(self._current) + len(self._following)
+        for _ in range(min(served, len(self._waiting))):
             self._waiting.popleft().complete(first >= 0)
         if self._waiting:
             self._reserve_more()

@@ -7,7 +7,6 @@ from ottla.broker.coordination.remote_verification import by_topic
 from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.log import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP, TopicPartition
-from ottla.protocol.answer import after
 from ottla.protocol.errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -15,6 +14,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.tasks.answers import after
 
 _PURPOSE: Final = "markers"
 

@@ -7,7 +7,6 @@ from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share import state
 from ottla.coordinators.share.state_batches import StateBatch
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE
 from ottla.protocol.messages import delete_share_group_state as deletion
 from ottla.protocol.messages import initialize_share_group_state as initialization
@@ -15,6 +14,8 @@ from ottla.protocol.messages import read_share_group_state as reading
 from ottla.protocol.messages import read_share_group_state_summary as summary
 from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.schema import Request
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _PURPOSE: Final = "share state"
 

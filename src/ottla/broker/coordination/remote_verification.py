@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, NONE
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -16,6 +15,9 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTransaction,
 )
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 _PURPOSE: Final = "transactions"
 
@@ -25,14 +27,15 @@ class _Verification(NamedTuple):
 
     partitions: PartitionsOf
     only_verify: bool
-    answer: Pending[Codes]
+    answer: Deferred[Codes]
 
 
 class RemoteVerification:
     """Verifies or adds partitions at transaction coordinators on other brokers."""
 
-    def __init__(self, peers: OtherBrokers) -> None:
+    def __init__(self, peers: OtherBrokers, tasks: CallbackQueue) -> None:
         self._peers = peers
+        self._tasks = tasks
         self._queued: dict[int, list[_Verification]] = {}
         self._is_sending: dict[int, bool] = {}
 
@@ -41,7 +44,7 @@ class RemoteVerification:
 
         COORDINATOR_NOT_AVAILABLE if the coordinator does not answer
         """
-        verification = _Verification(partitions, only_verify, Pending())
+        verification = _Verification(partitions, only_verify, Deferred(self._tasks))
         self._queued.setdefault(node_id, []).append(verification)
         self._send(node_id)
         return verification.answer

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar, cast
 
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.other_brokers import OtherBrokers
-from ottla.broker.retrying import repeat_while
 from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE, Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
 from ottla.coordinators.share.state import (
@@ -24,10 +23,12 @@ from ottla.coordinators.share.state import (
     share_key,
     summarize_state,
 )
-from ottla.environment import Timers
 from ottla.metadata.image import SHARE_STATE_TOPIC
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, error
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -122,10 +123,10 @@ class ShareStateKeeper:
     """
 
     def __init__(
-        self, coordinators: ShareCoordinators, timers: Timers, provide_topic: Callable[[], Answer[bool]]
+        self, coordinators: ShareCoordinators, tasks: CallbackQueue, provide_topic: Callable[[], Answer[bool]]
     ) -> None:
         self._coordinators = coordinators
-        self._timers = timers
+        self._tasks = tasks
         self._provide_topic = provide_topic
 
     def initialize(
@@ -161,6 +162,6 @@ class ShareStateKeeper:
         return repeat_while(
             lambda response: response.error_code in COORDINATOR_UNAVAILABLE,
             partial(self._coordinators.run, operation, request),
-            self._timers.call_later,
+            self._tasks,
             attempts=_ATTEMPTS,
         )

@@ -7,8 +7,9 @@ from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.coordinators.groups.share.offsets import Deleted, Deleting, Deletion, begin_deletion, deleted
 from ottla.coordinators.share.state import StateOutcome
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE, error
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 class DeletedState(NamedTuple):

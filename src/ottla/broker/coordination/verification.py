@@ -20,13 +20,11 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.coordination.remote_verification import RemoteVerification
 from ottla.broker.coordination.routing import CoordinatorRouting
-from ottla.broker.retrying import repeat_while
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
-from ottla.environment import Clock, Timers
+from ottla.environment import Clock
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
     INVALID_PRODUCER_EPOCH,
@@ -36,6 +34,10 @@ from ottla.protocol.errors import (
     TRANSACTION_ABORTABLE,
 )
 from ottla.replication.partition import Partition
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
 
 _FIRST_PAUSE_MS: Final = 1
 R = TypeVar("R")
@@ -98,7 +100,7 @@ class Verification:
         routing: CoordinatorRouting,
         remote: RemoteVerification,
         clock: Clock,
-        timers: Timers,
+        tasks: CallbackQueue,
         *,
         longest_pause_ms: int,
         limit_ms: int,
@@ -107,7 +109,7 @@ class Verification:
         self._routing = routing
         self._remote = remote
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._longest_pause_ms = longest_pause_ms
         self._limit_ms = limit_ms
 
@@ -122,7 +124,7 @@ class Verification:
         return repeat_while(
             lambda outcome: is_concurrent(outcome) and clock.now_ms() - begun < limit_ms,
             verify,
-            self._timers.call_later,
+            self._tasks,
             pause_ms=_FIRST_PAUSE_MS,
             longest_pause_ms=self._longest_pause_ms,
         )

@@ -22,7 +22,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group, may_use_transactional_id
 from ottla.coordinators.transactions.partitions import PartitionsOf, add_partitions
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import (
     COORDINATOR_NOT_AVAILABLE,
     GROUP_AUTHORIZATION_FAILED,
@@ -32,6 +31,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_FENCED: Final = 2
 

@@ -32,7 +32,6 @@ from ottla.broker.permission import may_use_cluster, may_use_topic, may_use_tran
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf, add_partitions, verify_partitions
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
 from ottla.metadata.image import INTERNAL_TOPICS
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -53,6 +52,8 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_FENCED: Final = 2
 _FIRST_WITH_SEVERAL: Final = 4

@@ -20,7 +20,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata.refusal import CHANGED, ChangeResult
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, NONE, error
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -30,6 +29,8 @@ from ottla.protocol.messages.alter_client_quotas import (
 )
 from ottla.security.operations import AclOperation
 from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(AlterClientQuotasRequest, in_turn=True)

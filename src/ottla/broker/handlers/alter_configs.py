@@ -16,12 +16,13 @@ from ottla.broker.alterations import Alteration, ConfigAlterations, Outcome
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import SET, Edit
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(AlterConfigsRequest, in_turn=True)

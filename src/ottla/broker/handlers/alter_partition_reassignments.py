@@ -31,7 +31,6 @@ from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.metadata.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.topic_plans import check_replicas
-from ottla.protocol.answer import Answer, Pending, Steps, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REPLICA_ASSIGNMENT,
@@ -50,6 +49,8 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import Steps, after
+from ottla.tasks.deferred import Answer, Deferred
 
 _logger: Final = logging.getLogger("ottla.metadata")
 _PARTITIONS_A_STEP: Final = 500
@@ -110,7 +111,7 @@ class _Alteration:
             error_message=None,
             responses=responses,
         )
-        answer: Pending[AlterPartitionReassignmentsResponse] = Pending()
+        answer: Deferred[AlterPartitionReassignmentsResponse] = Deferred(self._broker.tasks)
         self._broker.slices.run(self._steps(entries), lambda: answer.complete(response), answer.abandon)
         return answer
 
@@ -122,7 +123,7 @@ class _Alteration:
             planned = self._plan(some)
             results: list[ChangeResult] = []
             written = after(self._broker.metadata.change_partitions([one[:3] for one in planned]), results.extend)
-            yield written if isinstance(written, Pending) else None
+            yield written if isinstance(written, Deferred) else None
             for one, result in zip(planned, results, strict=True):
                 self._written(one, result, counts)
         for name, (begun_count, ended_count) in counts.items():

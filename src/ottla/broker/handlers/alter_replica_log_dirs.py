@@ -24,7 +24,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.log.log import StorageError
 from ottla.metadata.topic_plans import LONGEST_TOPIC_NAME
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_TOPIC_EXCEPTION,
@@ -39,6 +38,7 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 

@@ -27,7 +27,6 @@ from ottla.broker.group_protocols import serves_share_groups
 from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import Begun, OffsetAlteration, begin_alteration
 from ottla.coordinators.share.state import StateOutcome
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_GROUP_ID,
@@ -44,6 +43,8 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(AlterShareGroupOffsetsRequest)

@@ -19,7 +19,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata.refusal import ChangeResult, Refused
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     DUPLICATE_RESOURCE,
@@ -43,6 +42,8 @@ from ottla.security.scram import (
     credential,
     is_mechanism,
 )
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(AlterUserScramCredentialsRequest, in_turn=True)

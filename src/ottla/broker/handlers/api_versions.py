@@ -22,7 +22,6 @@ from ottla.broker.handlers import SERVED
 from ottla.metadata.alteration import CLIENT_METRICS
 from ottla.metadata.features import FEATURES
 from ottla.metadata.features import finalized as levels
-from ottla.protocol.answer import Answer
 from ottla.protocol.api import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
 from ottla.protocol.messages.api_versions import (
@@ -32,6 +31,7 @@ from ottla.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_LEVEL_0: Final = 4
 _TELEMETRY: Final = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)

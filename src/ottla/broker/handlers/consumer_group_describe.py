@@ -20,7 +20,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_consumer_groups
 from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups import listing
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -35,6 +34,8 @@ from ottla.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 
 @handles(ConsumerGroupDescribeRequest)

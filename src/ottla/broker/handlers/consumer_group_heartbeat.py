@@ -29,7 +29,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_consumer_groups
 from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -42,6 +41,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(ConsumerGroupHeartbeatRequest)

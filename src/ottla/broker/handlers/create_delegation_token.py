@@ -21,7 +21,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import number_of_tokens, token_request
 from ottla.metadata.refusal import ChangeResult
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -29,6 +28,8 @@ from ottla.protocol.messages.create_delegation_token import (
 )
 from ottla.security.delegation_tokens import DelegationToken, create, new_token_id, token_hmac
 from ottla.security.operations import AclOperation, AclResourceType
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_REQUESTER: Final = 3
 

@@ -29,7 +29,6 @@ from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import TooLarge, check_additions
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import (
     INVALID_REQUEST,
@@ -46,6 +45,8 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 

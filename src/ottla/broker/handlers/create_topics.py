@@ -34,7 +34,6 @@ from ottla.metadata.configs import topic_configs
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, TooLarge, TopicBatch
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.create_topics import (
@@ -45,6 +44,8 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 

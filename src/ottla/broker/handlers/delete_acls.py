@@ -19,7 +19,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata.refusal import ChangeResult
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -37,6 +36,8 @@ from ottla.protocol.wire import PeerError
 from ottla.security.acl_requests import UNKNOWN, AclFilter, InvalidAcl
 from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(DeleteAclsRequest, in_turn=True)

@@ -26,10 +26,11 @@ from ottla.coordinators.groups import listing
 from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.coordinators.groups.streams.group import NO_EPOCH
 from ottla.coordinators.groups.streams.topology_descriptions import Ending, begin_deletion, end_description
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, GROUP_DELETION_FAILED
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 

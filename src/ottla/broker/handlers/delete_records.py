@@ -27,7 +27,6 @@ from ottla.broker.delayed import DelayedCommit, Deleted
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_topic
 from ottla.log.log import OffsetNotInLog, StorageError
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
@@ -44,6 +43,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer, Deferred
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -66,7 +66,7 @@ def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[Dele
     response = DeleteRecordsResponse(topics=topics)
     if not waits:
         return response
-    answer: Pending[DeleteRecordsResponse] = Pending()
+    answer: Deferred[DeleteRecordsResponse] = Deferred(broker.tasks)
     delayed = DelayedCommit(lambda: answer.complete(response), broker.expirations.delete_records)
     delayed.begin(waits, broker.timeouts, request.timeout_ms)
     return answer

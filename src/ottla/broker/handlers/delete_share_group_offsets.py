@@ -20,7 +20,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
 from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import NOTHING_TO_DELETE
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_GROUP_ID,
@@ -37,6 +36,8 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(DeleteShareGroupOffsetsRequest)

@@ -29,7 +29,6 @@ from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import TopicImage
 from ottla.metadata.refusal import ChangeResult, Refused
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.api import DELETE_TOPICS
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
@@ -50,6 +49,8 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 

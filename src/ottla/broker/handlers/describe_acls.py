@@ -16,7 +16,6 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, SECURITY_DISABLED, error
 from ottla.protocol.messages.describe_acls import (
     AclDescription,
@@ -27,6 +26,7 @@ from ottla.protocol.messages.describe_acls import (
 from ottla.protocol.wire import PeerError
 from ottla.security.acl_requests import UNKNOWN, AclFilter, InvalidAcl, by_resource
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeAclsRequest)

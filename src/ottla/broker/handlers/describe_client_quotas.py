@@ -14,7 +14,6 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, UNSUPPORTED_VERSION
 from ottla.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -25,6 +24,7 @@ from ottla.protocol.messages.describe_client_quotas import (
 )
 from ottla.security.operations import AclOperation
 from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, check_filter, matching
+from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeClientQuotasRequest)

@@ -13,7 +13,6 @@ from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
 from ottla.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -21,6 +20,7 @@ from ottla.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from ottla.security.operations import NOT_REQUESTED, AclResourceType, authorized_operations
+from ottla.tasks.deferred import Answer
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -36,7 +36,6 @@ from ottla.metadata.configs import TYPE_IDS, Config, ConfigSource, group_configs
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -47,6 +46,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 _TYPES: Final = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 

@@ -17,7 +17,6 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import token_request
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -26,6 +25,7 @@ from ottla.protocol.messages.describe_delegation_token import (
 )
 from ottla.security.delegation_tokens import DelegationToken, describe, token_hmac
 from ottla.security.operations import AclOperation, AclResourceType
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_REQUESTER: Final = 3
 

@@ -20,10 +20,11 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import listing
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_NOT_FOUND: Final = 6
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, KAFKA_STORAGE_ERROR
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -31,6 +30,7 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeLogDirsRequest)

@@ -15,7 +15,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_topic
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -25,6 +24,7 @@ from ottla.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeProducersRequest)

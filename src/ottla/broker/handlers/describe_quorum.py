@@ -21,7 +21,6 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -35,6 +34,7 @@ from ottla.protocol.messages.describe_quorum import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _FIRST_WITH_NODES: Final = 2

@@ -32,7 +32,6 @@ from ottla.broker.latest_offsets import LatestOffset, TopicPartition, latest_off
 from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -52,6 +51,8 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 _NO_TOPIC: Final = bytes(16)
 

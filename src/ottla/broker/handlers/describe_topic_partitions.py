@@ -19,7 +19,6 @@ from ottla.broker.permission import may_use_topic
 from ottla.metadata.image import NO_LEADER, TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
-from ottla.protocol.answer import Answer
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_REQUEST,
@@ -35,6 +34,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
+from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeTopicPartitionsRequest)

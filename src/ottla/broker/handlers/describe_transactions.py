@@ -14,7 +14,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_topic, may_use_transactional_id
 from ottla.coordinators.transactions.state import Transactions
 from ottla.coordinators.transactions.transaction import STATES
-from ottla.protocol.answer import Answer
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_REQUEST,
@@ -29,6 +28,7 @@ from ottla.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeTransactionsRequest)

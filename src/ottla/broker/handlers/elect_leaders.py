@@ -25,7 +25,6 @@ from ottla.broker.permission import may_use_cluster
 from ottla.metadata.elections import preferred, unclean
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.refusal import ChangeResult
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     ELECTION_NOT_NEEDED,
@@ -44,6 +43,8 @@ from ottla.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1

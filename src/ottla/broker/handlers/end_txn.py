@@ -24,10 +24,11 @@ from ottla.broker.coordination.verification import without_fenced
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_transactional_id
 from ottla.coordinators.transactions.ending import end_transaction
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_FENCED: Final = 2
 

@@ -15,12 +15,13 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import token_request, token_with_hmac
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
 from ottla.security.delegation_tokens import expire
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(ExpireDelegationTokenRequest, in_turn=True)

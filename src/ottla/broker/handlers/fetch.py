@@ -56,7 +56,6 @@ from ottla.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchS
 from ottla.environment.files import Region
 from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     NONE,
@@ -84,6 +83,8 @@ from ottla.records.errors import CorruptRecords
 from ottla.records.legacy import NotForOldClients
 from ottla.replication.throttle import UNLIMITED
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -163,7 +164,7 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
     else:
         expirations = broker.expirations
         expired = expirations.follower_fetch if reader.is_follower else expirations.fetch
-        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), expired, is_deferred=is_deferred)
+        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), broker.tasks, expired, is_deferred=is_deferred)
         answer = delayed.begin(broker.timeouts, fields.max_wait_ms)
     return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
 
@@ -461,7 +462,7 @@ class _FetchAttempt:
 
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
         """Convert the batches of a response to message sets, in steps between other requests."""
-        answer: Pending[FetchResponse] = Pending()
+        answer: Deferred[FetchResponse] = Deferred(self._broker.tasks)
         self._broker.slices.run(self._convert(response), lambda: answer.complete(response), answer.abandon)
         return answer
 

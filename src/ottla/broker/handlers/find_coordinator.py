@@ -28,7 +28,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_group, may_use_transactional_id
 from ottla.coordinators.partitions import partition_of
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     COORDINATOR_NOT_AVAILABLE,
@@ -40,6 +39,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_STATE_TOPIC}
 _TRANSACTION: Final = 1

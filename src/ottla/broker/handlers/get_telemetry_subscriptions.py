@@ -13,11 +13,11 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.telemetry import ACCEPTED_COMPRESSION
 from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from ottla.tasks.deferred import Answer
 
 
 @handles(GetTelemetrySubscriptionsRequest)

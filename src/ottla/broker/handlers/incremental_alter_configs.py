@@ -16,12 +16,13 @@ from ottla.broker.alterations import Alteration, ConfigAlterations, Outcome
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.alteration import Edit
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(IncrementalAlterConfigsRequest, in_turn=True)

@@ -29,7 +29,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_transactional_id
 from ottla.coordinators.transactions.producers import init_producer_id as operation
 from ottla.coordinators.transactions.producers import refuse_init
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -41,6 +40,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.security.operations import AclOperation, AclResourceType
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_FENCED: Final = 4
 

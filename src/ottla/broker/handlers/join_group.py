@@ -27,10 +27,10 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_NULL_NAMES: Final = 7
 

@@ -20,10 +20,10 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group
 from ottla.coordinators.groups import routing as membership
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(LeaveGroupRequest)

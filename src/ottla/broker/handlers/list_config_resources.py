@@ -17,7 +17,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
 from ottla.protocol.messages.list_config_resources import (
     ConfigResource,
@@ -25,6 +24,7 @@ from ottla.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(ListConfigResourcesRequest)

@@ -35,7 +35,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_topic
 from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED, StorageError
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     INVALID_REQUEST,
     LEADER_NOT_AVAILABLE,
@@ -52,6 +51,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer, Deferred
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -70,7 +70,7 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 @handles(ListOffsetsRequest)
 def list_offsets(request: ListOffsetsRequest, broker: Broker) -> Answer[ListOffsetsResponse]:
     response = ListOffsetsResponse()
-    answer: Pending[ListOffsetsResponse] = Pending()
+    answer: Deferred[ListOffsetsResponse] = Deferred(broker.tasks)
     broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response), answer.abandon)
     return answer
 

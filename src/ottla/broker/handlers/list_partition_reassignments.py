@@ -15,7 +15,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata.image import TopicImage
 from ottla.metadata.reassignment import is_reassigned, still_adding
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, error
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -24,6 +23,7 @@ from ottla.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(ListPartitionReassignmentsRequest)

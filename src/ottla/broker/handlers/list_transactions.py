@@ -19,7 +19,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_transactional_id
 from ottla.coordinators.transactions.transaction import STATES, Transaction
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION
 from ottla.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -28,6 +27,7 @@ from ottla.protocol.messages.list_transactions import (
 )
 from ottla.regexes import InvalidRegex, compiled
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(ListTransactionsRequest)

@@ -46,7 +46,6 @@ from ottla.broker.throttling import Mutations
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.api import METADATA
 from ottla.protocol.codec import encode
 from ottla.protocol.connection import EncodedResponse
@@ -72,6 +71,8 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceType, authorized_operations
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 
 _PARTITIONS_A_STEP: Final = 1_000
 ELECTION_MS: Final = 300
@@ -143,7 +144,7 @@ def _all_topics(request: MetadataRequest, broker: Broker) -> Answer[Any]:
     key, latest = _key_of(request, broker), broker.encoded_metadata
     if key is not None and latest is not None and latest[0] == key:
         return latest[1]
-    described: Pending[Any] = Pending()
+    described: Deferred[Any] = Deferred(broker.tasks)
     topics: list[MetadataResponseTopic] = []
 
     def respond() -> None:

@@ -32,10 +32,11 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group
 from ottla.coordinators import offsets
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 
 @handles(OffsetCommitRequest)

@@ -17,7 +17,6 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group, split_topics
 from ottla.coordinators.offsets import OffsetDeletion, OffsetDeletionOutcome, delete_offsets
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_GROUP_ID,
@@ -32,6 +31,8 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 
 @handles(OffsetDeleteRequest)

@@ -29,7 +29,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_group, may_use_topic, split_topics
 from ottla.coordinators import offsets
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,
@@ -49,6 +48,8 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 if TYPE_CHECKING:
     from ottla.metadata.image import Image

@@ -20,7 +20,6 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_topic
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -31,6 +30,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(OffsetForLeaderEpochRequest)

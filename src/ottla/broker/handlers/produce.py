@@ -54,7 +54,6 @@ from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.log.log import AppendResult, StorageError, Unfinished
 from ottla.metadata.image import INTERNAL_TOPICS
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
@@ -94,6 +93,8 @@ from ottla.records.batch import MAGIC, base_sequence, magic_of, transactional_pr
 from ottla.records.compression import newer_than_produce
 from ottla.records.validation import check_whole
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -190,7 +191,7 @@ def _produced(request: PositionalRequest, broker: Broker) -> Answer[ProduceRespo
             return _refused(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _append_all(request, broker, _NO_CODES)
     answer = broker.coordination.verification.repeated(partial(_verified, request, broker), is_concurrent)
-    if not isinstance(answer, Pending):
+    if not isinstance(answer, Deferred):
         return _append_verified(request, broker, answer)
 
     def append(codes: Codes) -> Answer[Any]:
@@ -218,7 +219,7 @@ def _verified(request: PositionalRequest, broker: Broker) -> Answer[Codes]:
     client = Client.of(request.context.version, aborts_from=_FIRST_THAT_ABORTS, adds_from=_FIRST_THAT_ADDS)
     is_enabled = broker.config.flag("transaction.partition.verification.enable")
     answer = broker.coordination.verification.verified(unverified, client, is_enabled=is_enabled)
-    if not isinstance(answer, Pending):
+    if not isinstance(answer, Deferred):
         return {**codes, **answer}
 
     def complete(verified: Codes) -> Codes:
@@ -372,7 +373,7 @@ def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceR
 
 
 class _Appends:
-    """Pending appends of one request: batches that are still being validated, or are not committed yet."""
+    """Deferred appends of one request: batches that are still being validated, or are not committed yet."""
 
     __slots__ = ("_acks", "_broker", "_timeout_ms", "_uncommitted", "_unfinished")
 
@@ -409,13 +410,13 @@ class _Appends:
             return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
         if self._acks == 0 or not self._uncommitted:
             return _at_once(response, self._acks, first_error)
-        whole: Pending[ProduceResponse] = Pending()
+        whole: Deferred[ProduceResponse] = Deferred(self._broker.tasks)
         delayed = DelayedCommit(lambda: whole.complete(response), self._broker.expirations.produce)
         delayed.begin(self._uncommitted, self._broker.timeouts, self._timeout_ms)
         return whole
 
     def _check(self) -> Answer[None]:
-        checked: Pending[None] = Pending()
+        checked: Deferred[None] = Deferred(self._broker.tasks)
         self._broker.slices.run(self._finish(), lambda: checked.complete(None))
         return checked
 

@@ -14,8 +14,8 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.metadata.refusal import Refused
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from ottla.tasks.deferred import Answer
 
 
 @handles(PushTelemetryRequest)

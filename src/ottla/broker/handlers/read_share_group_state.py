@@ -17,7 +17,6 @@ from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.read_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -27,6 +26,7 @@ from ottla.protocol.messages.read_share_group_state import (
     StateBatch,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(ReadShareGroupStateRequest)

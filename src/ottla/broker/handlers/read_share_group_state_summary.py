@@ -20,7 +20,6 @@ from ottla.broker.coordination.share_state import ask_each, deny_each
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.read_share_group_state_summary import (
     PartitionData,
     PartitionResult,
@@ -29,6 +28,7 @@ from ottla.protocol.messages.read_share_group_state_summary import (
     ReadStateSummaryResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(ReadShareGroupStateSummaryRequest)

@@ -15,9 +15,10 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import token_request, token_with_hmac
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.security.delegation_tokens import renew
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(RenewDelegationTokenRequest, in_turn=True)

@@ -11,9 +11,9 @@ Versions
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import ILLEGAL_SASL_STATE
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.tasks.deferred import Answer
 
 
 @handles(SaslHandshakeRequest)

@@ -33,7 +33,6 @@ from ottla.broker.permission import may_use_group
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult
 from ottla.broker.share_partitions.permission import split_acknowledgements
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -50,6 +49,8 @@ from ottla.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(ShareAcknowledgeRequest)

@@ -42,7 +42,6 @@ from ottla.broker.share_partitions.permission import is_denied, split_acknowledg
 from ottla.coordinators.share.acquisition import AcquireRequest
 from ottla.coordinators.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from ottla.log.log import StorageError
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -64,6 +63,8 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
 
 _logger = logging.getLogger("ottla.broker")
 _BATCH_OPTIMIZED: Final = 0
@@ -144,9 +145,9 @@ def _wants_records(request: ShareFetchRequest) -> bool:
 
 def _full(broker: Broker, wait_ms: int) -> Answer[ShareFetchResponse]:
     """Answer SHARE_SESSION_LIMIT_REACHED after `wait_ms`, so that the client does not retry at once."""
-    answer: Pending[ShareFetchResponse] = Pending()
+    answer: Deferred[ShareFetchResponse] = Deferred(broker.tasks)
     refused = ShareFetchResponse(error_code=SHARE_SESSION_LIMIT_REACHED)
-    broker.timers.call_later(max(0, wait_ms), partial(answer.complete, refused))
+    broker.tasks.call_later(max(0, wait_ms), partial(answer.complete, refused))
     return answer
 
 
@@ -188,7 +189,7 @@ class _ShareFetchAttempt:
         if reads is not None:
             return reads
         expired = self._broker.expirations.share_fetch
-        delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared], expired)
+        delayed = DelayedAnswer(self.attempt, [shared for _, shared in self._shared], self._broker.tasks, expired)
         session = self._session
         session.interrupt = partial(delayed.give_up, [])
         answer = delayed.begin(self._broker.timeouts, wait_ms)

@@ -16,7 +16,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
 from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups import listing
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -31,6 +30,8 @@ from ottla.protocol.messages.share_group_describe import (
     ShareGroupDescribeResponse,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 
 @handles(ShareGroupDescribeRequest)

@@ -24,7 +24,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
 from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
-from ottla.protocol.answer import Answer
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -33,6 +32,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 MEMBER_ID_LENGTH: Final = 36
 """Length of a uuid with hyphens, as clients generate them."""

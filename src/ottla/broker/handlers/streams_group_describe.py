@@ -24,7 +24,6 @@ from ottla.broker.group_protocols import serves_streams_groups
 from ottla.broker.permission import may_use_group, may_use_topics
 from ottla.coordinators.groups.listing import GroupName
 from ottla.coordinators.groups.streams.description import Description, describe_streams
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -40,6 +39,8 @@ from ottla.protocol.messages.streams_group_describe import (
     TopologyDescription,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 _NOT_STORED: Final = 1

@@ -33,7 +33,6 @@ from ottla.coordinators.groups.streams.subtopologies import required_topics
 from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     STREAMS_INVALID_TOPOLOGY,
@@ -42,6 +41,8 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(StreamsGroupHeartbeatRequest)

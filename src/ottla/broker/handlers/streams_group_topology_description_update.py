@@ -26,7 +26,6 @@ from ottla.coordinators.groups.streams.topology_descriptions import (
     begin_description,
     end_description,
 )
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -41,6 +40,8 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
     TopologyDescriptionNode,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 _NODE_TYPES: Final = (1, 2, 3)
 """Source, processor, sink."""

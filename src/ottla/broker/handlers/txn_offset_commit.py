@@ -34,7 +34,6 @@ from ottla.coordinators.offsets import TransactionalCommit, commit_in_transactio
 from ottla.coordinators.runtime import coordinator_error
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.protocol.answer import Answer, after, gather
 from ottla.protocol.errors import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -59,6 +58,8 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after, gather
+from ottla.tasks.deferred import Answer
 
 _FIRST_THAT_ABORTS: Final = 4
 _FIRST_THAT_ADDS: Final = 5

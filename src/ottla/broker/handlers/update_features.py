@@ -23,7 +23,6 @@ from ottla.metadata import keys
 from ottla.metadata.eligibility import FEATURE, required_configs
 from ottla.metadata.features import UPGRADE, LevelUpdate, updated
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
-from ottla.protocol.answer import Answer, after
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, error
 from ottla.protocol.messages.update_features import (
     UpdatableFeatureResult,
@@ -31,6 +30,8 @@ from ottla.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer
 
 
 @handles(UpdateFeaturesRequest, in_turn=True)

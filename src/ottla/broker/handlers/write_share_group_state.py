@@ -24,7 +24,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.share import state
 from ottla.coordinators.share.state_batches import StateBatch
-from ottla.protocol.answer import Answer
 from ottla.protocol.messages.write_share_group_state import (
     PartitionData,
     PartitionResult,
@@ -33,6 +32,7 @@ from ottla.protocol.messages.write_share_group_state import (
     WriteStateResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer
 
 
 @handles(WriteShareGroupStateRequest)

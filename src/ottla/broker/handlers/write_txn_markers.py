@@ -24,7 +24,6 @@ from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.coordinators.log import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -34,6 +33,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer, Deferred
 
 
 @handles(WriteTxnMarkersRequest)
@@ -64,6 +64,6 @@ def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     if not may_write:
         return WriteTxnMarkersResponse(markers=results)
-    whole: Pending[WriteTxnMarkersResponse] = Pending()
+    whole: Deferred[WriteTxnMarkersResponse] = Deferred(broker.tasks)
     broker.coordination.markers.append(to_write, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
     return whole

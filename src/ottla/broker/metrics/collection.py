@@ -58,7 +58,7 @@ class BrokerMetrics:
         server.flusher.now_ns = pipeline.now_ns
         times = server.flusher.times
         self._flushes = Recent(lambda: list(times.counts))
-        self._load = LoopLoad(broker.timers, pipeline.now_ns, thread_cpu_ns, meter.sample)
+        self._load = LoopLoad(broker.tasks, pipeline.now_ns, thread_cpu_ns, meter.sample)
         self._load.begin()
 
     def _exists(self, topic: str | bytes) -> bool:

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.other_brokers import OtherBrokers
-from ottla.broker.retrying import repeat_while
 from ottla.coordinators.share.window import DeadLetters
-from ottla.environment import Clock, Timers
+from ottla.environment import Clock
 from ottla.log import reading
 from ottla.log.log import OffsetNotInLog, StorageError
 from ottla.metadata.alteration import GROUP
@@ -33,7 +32,6 @@ from ottla.metadata.image import TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
-from ottla.protocol.answer import Answer, Pending, after
 from ottla.protocol.errors import (
     INVALID_RECORD,
     MESSAGE_TOO_LARGE,
@@ -53,6 +51,10 @@ from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Header, Record
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -111,7 +113,7 @@ class DeadLetterWriter:
         self,
         config: Callable[[], BrokerConfig],
         clock: Clock,
-        timers: Timers,
+        tasks: CallbackQueue,
         metadata: Metadata,
         replicas: Replicas,
         create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
@@ -119,7 +121,7 @@ class DeadLetterWriter:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._metadata = metadata
         self._replicas = replicas
         self._create_topic = create_topic
@@ -142,7 +144,7 @@ class DeadLetterWriter:
 
         attempt = partial(self._attempt, _Letters(group_id, source, letters))
         after(
-            repeat_while(_is_temporary, attempt, self._timers.call_later, attempts=_ATTEMPTS, pause_ms=_RETRY_MS),
+            repeat_while(_is_temporary, attempt, self._tasks, attempts=_ATTEMPTS, pause_ms=_RETRY_MS),
             written,
         )
 
@@ -218,13 +220,13 @@ class DeadLetterWriter:
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
                 raise _Impossible(appended.error_message or name_of(appended.error_code))
-        committed: Pending[_WriteResult] = Pending()
+        committed: Deferred[_WriteResult] = Deferred(self._tasks)
 
         def decided(code: int) -> None:
             committed.complete(_WriteResult(None if code == NONE else name_of(code)))
 
         delayed = DelayedCommit(lambda: None)
-        delayed.begin([Uncommitted.last_of(target, decided)], self._timers, _COMMIT_TIMEOUT_MS)
+        delayed.begin([Uncommitted.last_of(target, decided)], self._tasks, _COMMIT_TIMEOUT_MS)
         return committed
 
     def _letters(self, letters: _Letters) -> list[Record]:

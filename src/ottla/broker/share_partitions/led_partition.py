@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ottla.broker.retrying import repeat_while
 from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.share.acknowledgement import Acknowledgement, DeliveryLimits, InvalidAcknowledgement
 from ottla.coordinators.share.acquisition import Acquired, AcquireRequest, LogBatch
@@ -22,7 +21,6 @@ from ottla.coordinators.share.window import DeadLetters, StateChange
 from ottla.environment.files import Region
 from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, OffsetNotInLog, StorageError
-from ottla.protocol.answer import Answer, Pending
 from ottla.protocol.errors import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -38,6 +36,9 @@ from ottla.protocol.errors import (
     error,
 )
 from ottla.replication.partition import Watchers
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -85,7 +86,8 @@ class ShareServices(Protocol):
 
     def now(self) -> int: ...
 
-    def later(self, delay_ms: int, callback: Callable[[], None]) -> None: ...
+    @property
+    def tasks(self) -> CallbackQueue: ...
 
     def ring_at(self, shared: "LedSharePartition", deadline: int) -> None: ...
 
@@ -104,7 +106,7 @@ class _SharePartitionWatchers(Watchers):
     """Watchers of a share partition; the log's partition is watched while there are any."""
 
     def __init__(self, partition: "Partition", wake: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__(partition.watchers.tasks)
         self._partition = partition
         self._wake = wake
 
@@ -168,9 +170,9 @@ class LedSharePartition:
         def is_temporary(response: StateRead) -> bool:
             return turn == self.turn and response.error_code in COORDINATOR_UNAVAILABLE
 
-        answer = repeat_while(is_temporary, request, self._services.later, pause_ms=_RETRY_MS)
-        if isinstance(answer, Pending):
-            answer.listen(partial(self._read, turn), lambda: self._read(turn, StateRead(UNKNOWN_SERVER_ERROR, None)))
+        answer = repeat_while(is_temporary, request, self._services.tasks, pause_ms=_RETRY_MS)
+        if isinstance(answer, Deferred):
+            answer.then(partial(self._read, turn), lambda: self._read(turn, StateRead(UNKNOWN_SERVER_ERROR, None)))
         else:
             self._read(turn, answer)
 
@@ -200,8 +202,7 @@ class LedSharePartition:
 
     def wake(self) -> None:
         """Attempt all waiting fetches again."""
-        for watcher in tuple(self.watchers):
-            watcher()
+        self.watchers.wake()
 
     def _grown(self) -> None:
         """Attempt waiting fetches again after an append, while records are available."""
@@ -289,7 +290,7 @@ class LedSharePartition:
         change = state.acknowledge(member, batches, rules, self._services.now())
         if isinstance(change, InvalidAcknowledgement):
             return AcknowledgementResult(change.error_code, change.message)
-        answer: Pending[AcknowledgementResult] = Pending()
+        answer: Deferred[AcknowledgementResult] = Deferred(self._services.tasks)
         self._write(change, answer.complete)
         return answer
 
@@ -349,9 +350,9 @@ class LedSharePartition:
             self._writing = True
             outcome = self._services.write(request)
             settle = partial(self._written, changes, self.turn)
-            if isinstance(outcome, Pending):
+            if isinstance(outcome, Deferred):
                 failed = partial(self._settled, settle, StateOutcome(UNKNOWN_SERVER_ERROR))
-                outcome.listen(partial(self._settled, settle), failed)
+                outcome.then(partial(self._settled, settle), failed)
                 return
             settle(outcome)
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.broker.due_work import DueWork
-from ottla.broker.retrying import repeat_while
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
 from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
@@ -35,7 +33,7 @@ from ottla.coordinators.share.state import (
     write_state,
 )
 from ottla.coordinators.share.window import DeadLetters
-from ottla.environment import Clock, Timers
+from ottla.environment import Clock
 from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.metadata.alteration import GROUP
@@ -43,7 +41,6 @@ from ottla.metadata.configs import duration_ms, group_configs
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
 from ottla.metadata.metadata import Metadata
-from ottla.protocol.answer import Answer, gather
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import (
     INVALID_REQUEST,
@@ -56,6 +53,11 @@ from ottla.protocol.errors import (
     error,
 )
 from ottla.replication.replicas import Replicas
+from ottla.tasks.answers import gather
+from ottla.tasks.deferred import Answer
+from ottla.tasks.due_work import DueWork
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -104,7 +106,7 @@ class SharePartitions:
         self,
         config: Callable[[], BrokerConfig],
         clock: Clock,
-        timers: Timers,
+        tasks: CallbackQueue,
         metadata: Metadata,
         replicas: Replicas,
         coordination: Coordination,
@@ -112,7 +114,7 @@ class SharePartitions:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._timers = timers
+        self.tasks = tasks
         self._metadata = metadata
         self._replicas = replicas
         self._coordinators = coordination.share_coordinators
@@ -127,7 +129,7 @@ class SharePartitions:
         self._alarms: list[tuple[int, int, LedSharePartition]] = []
         """A heap of (deadline, number, share partition); an entry is void when the share partition's deadline differs."""
         self._numbers = 0
-        self._alarm = DueWork("a timer of share partitions", self._run_due, clock, timers)
+        self._alarm = DueWork("a timer of share partitions", self._run_due, clock, tasks)
         coordination.share_resets.append(self._reset)
         metadata.subscribe(self._apply)
 
@@ -136,10 +138,6 @@ class SharePartitions:
     def now(self) -> int:
         """Time in ms on the clock of the locks."""
         return self._clock.now_ms()
-
-    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call back once, after a delay."""
-        self._timers.call_later(delay_ms, callback)
 
     def read(self, request: ReadState) -> Answer[StateRead]:
         """Read a state at the share coordinator."""
@@ -155,7 +153,7 @@ class SharePartitions:
         return repeat_while(
             lambda outcome: outcome.error_code in COORDINATOR_UNAVAILABLE,
             partial(self._coordinators.run, write_state, request),
-            self._timers.call_later,
+            self.tasks,
             attempts=_WRITE_ATTEMPTS,
             pause_ms=_WRITE_RETRY_MS,
         )

@@ -14,9 +14,9 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError, Permission, RequestTimedOut, UnknownTopic, error_for
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
-from ottla.net.scheduler import Promise
 from ottla.protocol.errors import NONE, NOT_CONTROLLER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.schema import Request, Response
+from ottla.tasks.deferred import Deferred
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -139,7 +139,7 @@ class Requests:
         link = await self.node_link(node)
         return await link.request(request, link.version(type(request), newest))
 
-    async def side_by_side(self, coroutines: Iterable[Coroutine[Promise[Any], Any, V]]) -> list[V]:
+    async def side_by_side(self, coroutines: Iterable[Coroutine[Deferred[Any], Any, V]]) -> list[V]:
         """Run coroutines concurrently; return their results in order."""
         return await self.core.scheduler.every(coroutines)
 

@@ -21,7 +21,6 @@ from ottla.client.errors import InvalidClientConfig, KafkaError, NotAuthorized
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
-from ottla.net.scheduler import Cancelled, Promise, Signal, Task
 from ottla.protocol import codec
 from ottla.protocol import errors as table
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -34,6 +33,9 @@ from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, Sti
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Cancelled, Task
+from ottla.tasks.signal import Signal
 
 R = TypeVar("R", bound=Response)
 _NO_GENERATION: Final = -1
@@ -70,7 +72,7 @@ class ClassicMembership:
         self._task: Task[None] | None = None
         self._joining: Link | None = None
         """Connection of the pending JoinGroup or SyncGroup request."""
-        self._resubscribed = Signal()
+        self._resubscribed = Signal(core.scheduler)
         self._previous: tuple[list[TopicPartition], int] = ([], _NO_GENERATION)
         """The last assignment and its generation, for the sticky assignor."""
         self._looked_at = 0
@@ -157,7 +159,7 @@ class ClassicMembership:
     ) -> None:
         """Apply a change of partitions at the next poll, and send heartbeats until then. Raises PollTimeout."""
         config = self._core.config
-        notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "rebalance")
+        notification = self._core.scheduler.start(self._consumer.changed(change, partitions, owned), "rebalance")
         try:
             while not await self._poll_watch.wait(notification, config["heartbeat.interval.ms"]):
                 try:
@@ -283,7 +285,7 @@ class ClassicMembership:
         self._check(answer.error_code, "join")
         return answer
 
-    async def _waited_for(self, link: Link, promise: Promise[R]) -> R:
+    async def _waited_for(self, link: Link, promise: Deferred[R]) -> R:
         """Await a join or sync, and note its connection so that `leave` can close it."""
         self._joining = link
         try:

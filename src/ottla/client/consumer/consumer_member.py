@@ -19,13 +19,14 @@ from ottla.client.core import Core
 from ottla.client.errors import KafkaError, Permission
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ottla.tasks.scheduler import Cancelled, Task
+from ottla.tasks.signal import Signal
 
 _JOIN: Final = 0
 _LEAVE: Final = -1
@@ -55,7 +56,7 @@ class ConsumerMembership:
         self._full = True
         self._owned_sent = False
         self._task: Task[None] | None = None
-        self._now = Signal()
+        self._now = Signal(core.scheduler)
         self._interval_ms = _DEFAULT_INTERVAL_MS
         self._poll_watch = PollWatch(core, consumer)
 
@@ -122,7 +123,7 @@ class ConsumerMembership:
     ) -> None:
         """Apply a change of partitions at the next poll, and send heartbeats until then. Raises PollTimeout."""
         limit: int = self._core.config["max.poll.interval.ms"]
-        notification = self._core.scheduler.spawn(self._consumer.changed(change, partitions, owned), "reconciliation")
+        notification = self._core.scheduler.start(self._consumer.changed(change, partitions, owned), "reconciliation")
         try:
             while not await self._poll_watch.wait(notification, min(self._interval_ms, limit)):
                 try:

@@ -42,10 +42,12 @@ from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metrics import MetricValues
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, FoundOffset, TopicPartition
-from ottla.environment.alarm import Alarm
-from ottla.net.scheduler import Promise, Signal, Task
 from ottla.protocol.errors import OFFSET_OUT_OF_RANGE
 from ottla.protocol.schema import ZERO_UUID
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Task
+from ottla.tasks.signal import Signal
 
 _NO_GROUP: Final = "this needs the config group.id"
 
@@ -87,7 +89,7 @@ class ConsumerCore(ChunkReader):
         self._reminder = Alarm(self._wake_application, core.clock, core.scheduler)
         self._waiting = False
         """True while the application is in `wait`."""
-        self._entered = Signal()
+        self._entered = Signal(core.scheduler)
         self._pending_changes = 0
         """Number of partition changes that wait for the application to be in `wait`, or are applied there."""
 
@@ -162,7 +164,7 @@ class ConsumerCore(ChunkReader):
                 self._take_over(owned)
             listener = self.listeners.of(change)
             if listener is not None and not self._closed:
-                done: Promise[None] = Promise()
+                done: Deferred[None] = Deferred(self.core.scheduler)
                 self._handovers.append(Handover(change, partitions, listener, done))
                 self._wake_application()
                 await done
@@ -460,7 +462,7 @@ class ConsumerCore(ChunkReader):
         a partition. The next interval commits newer positions anyway."""
         limit: int = self.core.config["request.timeout.ms"]
         committing = self._commits.commit_positions_once(offsets, self.group_metadata, topic_ids=topic_ids)
-        attempt = self.core.scheduler.spawn(committing, "automatic commit")
+        attempt = self.core.scheduler.start(committing, "automatic commit")
         try:
             if not await self.core.scheduler.within(attempt, limit):
                 raise RequestTimedOut(f"commit offsets of group {self._group_id}: no answer within {limit} ms")
@@ -485,7 +487,7 @@ class ConsumerCore(ChunkReader):
         if self._closed:
             return
         try:
-            leaving = self.core.scheduler.spawn(self._leave(), "leave")
+            leaving = self.core.scheduler.start(self._leave(), "leave")
             if not await self.core.scheduler.within(leaving, timeout_ms):
                 leaving.cancel()
         finally:

@@ -38,8 +38,6 @@ from ottla.client.errors import (
 )
 from ottla.client.metrics import ConsumerSensors
 from ottla.client.topics import TopicInfo, TopicPartition
-from ottla.environment.alarm import Alarm
-from ottla.net.scheduler import Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -49,6 +47,8 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.batch import scan
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.signal import Signal
 
 _PURPOSE: Final = "fetch"
 _NEWEST_WITHOUT_IDS: Final = 12
@@ -120,7 +120,7 @@ class Fetcher:
         recreated: Callable[[PartitionState], None],
     ) -> None:
         self.chunks: deque[Chunk] = deque()
-        self.arrived = Signal()
+        self.arrived = Signal(core.scheduler)
         self.failure: KafkaError | None = None
         self.active = True
         self.sensors = ConsumerSensors()
@@ -233,7 +233,7 @@ class Fetcher:
         failed: KafkaError | None = None
         ends: dict[TopicPartition, EpochEnd | KafkaError] = {}
         asked = {state.partition: question for state, question in questions.items()}
-        asking = self._core.scheduler.spawn(epoch_ends(self._core, node, asked), "validation")
+        asking = self._core.scheduler.start(epoch_ends(self._core, node, asked), "validation")
         try:
             if await self._core.scheduler.within(asking, _ANSWER_WITHIN_MS):
                 ends = asking.result()

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from ottla.client.consumer.rebalance import MemberConsumer, PollTimeout
 from ottla.client.core import Core
-from ottla.net.scheduler import Promise
+from ottla.tasks.deferred import Deferred
 
 _LOOKS: Final = 10
 """Number of looks at the polls in max.poll.interval.ms: a poll is noticed a tenth late, its absence too."""
@@ -30,7 +30,7 @@ class PollWatch:
         if self._core.clock.now_ms() - self._noticed() > self._limit_ms:
             raise PollTimeout
 
-    async def wait(self, promise: Promise[Any], delay_ms: int) -> bool:
+    async def wait(self, promise: Deferred[Any], delay_ms: int) -> bool:
         """Wait up to `delay_ms` for an outcome of a promise; return True if it has one. Raises PollTimeout."""
         left = delay_ms
         while left > 0 and not promise.done:

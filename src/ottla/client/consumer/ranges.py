@@ -25,11 +25,11 @@ from ottla.client.errors import (
 )
 from ottla.client.topics import TopicInfo, TopicPartition
 from ottla.net.connection import Link
-from ottla.net.scheduler import Task
 from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.errors import NONE, OFFSET_OUT_OF_RANGE
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.schema import ZERO_UUID
+from ottla.tasks.scheduler import Task
 
 _NEWEST_WITHOUT_IDS: Final = 12
 _READING: Final = "range"
@@ -84,7 +84,7 @@ class RangeReading:
             self._ahead = None
 
     def _begin(self) -> Task[Chunk]:
-        return self._core.scheduler.spawn(self._fetch(self.position), f"fetch of {self.partition}")
+        return self._core.scheduler.start(self._fetch(self.position), f"fetch of {self.partition}")
 
     async def _fetch(self, position: int) -> Chunk:
         """Fetch at a position, repeatedly until a response contains batches."""
@@ -225,7 +225,7 @@ async def wait_for_records(core: Core, positions: Mapping[TopicPartition, int], 
         if not groups:
             await core.scheduler.sleep(wait_ms)
             return False
-        tasks = [core.scheduler.spawn(look(node, parts), "wait") for node, parts in groups.items()]
+        tasks = [core.scheduler.start(look(node, parts), "wait") for node, parts in groups.items()]
         while tasks:
             await core.scheduler.within(tasks[0], wait_ms + core.config["request.timeout.ms"], *tasks[1:])
             if any(task.done and task.result() for task in tasks):

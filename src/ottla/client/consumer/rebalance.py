@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Promise
+from ottla.tasks.deferred import Deferred
 
 Listener = Callable[[list[TopicPartition]], object]
 
@@ -50,7 +50,7 @@ class Handover(NamedTuple):
     change: AssignmentChange
     partitions: list[TopicPartition]
     listener: Listener
-    done: Promise[None]
+    done: Deferred[None]
 
 
 class Membership(Protocol):

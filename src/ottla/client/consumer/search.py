@@ -20,8 +20,8 @@ from ottla.client.errors import KafkaError, NoOffset, OffsetOutOfRange, RequestT
 from ottla.client.groups import GroupMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import EARLIEST, LATEST
-from ottla.net.scheduler import Task
 from ottla.protocol.schema import ZERO_UUID
+from ottla.tasks.scheduler import Task
 
 _CREATION_MS: Final = 3000
 """Time to wait for the creation of a topic; brokers may not create topics (auto.create.topics.enable)."""

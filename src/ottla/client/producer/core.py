@@ -27,9 +27,9 @@ from ottla.client.producer.partitioners import Partitioner, partitioner
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import ProducerTransactions
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Promise
 from ottla.records.columns import RowEncoder
 from ottla.records.record import Header
+from ottla.tasks.deferred import Deferred
 
 _STICKY_BYTES: Final = 16_384
 """Bytes for which records without a key stick to a partition with the default of batch.size, as with Kafka's default: a few
@@ -170,7 +170,7 @@ class ProducerCore:
                 raise
             self.accumulator.topics.setdefault(topic, TopicBuffers(topic, len(info.leaders)))
 
-    async def wait_for_room(self, deadline: int, room: Promise[None] | None = None) -> None:
+    async def wait_for_room(self, deadline: int, room: Deferred[None] | None = None) -> None:
         """Wait until memory is released (`room`: signal obtained before, kept once memory is free). Raises BufferExhausted."""
         self.sender.close_all()
         left = deadline - self._clock.now_ms()

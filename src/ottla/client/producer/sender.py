@@ -35,9 +35,7 @@ from ottla.client.producer.accumulator import Accumulator, TopicBuffers
 from ottla.client.producer.closed import BatchCompression, ClosedBatch
 from ottla.client.producer.sequences import BatchVerdict, Identity, PartitionQueue
 from ottla.client.topics import TopicInfo, TopicPartition
-from ottla.environment.alarm import Alarm
 from ottla.net.connection import Link
-from ottla.net.scheduler import Promise, Signal
 from ottla.protocol import errors as table
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import (
@@ -49,6 +47,9 @@ from ottla.protocol.messages.produce import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.records.codec_names import CODEC_NAMES
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.signal import Signal
 
 _PURPOSE: Final = "produce"
 _NEWEST_WITHOUT_IDS: Final = 12
@@ -75,8 +76,8 @@ class Sender:
     def __init__(self, core: Core, accumulator: Accumulator) -> None:
         config = core.config
         self.producer_id, self.epoch = -1, -1
-        self.room = Signal()
-        self.drained = Signal()
+        self.room = Signal(core.scheduler)
+        self.drained = Signal(core.scheduler)
         self.transactional_id: str | None = config["transactional.id"]
         self.transaction_version = 0
         self.admit: Callable[[TopicPartition], bool] = lambda partition: True  # noqa: ARG005
@@ -324,11 +325,11 @@ class Sender:
         newest = 32767 if ZERO_UUID not in ids.values() else _NEWEST_WITHOUT_IDS
         if self.transactional_id is not None and self.transaction_version < 2:
             newest = _NEWEST_WITHOUT_IMPLICIT_PARTITIONS
-        outcome: Promise[ProduceResponse] | Promise[None]
+        outcome: Deferred[ProduceResponse] | Deferred[None]
         try:
             version = link.version(ProduceRequest, newest)
         except UnsupportedVersion as error:
-            outcome = Promise()
+            outcome = Deferred(self._core.scheduler)
             outcome.fail(error)
         else:
             batches, topics = self._sealed(batches, ids, version)
@@ -365,7 +366,7 @@ class Sender:
 
     def _requested(
         self, link: Link, version: int, topics: list[TopicProduceData]
-    ) -> "Promise[ProduceResponse] | Promise[None]":
+    ) -> "Deferred[ProduceResponse] | Deferred[None]":
         """Send a request; return its outcome."""
         acks = self._config["acks"]
         request = ProduceRequest(acks=acks, timeout_ms=self._config["request.timeout.ms"], topic_data=topics)
@@ -381,7 +382,7 @@ class Sender:
         batches: list[ClosedBatch],
         ids: dict[str, bytes],
         sent_ms: int,
-        promise: Promise[ProduceResponse] | Promise[None],
+        promise: Deferred[ProduceResponse] | Deferred[None],
     ) -> None:
         self._busy[node] -= 1
         self._in_flight -= 1
@@ -651,7 +652,7 @@ class Sender:
 
     # -- background tasks --
 
-    def _once(self, what: str, coroutine: Coroutine[Promise[Any], Any, None]) -> None:
+    def _once(self, what: str, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
         """Run a coroutine in the background, unless one of this name is in progress, and call `pump` afterwards."""
         if what in self._under_way:
             coroutine.close()

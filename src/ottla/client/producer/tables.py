@@ -25,11 +25,11 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.accumulator import ANY, APPENDED, NO_ROOM, UNKNOWN_TOPIC
 from ottla.client.producer.core import ProducerCore
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Promise, kept
 from ottla.records import arrow
 from ottla.records.batch import NO_TIMESTAMP
 from ottla.records.columns import RowEncoder
 from ottla.records.errors import CorruptRecords
+from ottla.tasks.deferred import Deferred, completed
 
 _MOST_BYTES: Final = 64 << 20
 """Size of an Arrow batch that is encoded as a whole, in bytes; larger ones are sliced."""
@@ -125,7 +125,7 @@ class TableWriting:
         self._partition = partition
         self._lacks = APPENDED
         self._deadline = -1
-        self._room: Promise[None] = kept(None)
+        self._room: Deferred[None] = completed(None, producer.core.scheduler)
 
     def advance(self, most: int = 1 << 62) -> bool:
         """Append rows until the caller has to wait or `most` rows are appended. Return False at the end. Any thread.

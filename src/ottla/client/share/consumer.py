@@ -28,8 +28,8 @@ from ottla.client.share.membership import ShareMembership
 from ottla.client.share.sensors import ShareSensors
 from ottla.client.share.session import FetchedRecords, FetchLimits, NodeShareSession, number_of_records
 from ottla.client.topics import TopicPartition
-from ottla.net.scheduler import Signal
 from ottla.records.record import Record
+from ottla.tasks.signal import Signal
 
 CommitCallback = Callable[[Mapping[TopicPartition, set[int]], KafkaError | None], None]
 CommitResults = dict[TopicPartition, KafkaError | None]
@@ -57,7 +57,7 @@ class ShareConsumerCore:
         self._acquired: deque[AcquiredBatch] = deque()
         self._delivered: list[DeliveredBatch] = []
         self._failure: KafkaError | None = None
-        self._arrived = Signal()
+        self._arrived = Signal(self.core.scheduler)
         self._results: CommitResults | None = None
         self._awaits_leaders = False
         self._rejoins = False
@@ -342,7 +342,7 @@ class ShareConsumerCore:
         if self._closed:
             return
         try:
-            leaving = self.core.scheduler.spawn(self._leave(), "leave")
+            leaving = self.core.scheduler.start(self._leave(), "leave")
             if not await self.core.scheduler.within(leaving, timeout_ms):
                 leaving.cancel()
         finally:

@@ -14,9 +14,10 @@ from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError, Permission
 from ottla.client.share.sensors import ShareSensors
-from ottla.net.scheduler import Cancelled, Signal, Task
 from ottla.protocol import errors as table
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.tasks.scheduler import Cancelled, Task
+from ottla.tasks.signal import Signal
 
 _JOIN: Final = 0
 _LEAVE: Final = -1
@@ -42,13 +43,13 @@ class ShareMembership:
         self.member_id = member_id or base64.urlsafe_b64encode(core.random.bytes16()).decode().rstrip("=")
         self.assigned: frozenset[TopicIdPartition] = frozenset()
         self.epoch = _JOIN
-        self.changed = Signal()
+        self.changed = Signal(core.scheduler)
         self.error: KafkaError | None = None
         self._core = core
         self._sensors = sensors
         self._topics: list[str] = []
         self._task: Task[None] | None = None
-        self._now = Signal()
+        self._now = Signal(core.scheduler)
         self._subscribed = False
 
     def subscribe(self, topics: list[str]) -> None:

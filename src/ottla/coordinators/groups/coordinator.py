@@ -17,6 +17,7 @@ from ottla.coordinators.topology import Topology
 from ottla.environment import Clock, Random
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.tasks.queue import CallbackQueue
 
 TOPIC: Final = OFFSETS_TOPIC
 
@@ -26,6 +27,7 @@ GroupCoordinator = Runtime[Groups]
 def group_coordinator(
     values: BrokerValues,
     clock: Clock,
+    tasks: CallbackQueue,
     random: Random,
     topology: Topology,
     alarm: Callable[[Millis], None] = lambda deadline: None,
@@ -44,6 +46,7 @@ def group_coordinator(
         decode=decode_record,
         loaded=loaded,
         clock=clock,
+        tasks=tasks,
         alarm=alarm,
         commit_timeout_ms=values.integer("offsets.commit.timeout.ms"),
         send=send,

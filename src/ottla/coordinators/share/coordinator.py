@@ -10,6 +10,7 @@ from ottla.coordinators.topology import Topology
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import SHARE_STATE_TOPIC
+from ottla.tasks.queue import CallbackQueue
 
 TOPIC: Final = SHARE_STATE_TOPIC
 
@@ -19,6 +20,7 @@ ShareCoordinator = Runtime[ShareStates]
 def share_coordinator(
     values: BrokerValues,
     clock: Clock,
+    tasks: CallbackQueue,
     topology: Topology,
     send: Callable[[int, Any], None],
     alarm: Callable[[Millis], None] = lambda deadline: None,  # noqa: ARG005
@@ -35,6 +37,7 @@ def share_coordinator(
         decode=decode_record,
         loaded=loaded,
         clock=clock,
+        tasks=tasks,
         alarm=alarm,
         commit_timeout_ms=values.integer("share.coordinator.write.timeout.ms"),
         send=send,

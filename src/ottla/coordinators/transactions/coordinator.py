@@ -10,6 +10,7 @@ from ottla.coordinators.transactions.transaction import PREPARED
 from ottla.environment import Clock
 from ottla.metadata.configs import BrokerValues
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
+from ottla.tasks.queue import CallbackQueue
 
 TOPIC: Final = TRANSACTION_STATE_TOPIC
 
@@ -19,6 +20,7 @@ TransactionCoordinator = Runtime[Transactions]
 def transaction_coordinator(
     values: BrokerValues,
     clock: Clock,
+    tasks: CallbackQueue,
     version: Callable[[], int],
     new_producer_id: Callable[[], int],
     send: Callable[[int, Any], None],
@@ -38,6 +40,7 @@ def transaction_coordinator(
         decode=decode_record,
         loaded=loaded,
         clock=clock,
+        tasks=tasks,
         alarm=alarm,
         send=send,
     )

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from ottla.protocol.answer import Answer
+from ottla.tasks.deferred import Answer
 
 _NO_REVISIONS: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_VALUES: Final[Mapping[str, bytes]] = MappingProxyType({})

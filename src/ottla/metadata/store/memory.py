@@ -19,10 +19,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.environment import Clock, Timers
-from ottla.environment.alarm import Alarm
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.validity import check
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 R = TypeVar("R")
 _LONGEST_HISTORY: Final = 10_000
@@ -62,15 +63,25 @@ class SharedMetadata:
         skip: Callable[[], bool] = lambda: False,
         timeout_ms: int = 2000,
         timers: Timers | None = None,
+        tasks: CallbackQueue | None = None,
     ) -> "MemoryMetadataStore":
         """Open the connection of one broker.
 
         timers      timers of the broker, if it runs on another event loop than the store: then they are thread-safe
+        tasks       queue of the broker
         latency     returns the milliseconds that the next request, answer or delivery takes
         skip        returns True if the next revision is delivered together with later ones
         timeout_ms  time after which a request without an answer fails
         """
-        connection = MemoryMetadataStore(self, self._timers, timers or self._timers, latency, skip, timeout_ms)
+        connection = MemoryMetadataStore(
+            self,
+            self._timers,
+            timers or self._timers,
+            tasks or CallbackQueue(timers or self._timers),
+            latency,
+            skip,
+            timeout_ms,
+        )
         self._connections.append(connection)
         return connection
 
@@ -227,12 +238,14 @@ class MemoryMetadataStore:
         shared: SharedMetadata,
         store_timers: Timers,
         timers: Timers,
+        tasks: CallbackQueue,
         latency: Callable[[], int],
         skip: Callable[[], bool],
         timeout_ms: int,
     ) -> None:
         self._shared = shared
         self._timers = timers
+        self._tasks = tasks
         self._skip = skip
         self._timeout_ms = timeout_ms
         self._requests = _Pipe(store_timers, latency)
@@ -289,7 +302,7 @@ class MemoryMetadataStore:
 
     def _request(self, serve: Callable[[], R], late: R, before_answer: Callable[[R], None] | None = None) -> Answer[R]:
         """Send a request to the store, and return its response, or `late` at the end of the timeout."""
-        answer: Pending[R] = Pending()
+        answer: Deferred[R] = Deferred(self._tasks)
         if self._is_closed:
             return answer
 

@@ -20,11 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
-from ottla.environment import Cancellable, Timers, Worker
+from ottla.environment import Cancellable, Worker
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import COLUMNS, DamagedStore, SqliteFile
 from ottla.metadata.store.validity import check
-from ottla.protocol.answer import Answer, Pending, after
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, on_worker
+from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.metadata")
 R = TypeVar("R")
@@ -260,7 +262,7 @@ class SharedSqliteStore:
         self,
         path: Path,
         worker: Worker,
-        timers: Timers,
+        tasks: CallbackQueue,
         notify: Callable[[], None] = lambda: None,
         poll_ms: int = _POLL_INTERVAL_MS,
         on_renewed: Callable[[int, int], None] = lambda *_: None,
@@ -270,7 +272,7 @@ class SharedSqliteStore:
         """Times of the leases that this store was granted."""
         self._file = _SharedFile(path)
         self._worker = worker
-        self._timers = timers
+        self._tasks = tasks
         self._notify = notify
         self._poll_ms = poll_ms
         self._polling: Cancellable | None = None
@@ -284,7 +286,7 @@ class SharedSqliteStore:
     def watch(self, revision: int, watcher: Watcher) -> None:
         self._watcher = watcher
         self._worker.run(partial(self._file.watch, revision), self._deliver, lambda: None)
-        self._polling = self._timers.call_later(self._poll_ms, self._poll)
+        self._polling = self._tasks.call_later(self._poll_ms, self._poll)
 
     def refresh(self) -> None:
         """Read the changes of other processes, and pass them to the watcher."""
@@ -350,25 +352,21 @@ class SharedSqliteStore:
         self._notify()  # of changes that ended during the close
 
     def _run(self, work: Callable[[], R]) -> Answer[R]:
-        answer: Pending[R] = Pending()
-        self._worker.run(work, answer.complete, answer.abandon)
-        return answer
+        return on_worker(self._worker, work, self._tasks)
 
     def _run_and_deliver(self, work: Callable[[], tuple[R, _Delivery | None]]) -> Answer[R]:
         """Run a transaction; its answer comes after its delivery to the watcher and its notification to the other processes."""
-        answer: Pending[R] = Pending()
 
-        def done(result: tuple[R, _Delivery | None]) -> None:
+        def done(result: tuple[R, _Delivery | None]) -> R:
             outcome, delivery = result
             self._notify()
             self._deliver(delivery)
-            answer.complete(outcome)
+            return outcome
 
-        self._worker.run(work, done, answer.abandon)
-        return answer
+        return after(self._run(work), done)
 
     def _poll(self) -> None:
-        self._polling = self._timers.call_later(self._poll_ms, self._poll)
+        self._polling = self._tasks.call_later(self._poll_ms, self._poll)
         self.refresh()
 
     def _deliver(self, delivery: _Delivery | None) -> None:

@@ -15,22 +15,26 @@ from ottla.metadata import keys
 from ottla.metadata.features import initial
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import DamagedStore, SqliteFile, Written
-from ottla.protocol.answer import Answer, Pending
 from ottla.security.scram import ScramCredential
+from ottla.tasks.answers import after
+from ottla.tasks.deferred import Answer, on_worker
+from ottla.tasks.queue import CallbackQueue
 
 
 class SqliteStore(SqliteFile):
     """Implementation of `MetadataStore` in one SQLite file, for the only broker that uses it.
 
     background  thread that makes the changes; None to make and answer each change at once
+    tasks       queue of the broker; needed with `background`
 
     Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
     """
 
     largest_change: Final = 1 << 30
 
-    def __init__(self, path: Path, background: Worker | None = None) -> None:
+    def __init__(self, path: Path, background: Worker | None = None, tasks: CallbackQueue | None = None) -> None:
         super().__init__(path)
+        self._tasks = tasks
         self._background = background
         self._watcher: Watcher | None = None
 
@@ -80,13 +84,8 @@ class SqliteStore(SqliteFile):
     def change(self, change: Change) -> Answer[ChangeOutcome]:
         if self._background is None:
             return self._delivered(self._write(change))
-        answer: Pending[ChangeOutcome] = Pending()
-        self._background.run(
-            partial(self._write, change),
-            lambda written: answer.complete(self._delivered(written)),
-            answer.abandon,
-        )
-        return answer
+        assert self._tasks is not None
+        return after(on_worker(self._background, partial(self._write, change), self._tasks), self._delivered)
 
     def change_now(self, change: Change) -> ChangeOutcome:
         """Make a change on the calling thread; for a store without a watcher."""

@@ -14,7 +14,8 @@ from ottla.metadata.store.etcd import gateway
 from ottla.metadata.store.etcd.gateway import Failure, Json
 from ottla.metadata.store.etcd.http import HttpConnection, HttpError, HttpResponse
 from ottla.metadata.store.etcd.url import EtcdUrl, endpoint_text
-from ottla.net.scheduler import Promise, Scheduler
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
 
 LIMIT_MS: Final = 2000
 """Time that an endpoint has for an answer."""
@@ -110,13 +111,13 @@ class Endpoints:
         except (_Retriable, _Refused) as error:
             self._move_on(address, str(error))
             raise EtcdError(str(error)) from None
-        connection = HttpConnection(self._transport, address)
+        connection = HttpConnection(self._transport, address, self._scheduler)
 
         def time_out() -> None:
             if not connection.opened.done:
                 connection.lost("the connection timed out")
 
-        def ended(response: Promise[HttpResponse]) -> None:
+        def ended(response: Deferred[HttpResponse]) -> None:
             timer.cancel()
             if response.error is None:
                 result = response.result()
@@ -218,7 +219,7 @@ class Endpoints:
             connection = idle.pop()
             if connection.lost_because is None:
                 return connection
-        return HttpConnection(self._transport, address)
+        return HttpConnection(self._transport, address, self._scheduler)
 
     async def _no_gateway(self, address: Address, response: HttpResponse) -> Exception:
         """Return the error for an answer that is not JSON; etcd's version says why."""

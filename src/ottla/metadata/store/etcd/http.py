@@ -11,7 +11,8 @@ import h11
 
 from ottla.environment import Address, Stream, Transport
 from ottla.metadata.store.etcd.url import endpoint_text
-from ottla.net.scheduler import Promise
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.queue import CallbackQueue
 
 _RECEIVE: Final = 1 << 16
 
@@ -34,7 +35,9 @@ class HttpResponse(NamedTuple):
 class _Exchange:
     """Request, and what has arrived of its response."""
 
-    def __init__(self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> None:
+    def __init__(
+        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes, tasks: CallbackQueue
+    ) -> None:
         self.method = method
         self.target = target
         self.headers = headers
@@ -42,7 +45,7 @@ class _Exchange:
         self.receive: Callable[[bytes], None] | None = None
         self.status = 0
         self.pieces: list[bytes] = []
-        self.promise: Promise[HttpResponse] = Promise()
+        self.promise: Deferred[HttpResponse] = Deferred(tasks)
 
 
 class HttpConnection:
@@ -53,10 +56,11 @@ class HttpConnection:
     is_closed     True if the connection ended because it was closed here
     """
 
-    def __init__(self, transport: Transport, address: Address) -> None:
+    def __init__(self, transport: Transport, address: Address, tasks: CallbackQueue) -> None:
+        self._tasks = tasks
         self.address = address
         self.lost_because: str | None = None
-        self.opened: Promise[None] = Promise()
+        self.opened: Deferred[None] = Deferred(tasks)
         self.is_closed = False
         self._parser = h11.Connection(h11.CLIENT)
         self._stream: Stream | None = None
@@ -71,12 +75,12 @@ class HttpConnection:
         body: bytes = b"",
         headers: Sequence[tuple[str, str]] = (),
         receive: Callable[[bytes], None] | None = None,
-    ) -> Promise[HttpResponse]:
+    ) -> Deferred[HttpResponse]:
         """Send a request; the promise fails with HttpError.
 
         receive  called with each piece of the body of a response with status 200
         """
-        exchange = _Exchange(method, target, headers, body)
+        exchange = _Exchange(method, target, headers, body, self._tasks)
         exchange.receive = receive
         if self.lost_because is not None:
             exchange.promise.fail(HttpError(self.lost_because, was_sent=False))
@@ -101,7 +105,7 @@ class HttpConnection:
         self._give_up = None
         if self._exchange is not None:
             self._send(stream, self._exchange)
-        self.opened.keep(None)
+        self.opened.complete(None)
 
     def readable(self, receive_into: Callable[[Any], int]) -> None:
         """Receive bytes and handle what is complete."""
@@ -171,7 +175,7 @@ class HttpConnection:
             self._parser.start_next_cycle()
         else:
             self._end("etcd closed the connection")
-        exchange.promise.keep(HttpResponse(exchange.status, b"".join(exchange.pieces)))
+        exchange.promise.complete(HttpResponse(exchange.status, b"".join(exchange.pieces)))
 
     def _end(self, reason: str) -> None:
         if self.lost_because is not None:
@@ -184,4 +188,4 @@ class HttpConnection:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.promise.fail(HttpError(reason, was_sent=self._stream is not None))
-        self.opened.keep(None)
+        self.opened.complete(None)

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final, NoReturn, TypeVar
 
-from ottla.environment import Clock, Timers, Transport
+from ottla.environment import Transport
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.etcd import gateway
 from ottla.metadata.store.etcd.endpoints import LIMIT_MS, Endpoints, EtcdError
@@ -27,8 +27,8 @@ from ottla.metadata.store.etcd.gateway import Header, Json, Keys
 from ottla.metadata.store.etcd.url import EtcdUrl
 from ottla.metadata.store.etcd.watch import Watch
 from ottla.metadata.store.validity import check
-from ottla.net.scheduler import Promise, Scheduler
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.scheduler import Scheduler
 
 R = TypeVar("R")
 _PAGE: Final = 2000
@@ -54,10 +54,10 @@ class EtcdMetadataStore:
     largest_change: Final = 100
     """Fewer than the 128 operations of etcd, for comparisons of other keys."""
 
-    def __init__(self, url: EtcdUrl, clock: Clock, timers: Timers, transport: Transport) -> None:
+    def __init__(self, url: EtcdUrl, tasks: Scheduler, transport: Transport) -> None:
         self.etcd_cluster_id = 0
         self.unknown_outcomes = 0
-        self._scheduler = Scheduler(clock, timers, _report)
+        self._scheduler = tasks
         self._keys = Keys(url.prefix)
         self._endpoints = Endpoints(url, self._scheduler, transport)
         self._watch = Watch(
@@ -67,12 +67,12 @@ class EtcdMetadataStore:
         self._revision = 0
         """Newest revision in any answer."""
         self._is_verifying = False
-        self._changes: deque[tuple[Change, int, Pending[ChangeOutcome]]] = deque()
+        self._changes: deque[tuple[Change, int, Deferred[ChangeOutcome]]] = deque()
         """Changes that wait for earlier ones, each with the time until which it may be sent."""
         self._is_changing = False
         self._no_answer = False
         """True if no endpoint answered the last change that was sent."""
-        self._undelivered: deque[tuple[ChangeOutcome, Pending[ChangeOutcome]]] = deque()
+        self._undelivered: deque[tuple[ChangeOutcome, Deferred[ChangeOutcome]]] = deque()
         """Changes that were made, in the order of their revisions, but that the watch has not delivered."""
         self._failed: str | None = None
         self._closed = False
@@ -107,7 +107,7 @@ class EtcdMetadataStore:
         too_large = gateway.excess(change)
         if too_large is not None:
             return ChangeOutcome(0, error=too_large)
-        answer: Pending[ChangeOutcome] = Pending()
+        answer: Deferred[ChangeOutcome] = Deferred(self._scheduler)
         if not self._closed:
             self._changes.append((change, self._scheduler.clock.now_ms() + _UNSENT_MS, answer))
             if not self._is_changing:
@@ -155,11 +155,11 @@ class EtcdMetadataStore:
         if not self._is_changing:
             self._endpoints.close()
 
-    def _answer(self, coroutine: Coroutine[Promise[Any], Any, R], name: str) -> Answer[R]:
+    def _answer(self, coroutine: Coroutine[Deferred[Any], Any, R], name: str) -> Answer[R]:
         """Run a coroutine, and complete the answer with its result."""
-        answer: Pending[R] = Pending()
+        answer: Deferred[R] = Deferred(self._scheduler)
 
-        def ended(task: Promise[R]) -> None:
+        def ended(task: Deferred[R]) -> None:
             if task.error is not None:
                 _report(name, task.error)
                 answer.abandon()
@@ -169,7 +169,7 @@ class EtcdMetadataStore:
         if self._closed:
             coroutine.close()
         else:
-            self._scheduler.spawn(coroutine, name).listen(ended)
+            self._scheduler.start(coroutine, name).listen(ended)
         return answer
 
     # -- requests to etcd --
@@ -319,6 +319,6 @@ class EtcdMetadataStore:
             outcome, answer = self._undelivered.popleft()
             self._complete(answer, outcome)
 
-    def _complete(self, answer: Pending[ChangeOutcome], outcome: ChangeOutcome) -> None:
+    def _complete(self, answer: Deferred[ChangeOutcome], outcome: ChangeOutcome) -> None:
         if not self._closed:
             answer.complete(outcome)

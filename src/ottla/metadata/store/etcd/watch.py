@@ -25,7 +25,7 @@ from ottla.metadata.store.etcd.endpoints import LIMIT_MS, Endpoints, EtcdError
 from ottla.metadata.store.etcd.gateway import Header, Keys, Lines, WatchResponse
 from ottla.metadata.store.etcd.http import HttpConnection
 from ottla.metadata.store.etcd.url import endpoint_text
-from ottla.net.scheduler import Scheduler
+from ottla.tasks.scheduler import Scheduler
 
 _BEHIND_MS: Final = 1000
 _FALSE_ALARM_MS: Final = 10_000

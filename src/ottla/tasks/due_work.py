@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.environment import Clock, Timers
-from ottla.environment.alarm import Alarm
+from ottla.tasks.alarm import Alarm
 
 _logger = logging.getLogger("ottla.broker")
 _RETRY_MS: Final = 100

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from ottla.environment.alarm import Alarm
-from ottla.net.scheduler import Cancelled, Promise, Scheduler, Signal, kept
-
-from .world import World
+from ottla.tasks.alarm import Alarm
+from ottla.tasks.deferred import Deferred, completed
+from ottla.tasks.scheduler import Cancelled, Scheduler
+from ottla.tasks.signal import Signal
+from tests.unit.client.world import World
 
 
 @pytest.fixture
@@ -22,70 +23,74 @@ def scheduler(world: World) -> Scheduler:
 
 
 def test_a_task_returns_raises_and_waits(world: World, scheduler: Scheduler) -> None:
-    promise = Promise[int]()
+    promise = Deferred[int](scheduler)
 
     async def double() -> int:
         return 2 * await promise
 
-    task = scheduler.spawn(double())
+    task = scheduler.start(double())
     assert not task.done
-    promise.keep(21)
+    promise.complete(21)
+    world.advance(0)
     assert task.result() == 42
 
     async def fail() -> None:
         raise ValueError("no")
 
-    failed = scheduler.spawn(fail())
+    failed = scheduler.start(fail())
     with pytest.raises(ValueError, match="no"):
         failed.result()
     assert isinstance(failed.error, ValueError)
 
 
-def test_only_the_first_outcome_counts() -> None:
-    promise = kept(1)
-    promise.keep(2)
+def test_only_the_first_outcome_counts(scheduler: Scheduler) -> None:
+    promise = completed(1, scheduler)
+    promise.complete(2)
     promise.fail(ValueError())
     assert promise.result() == 1
 
 
-def test_nobody_is_entered_while_he_runs(scheduler: Scheduler) -> None:
+def test_nobody_is_entered_while_he_runs(world: World, scheduler: Scheduler) -> None:
     """A promise that is kept by a running task wakes the waiting one afterwards."""
     order: list[str] = []
-    promise = Promise[None]()
+    promise = Deferred[None](scheduler)
 
     async def waits() -> None:
         await promise
         order.append("woken")
 
     async def keeps() -> None:
-        promise.keep(None)
+        promise.complete(None)
         order.append("kept")
 
-    scheduler.spawn(waits())
-    scheduler.spawn(keeps())
+    scheduler.start(waits())
+    scheduler.start(keeps())
+    assert order == ["kept"]
+    world.advance(0)
     assert order == ["kept", "woken"]
 
 
-def test_a_long_chain_does_not_pile_up(scheduler: Scheduler) -> None:
-    first = previous = Promise[int]()
+def test_a_long_chain_does_not_pile_up(world: World, scheduler: Scheduler) -> None:
+    first = previous = Deferred[int](scheduler)
 
-    async def follow(before: Promise[int]) -> int:
+    async def follow(before: Deferred[int]) -> int:
         return await before + 1
 
     for _ in range(5000):
-        previous = scheduler.spawn(follow(previous))
-    first.keep(0)
+        previous = scheduler.start(follow(previous))
+    first.complete(0)
+    world.advance(0)
     assert previous.result() == 5000
 
 
 def test_time_goes_by(world: World, scheduler: Scheduler) -> None:
-    never = Promise[None]()
+    never = Deferred[None](scheduler)
 
     async def wait() -> tuple[bool, int]:
         await scheduler.sleep(100)
         return await scheduler.within(never, 50), world.now
 
-    task = scheduler.spawn(wait())
+    task = scheduler.start(wait())
     world.advance(149)
     assert not task.done
     world.advance(1)
@@ -93,17 +98,18 @@ def test_time_goes_by(world: World, scheduler: Scheduler) -> None:
 
 
 def test_the_first_of_several(world: World, scheduler: Scheduler) -> None:
-    mine, other = Promise[None](), Promise[None]()
+    mine, other = Deferred[None](scheduler), Deferred[None](scheduler)
 
     async def wait() -> bool:
         return await scheduler.within(mine, 1000, other)
 
-    task = scheduler.spawn(wait())
-    other.keep(None)
+    task = scheduler.start(wait())
+    other.complete(None)
+    world.advance(0)
     assert task.result() is False
-    assert scheduler.spawn(wait()).result() is False
-    mine.keep(None)
-    assert scheduler.spawn(wait()).result() is True
+    assert scheduler.start(wait()).result() is False
+    mine.complete(None)
+    assert scheduler.start(wait()).result() is True
 
 
 def test_cancel_raises_where_it_waits(world: World, scheduler: Scheduler) -> None:
@@ -115,8 +121,9 @@ def test_cancel_raises_where_it_waits(world: World, scheduler: Scheduler) -> Non
         finally:
             cleaned.append("yes")
 
-    task = scheduler.spawn(wait())
+    task = scheduler.start(wait())
     task.cancel()
+    world.advance(0)
     assert (task.done, cleaned) == (True, ["yes"])
     with pytest.raises(Cancelled):
         task.result()
@@ -131,13 +138,13 @@ def test_side_by_side(world: World, scheduler: Scheduler) -> None:
             raise ValueError(str(value))
         return value
 
-    def run(*values: int) -> Coroutine[Promise[Any], Any, list[int]]:
+    def run(*values: int) -> Coroutine[Deferred[Any], Any, list[int]]:
         return scheduler.every([after(30 - value, value) for value in values])
 
-    task = scheduler.spawn(run(1, 2, 3))
+    task = scheduler.start(run(1, 2, 3))
     world.advance(29)
     assert task.result() == [1, 2, 3]
-    failing = scheduler.spawn(run(1, -2, 3))
+    failing = scheduler.start(run(1, -2, 3))
     world.advance(31)
     assert not failing.done
     world.advance(1)
@@ -154,11 +161,12 @@ def test_what_nobody_waits_for_is_told(world: World) -> None:
 
     scheduler.background(fail(), "work")
     scheduler.background(scheduler.sleep(10), "sleep").cancel()
+    world.advance(0)
     assert told == [("work", "no")]
 
 
 def test_a_signal_happens_again_and_again(scheduler: Scheduler) -> None:
-    signal = Signal()
+    signal = Signal(scheduler)
     first = signal.wait()
     signal.happen()
     assert first.done

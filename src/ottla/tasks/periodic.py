@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.environment import Cancellable, Timers
-from ottla.protocol.answer import Pending, Steps
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Deferred
 
 _logger = logging.getLogger("ottla.broker")
 PAUSED: Final = -1
@@ -79,7 +80,7 @@ class Periodic:
             self._steps = None
             self._failing = False
             return None
-        if not isinstance(awaited, Pending):
+        if not isinstance(awaited, Deferred):
             return 0
-        awaited.listen(lambda _: self.run_in(0), lambda: self.run_in(0))
+        awaited.listen(lambda _: self.run_in(0))
         return PAUSED

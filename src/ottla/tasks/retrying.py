@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.queue import CallbackQueue
 
 R = TypeVar("R")
 RETRY_MS: Final = 100
@@ -15,7 +16,7 @@ FOREVER: Final = 1 << 62
 def repeat_while(
     is_temporary: Callable[[R], bool],
     request: Callable[[], Answer[R]],
-    later: Callable[[int, Callable[[], None]], object],
+    tasks: CallbackQueue,
     *,
     attempts: int = FOREVER,
     pause_ms: int = RETRY_MS,
@@ -23,13 +24,13 @@ def repeat_while(
 ) -> Answer[R]:
     """Repeat `request` while its response is temporary; returns the last response.
 
-    later             (delay in ms, callback) -> calls back once after the delay, as `Timers.call_later`
+    tasks             timers and queue of the broker
     longest_pause_ms  each pause is twice the one before, up to this; by default all are equal
     """
     answer = request()
-    if not isinstance(answer, Pending) and (attempts <= 1 or not is_temporary(answer)):
+    if not isinstance(answer, Deferred) and (attempts <= 1 or not is_temporary(answer)):
         return answer
-    whole: Pending[R] = Pending()
+    whole: Deferred[R] = Deferred(tasks)
     remaining = attempts
     pause = pause_ms
 
@@ -39,7 +40,7 @@ def repeat_while(
         if remaining <= 0 or not is_temporary(response):
             whole.complete(response)
         else:
-            later(pause, repeat)
+            tasks.call_later(pause, repeat)
             pause = max(pause_ms, min(2 * pause, longest_pause_ms))
 
     def repeat() -> None:
@@ -51,8 +52,8 @@ def repeat_while(
 
     def wait_for(answer: Answer[R]) -> None:
         # All attempts complete one answer: a chain of answers for each attempt would exceed the stack after a thousand.
-        if isinstance(answer, Pending):
-            answer.listen(check, whole.abandon)
+        if isinstance(answer, Deferred):
+            answer.then(check, whole.abandon)
         else:
             check(answer)
 

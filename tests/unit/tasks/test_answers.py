@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.answer import Answer, Pending, after, gather, in_sequence
+from ottla.tasks.answers import after, gather, in_sequence
+from ottla.tasks.deferred import Answer, Deferred
+from tests.queues import immediate_queue, unexpected
 
-Compose = Callable[[Pending[Any], Callable[[Any], Any]], Answer[Any]]
+Compose = Callable[[Deferred[Any], Callable[[Any], Any]], Answer[Any]]
 
 
 def fail(response: object) -> int:
@@ -25,14 +27,15 @@ COMPOSERS: dict[str, Compose] = {
 
 def outcomes(answer: Answer[Any]) -> list[str]:
     heard = list[str]()
-    assert isinstance(answer, Pending)
-    answer.listen(lambda response: heard.append("completed"), lambda: heard.append("abandoned"))
+    assert isinstance(answer, Deferred)
+    answer.then(lambda response: heard.append("completed"), lambda: heard.append("abandoned"))
     return heard
 
 
 @pytest.mark.parametrize("compose", COMPOSERS.values(), ids=COMPOSERS)
 def test_an_abandoned_part_abandons_the_whole(compose: Compose) -> None:
-    part = Pending[int]()
+    queue = immediate_queue()
+    part = Deferred[int](queue)
     heard = outcomes(compose(part, lambda response: response))
     part.abandon()
     assert heard == ["abandoned"]
@@ -42,7 +45,8 @@ def test_an_abandoned_part_abandons_the_whole(compose: Compose) -> None:
 def test_a_later_step_that_raises_abandons_the_whole_and_is_logged_once(
     compose: Compose, caplog: pytest.LogCaptureFixture
 ) -> None:
-    part = Pending[int]()
+    queue = immediate_queue()
+    part = Deferred[int](queue)
     heard = outcomes(compose(part, fail))
     with caplog.at_level(logging.ERROR):
         part.complete(1)  # whoever completes it is not disturbed
@@ -53,13 +57,15 @@ def test_a_later_step_that_raises_abandons_the_whole_and_is_logged_once(
 
 @pytest.mark.parametrize("compose", COMPOSERS.values(), ids=COMPOSERS)
 def test_a_part_that_is_done_already(compose: Compose) -> None:
-    part = Pending[int]()
+    queue = immediate_queue()
+    part = Deferred[int](queue)
     part.complete(1)
     assert outcomes(compose(part, lambda response: response)) == ["completed"]
 
 
 def test_gather_hears_of_the_first_abandoned_part_only() -> None:
-    first, second = Pending[int](), Pending[int]()
+    queue = immediate_queue()
+    first, second = Deferred[int](queue), Deferred[int](queue)
     heard = outcomes(gather([first, second, 3], sum))
     first.abandon()
     second.complete(2)
@@ -67,11 +73,12 @@ def test_gather_hears_of_the_first_abandoned_part_only() -> None:
 
 
 def test_gather_keeps_the_order_of_its_parts() -> None:
-    first, second = Pending[int](), Pending[int]()
+    queue = immediate_queue()
+    first, second = Deferred[int](queue), Deferred[int](queue)
     answer = gather([first, 2, second], list)
     second.complete(3)
     first.complete(1)
     responses = list[object]()
-    assert isinstance(answer, Pending)
-    answer.listen(responses.append)
+    assert isinstance(answer, Deferred)
+    answer.then(responses.append, unexpected)
     assert responses == [[1, 2, 3]]

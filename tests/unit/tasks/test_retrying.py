@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.due_work import DueWork
-from ottla.broker.retrying import repeat_while
-from ottla.protocol.answer import Answer, Pending
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.due_work import DueWork
+from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.retrying import repeat_while
+from tests.queues import unexpected
 
 
 class Timer:
@@ -26,6 +28,7 @@ class World:
     def __init__(self) -> None:
         self.now = 0
         self._timers: list[tuple[int, int, Timer]] = []
+        self.queue = CallbackQueue(self)
 
     def now_ms(self) -> int:
         return self.now
@@ -53,7 +56,7 @@ def world() -> World:
 
 
 def test_a_response_that_is_final_is_returned_at_once(world: World) -> None:
-    assert repeat_while(lambda code: code == 1, lambda: 0, world.call_later) == 0
+    assert repeat_while(lambda code: code == 1, lambda: 0, world.queue) == 0
 
 
 def test_a_temporary_response_is_repeated_after_a_pause(world: World) -> None:
@@ -64,10 +67,10 @@ def test_a_temporary_response_is_repeated_after_a_pause(world: World) -> None:
         asked.append(world.now)
         return codes.pop(0)
 
-    answer = repeat_while(lambda code: code == 1, request, world.call_later, pause_ms=30)
-    assert isinstance(answer, Pending)
+    answer = repeat_while(lambda code: code == 1, request, world.queue, pause_ms=30)
+    assert isinstance(answer, Deferred)
     responses: list[int] = []
-    answer.listen(responses.append)
+    answer.then(responses.append, unexpected)
     world.advance(59)
     assert responses == []
     world.advance(1)
@@ -75,43 +78,45 @@ def test_a_temporary_response_is_repeated_after_a_pause(world: World) -> None:
 
 
 def test_the_last_attempt_counts_even_if_it_is_temporary(world: World) -> None:
-    answer = repeat_while(lambda code: code == 1, lambda: 1, world.call_later, attempts=3, pause_ms=10)
-    assert isinstance(answer, Pending)
+    answer = repeat_while(lambda code: code == 1, lambda: 1, world.queue, attempts=3, pause_ms=10)
+    assert isinstance(answer, Deferred)
     responses: list[int] = []
-    answer.listen(responses.append)
+    answer.then(responses.append, unexpected)
     world.advance(1000)
     assert responses == [1]
-    assert repeat_while(lambda code: code == 1, lambda: 1, world.call_later, attempts=1) == 1
+    assert repeat_while(lambda code: code == 1, lambda: 1, world.queue, attempts=1) == 1
 
 
 def test_an_answer_that_comes_later_is_checked_too(world: World) -> None:
-    pendings: list[Pending[int]] = []
+    pendings: list[Deferred[int]] = []
 
     def request() -> Answer[int]:
-        pendings.append(Pending())
+        pendings.append(Deferred(world.queue))
         return pendings[-1]
 
-    answer = repeat_while(lambda code: code == 1, request, world.call_later, pause_ms=10)
-    assert isinstance(answer, Pending)
+    answer = repeat_while(lambda code: code == 1, request, world.queue, pause_ms=10)
+    assert isinstance(answer, Deferred)
     responses: list[int] = []
-    answer.listen(responses.append)
+    answer.then(responses.append, unexpected)
     pendings[0].complete(1)
     world.advance(10)
     pendings[1].complete(7)
+    world.advance(0)
     assert responses == [7]
 
 
 def test_a_request_that_is_abandoned_abandons_the_answer(world: World) -> None:
-    pending: Pending[int] = Pending()
+    pending: Deferred[int] = Deferred(world.queue)
 
     def request() -> Answer[int]:
         return pending
 
-    answer = repeat_while(lambda code: code == 1, request, world.call_later)
-    assert isinstance(answer, Pending)
+    answer = repeat_while(lambda code: code == 1, request, world.queue)
+    assert isinstance(answer, Deferred)
     events: list[str] = []
-    answer.listen(lambda _: events.append("answered"), lambda: events.append("abandoned"))
+    answer.then(lambda _: events.append("answered"), lambda: events.append("abandoned"))
     pending.abandon()
+    world.advance(0)
     assert events == ["abandoned"]
 
 
@@ -154,16 +159,16 @@ def test_a_closed_alarm_does_not_ring(world: World) -> None:
 
 
 def test_thousands_of_attempts_complete_one_answer(world: World) -> None:
-    pending: list[Pending[int]] = []
+    pending: list[Deferred[int]] = []
 
     def request() -> Answer[int]:
-        pending.append(Pending())
+        pending.append(Deferred(world.queue))
         return pending[-1]
 
     answers: list[int] = []
-    answer = repeat_while(lambda response: response < 3_000, request, world.call_later, pause_ms=10)
-    assert isinstance(answer, Pending)
-    answer.listen(answers.append)
+    answer = repeat_while(lambda response: response < 3_000, request, world.queue, pause_ms=10)
+    assert isinstance(answer, Deferred)
+    answer.then(answers.append, unexpected)
     for number in range(1, 3_001):
         pending[-1].complete(number)
         world.advance(10)
@@ -180,9 +185,10 @@ def test_a_repeated_request_that_raises_abandons_the_answer(world: World) -> Non
         return 0
 
     abandoned: list[bool] = []
-    answer = repeat_while(lambda response: True, request, world.call_later)
-    assert isinstance(answer, Pending)
-    answer.listen(lambda response: None, lambda: abandoned.append(True))
+    answer = repeat_while(lambda response: True, request, world.queue)
+    assert isinstance(answer, Deferred)
+    answer.then(lambda response: None, lambda: abandoned.append(True))
     with pytest.raises(ArithmeticError):
         world.advance(100)
+    world.advance(0)
     assert abandoned == [True]

@@ -2,21 +2,25 @@
 
 import pytest
 
-from ottla.metadata.turns import Turns
-from ottla.protocol.answer import Answer, Pending, after, in_sequence
+from ottla.tasks.answers import after, in_sequence
+from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.turns import Turns
+from tests.queues import immediate_queue, unexpected
 
 
 def test_work_that_answers_at_once_is_answered_at_once() -> None:
-    turns = Turns()
+    queue = immediate_queue()
+    turns = Turns(queue)
     assert [turns.take(lambda number=number: number) for number in range(3)] == [0, 1, 2]  # type: ignore[misc]
 
 
 def test_the_next_piece_begins_when_the_one_before_it_is_answered() -> None:
-    turns = Turns()
+    queue = immediate_queue()
+    turns = Turns(queue)
     begun: list[int] = []
-    first, second = Pending[str](), Pending[str]()
+    first, second = Deferred[str](queue), Deferred[str](queue)
 
-    def work(number: int, answer: "Pending[str] | str") -> "Pending[str] | str":
+    def work(number: int, answer: "Deferred[str] | str") -> "Deferred[str] | str":
         begun.append(number)
         return answer
 
@@ -27,8 +31,8 @@ def test_the_next_piece_begins_when_the_one_before_it_is_answered() -> None:
     ]
     heard: list[str] = []
     for answer in answers:
-        assert isinstance(answer, Pending)
-        answer.listen(heard.append)
+        assert isinstance(answer, Deferred)
+        answer.then(heard.append, unexpected)
     assert (begun, heard) == ([0], [])
     first.complete("a")
     assert (begun, heard) == ([0, 1], ["a"])
@@ -38,20 +42,22 @@ def test_the_next_piece_begins_when_the_one_before_it_is_answered() -> None:
 
 
 def test_a_long_queue_does_not_end_in_a_recursion() -> None:
-    turns = Turns()
-    gate = Pending[int]()
+    queue = immediate_queue()
+    turns = Turns(queue)
+    gate = Deferred[int](queue)
 
-    def wait() -> "int | Pending[int]":
+    def wait() -> "int | Deferred[int]":
         return gate
 
     turns.take(wait)
     answers = [turns.take(lambda number=number: number) for number in range(5000)]  # type: ignore[misc]
     gate.complete(0)
-    assert all(isinstance(answer, Pending) and answer.done for answer in answers)
+    assert all(isinstance(answer, Deferred) and answer.done for answer in answers)
 
 
 def test_work_that_fails_at_once_does_not_stop_what_follows() -> None:
-    turns = Turns()
+    queue = immediate_queue()
+    turns = Turns(queue)
     with pytest.raises(ZeroDivisionError):
         turns.take(lambda: 1 // 0)
     assert turns.take(lambda: 1) == 1
@@ -63,8 +69,9 @@ def failing(_: int) -> Answer[int]:
 
 def test_work_that_fails_while_it_waits_ends_its_turn(caplog: pytest.LogCaptureFixture) -> None:
     """No change of the metadata was answered ever again."""
-    turns = Turns()
-    stored = Pending[int]()
+    queue = immediate_queue()
+    turns = Turns(queue)
+    stored = Deferred[int](queue)
 
     def work() -> Answer[int]:
         return after(stored, failing)
@@ -72,10 +79,10 @@ def test_work_that_fails_while_it_waits_ends_its_turn(caplog: pytest.LogCaptureF
     first: Answer[int] = turns.take(work)
     second = turns.take(lambda: 2)
     abandoned, heard = list[str](), list[int]()
-    assert isinstance(first, Pending)
-    assert isinstance(second, Pending)
-    first.listen(heard.append, lambda: abandoned.append("first"))
-    second.listen(heard.append, lambda: abandoned.append("second"))
+    assert isinstance(first, Deferred)
+    assert isinstance(second, Deferred)
+    first.then(heard.append, lambda: abandoned.append("first"))
+    second.then(heard.append, lambda: abandoned.append("second"))
     stored.complete(1)
     assert (abandoned, heard) == (["first"], [2])
     assert caplog.text.count("ZeroDivisionError") == 1
@@ -83,8 +90,9 @@ def test_work_that_fails_while_it_waits_ends_its_turn(caplog: pytest.LogCaptureF
 
 
 def test_work_that_fails_when_its_turn_comes_is_logged_and_ends_it(caplog: pytest.LogCaptureFixture) -> None:
-    turns = Turns()
-    gate = Pending[int]()
+    queue = immediate_queue()
+    turns = Turns(queue)
+    gate = Deferred[int](queue)
 
     def wait() -> Answer[int]:
         return gate
@@ -93,15 +101,16 @@ def test_work_that_fails_when_its_turn_comes_is_logged_and_ends_it(caplog: pytes
     answers = [turns.take(lambda: failing(0)), turns.take(lambda: 2)]
     abandoned, heard = list[str](), list[int]()
     for answer in answers:
-        assert isinstance(answer, Pending)
-        answer.listen(heard.append, lambda: abandoned.append("it"))
+        assert isinstance(answer, Deferred)
+        answer.then(heard.append, lambda: abandoned.append("it"))
     gate.complete(0)
     assert (abandoned, heard) == (["it"], [2])
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_an_abandoned_answer_is_abandoned_by_all_that_follow_it() -> None:
-    source = Pending[int]()
+    queue = immediate_queue()
+    source = Deferred[int](queue)
 
     def one_more(value: int) -> Answer[int]:
         return value + 1
@@ -110,10 +119,10 @@ def test_an_abandoned_answer_is_abandoned_by_all_that_follow_it() -> None:
         return after(source, one_more)
 
     chain = in_sequence([question])
-    assert isinstance(chain, Pending)
+    assert isinstance(chain, Deferred)
     source.abandon()
     source.abandon()
     assert chain.done
     events: list[str] = []
-    chain.listen(lambda _: events.append("response"), lambda: events.append("abandoned"))
+    chain.then(lambda _: events.append("response"), lambda: events.append("abandoned"))
     assert events == ["abandoned"]

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.environment import Timers
-from ottla.protocol.answer import Pending, Steps
+from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Deferred
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -33,8 +34,8 @@ class Slices:
             _logger.exception("a piece of work on the event loop failed")
             (failed or done)()
         else:
-            if isinstance(awaited, Pending):
-                awaited.listen(lambda _: self.run(steps, done, failed), lambda: self.run(steps, done, failed))
+            if isinstance(awaited, Deferred):
+                awaited.listen(lambda _: self.run(steps, done, failed))
             else:
                 self._timers.call_later(0, partial(self.run, steps, done, failed))
 

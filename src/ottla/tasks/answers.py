@@ -1,0 +1,105 @@
+"""Answers that follow from other answers, without a task: one after another, or several together.
+
+An answer fails if the code that should complete it raised an unexpected exception, which is logged there, once. All answers
+that follow it fail with the same error, up to the connection that waits for the last one.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from ottla.tasks.deferred import Answer, Deferred
+
+T = TypeVar("T")
+U = TypeVar("U")
+_logger = logging.getLogger("ottla.tasks")
+
+
+class NotReady(Exception):
+    """A required resource is not available yet, but will be soon: the request can be retried."""
+
+
+Steps: TypeAlias = Iterator[Deferred[Any] | None]
+"""Work in steps of a few milliseconds, between which requests are served; the next step waits for a yielded `Deferred`."""
+
+
+def after(answer: Answer[T], follow: Callable[[T], Answer[U]]) -> Answer[U]:
+    """Pass `answer` to `follow`, now or later, and return the answer of `follow`."""
+    if not isinstance(answer, Deferred):
+        return follow(answer)
+    whole: Deferred[U] = Deferred(answer.tasks)
+    answer.listen(partial(_pass_on, whole, follow))
+    whole.withdrawn = answer.withdrawn
+    return whole
+
+
+def _pass_on(whole: Deferred[U], follow: Callable[[T], Answer[U]], answer: Deferred[T]) -> None:
+    if answer.error is not None:
+        whole.fail(answer.error)
+    else:
+        _follow_up(whole, partial(follow, answer.result()))
+
+
+def _follow_up(whole: Deferred[U], step: Callable[[], Answer[U]]) -> None:
+    """Complete or fail `whole` as `step` answers, unless it answers `whole` itself; an exception is logged once."""
+    try:
+        following = step()
+    except Exception as error:
+        _logger.exception("the rest of a request failed")
+        whole.fail(error)
+    else:
+        if following is not whole:
+            whole.follow(following)
+
+
+def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> Answer[list[T]]:
+    """Run several requests one after the other, each when the previous one is answered; return the answers in order."""
+    remaining = iter(questions)
+    answers: list[T] = []
+    whole: Deferred[list[T]] | None = None
+
+    def ask_on() -> Answer[list[T]]:
+        nonlocal whole
+        for question in remaining:
+            answer = question()
+            if isinstance(answer, Deferred):
+                if whole is None:
+                    whole = Deferred(answer.tasks)
+                answer.listen(partial(arrived, whole))
+                return whole
+            answers.append(answer)
+        return answers
+
+    def arrived(whole: Deferred[list[T]], answer: Deferred[T]) -> None:
+        if answer.error is not None:
+            whole.fail(answer.error)
+        else:
+            answers.append(answer.result())
+            _follow_up(whole, ask_on)
+
+    return ask_on()
+
+
+def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Answer[U]:
+    """Combine several answers into one, for a request about several keys; failed as soon as one of them is."""
+    responses: list[Any] = list(answers)
+    missing = [(index, answer) for index, answer in enumerate(answers) if isinstance(answer, Deferred)]
+    if not missing:
+        return combine(responses)
+    whole: Deferred[U] = Deferred(missing[0][1].tasks)
+    left = len(missing)
+
+    def arrived(index: int, answer: Deferred[T]) -> None:
+        nonlocal left
+        if answer.error is not None:
+            whole.fail(answer.error)
+            return
+        responses[index] = answer.result()
+        left -= 1
+        if left == 0 and not whole.done:
+            _follow_up(whole, partial(combine, responses))
+
+    for index, answer in missing:
+        answer.listen(partial(arrived, index))
+    return whole

@@ -1,0 +1,167 @@
+"""Coroutine scheduler without an event loop: brokers and clients use `await`, but not asyncio.
+
+Strategy. A coroutine that awaits a `Deferred` passes it to the scheduler, which resumes the coroutine when there is an outcome.
+Nothing in this file blocks: outcomes come from readable sockets and timers, which belong to the environment
+(`environment/asyncio_transport.py`), or to a test with a virtual clock.
+
+    caller --- start(coroutine) ---> Task ---- await deferred ----> listens
+                                      ^                               |
+                                      +------ queue, in order <-------+
+
+Everything runs on one thread. A task that becomes ready while another runs is queued, so code is never re-entered and the
+stack stays flat. A task ends by returning, by raising, or by `cancel`, which raises Cancelled at its current `await`. The
+caller of `start` handles the task's outcome; an error of a background task goes to `on_error`.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from ottla.environment import Clock, Timers
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.queue import CallbackQueue, log_error
+
+T = TypeVar("T")
+
+
+class Cancelled(BaseException):
+    """Raised at the current `await` of a task that is cancelled."""
+
+
+class Task(Deferred[T]):
+    """Running coroutine; as a deferred its outcome is the result of the coroutine."""
+
+    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "name")
+
+    def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> None:
+        super().__init__(scheduler)
+        self.name = name
+        self._scheduler = scheduler
+        self._coroutine = coroutine
+        self._waits_for: Deferred[Any] | None = None
+        self._has_begun = False
+
+    def cancel(self) -> None:
+        """Cancel the task: Cancelled is raised at its current `await` in a later step."""
+        if not self.done:
+            self._scheduler.call(partial(self.step, Cancelled(self.name)))
+
+    def _wake(self, deferred: Deferred[Any]) -> None:
+        if deferred is self._waits_for:  # otherwise the task was interrupted, and waits for something else
+            self.step(None)
+
+    def step(self, interrupt: BaseException | None) -> None:
+        """Run the coroutine up to its next wait, or to its end."""
+        if self.done:
+            return
+        if interrupt is not None and not self._has_begun:
+            self._coroutine.close()
+            self.fail(interrupt)
+            return
+        self._has_begun = True
+        if self._waits_for is not None:
+            self._waits_for.ignore(self._wake)
+            self._waits_for = None
+        self._scheduler.is_running = True
+        try:
+            waits_for = self._coroutine.send(interrupt)
+        except StopIteration as end:
+            self.complete(end.value)
+        except Cancelled as cancelled:
+            self.fail(cancelled)
+        except Exception as error:  # noqa: BLE001  (it is handed to whoever waits for the task)
+            self.fail(error)
+        else:
+            self._waits_for = waits_for
+            waits_for.listen(self._wake)
+        finally:
+            self._scheduler.is_running = False
+
+
+class Scheduler(CallbackQueue):
+    """Runs tasks and timers, and the queue of callbacks. One thread only.
+
+    on_error  called with (name, error) when a background task or a callback raises
+    """
+
+    def __init__(
+        self, clock: Clock, timers: Timers, on_error: Callable[[str, BaseException], None] = log_error
+    ) -> None:
+        super().__init__(timers, on_error)
+        self.clock = clock
+        self.is_running = False
+        """True while a task runs: another one that is started then waits for its turn."""
+
+    def start(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str = "") -> Task[T]:
+        """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
+        task = Task(self, coroutine, name)
+        self._begin(task)
+        return task
+
+    def background(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Task[T]:
+        """Start a coroutine without a waiter; its error goes to `on_error`."""
+
+        def ended(task: Deferred[Any]) -> None:
+            if isinstance(task.error, Exception):
+                self.on_error(name, task.error)
+
+        task = Task(self, coroutine, name)
+        task.listen(ended)
+        self._begin(task)
+        return task
+
+    def _begin(self, task: Task[Any]) -> None:
+        if self.is_running:
+            self.call(partial(task.step, None))
+        else:
+            task.step(None)
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Wait for `delay_ms`."""
+        elapsed: Deferred[None] = Deferred(self)
+        timer = self.call_later(delay_ms, lambda: elapsed.complete(None))
+        try:
+            await elapsed
+        finally:
+            timer.cancel()
+
+    async def within(self, deferred: Deferred[Any], delay_ms: int, *others: Deferred[Any]) -> bool:
+        """Wait up to `delay_ms` for an outcome of any of these deferreds. Return True if `deferred` has one."""
+        either: Deferred[None] = Deferred(self)
+
+        def arrived(_: object = None) -> None:
+            either.complete(None)
+
+        awaited = (deferred, *others)
+        for candidate in awaited:
+            if candidate.done:
+                return deferred.done
+        for candidate in awaited:
+            candidate.listen(arrived)
+        timer = self.call_later(delay_ms, arrived)
+        try:
+            await either
+        finally:
+            timer.cancel()
+            for candidate in awaited:
+                candidate.ignore(arrived)
+        return deferred.done
+
+    async def every(self, coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+        """Run coroutines concurrently; return their results in order. Raises the first error once all have ended."""
+        tasks = [self.start(coroutine) for coroutine in coroutines]
+        try:
+            for task in tasks:
+                if not task.done:
+                    await self._end_of(task)
+        except Cancelled:
+            for task in tasks:
+                task.cancel()
+            raise
+        return [task.result() for task in tasks]
+
+    async def _end_of(self, deferred: Deferred[Any]) -> None:
+        """Wait for an outcome of any kind."""
+        ended: Deferred[None] = Deferred(self)
+        deferred.listen(lambda _: ended.complete(None))
+        await ended
