@@ -134,6 +134,7 @@ class Blocking:
             self._thread.release()
             raise
         self._released = False
+        self._is_closing = False
         register(self)
 
     def _call(self, function: Callable[[], T]) -> T:
@@ -186,8 +187,7 @@ class Blocking:
         check_thread(self._thread)
         try:
             if self._ends_waits_first:
-                calls, error = self._calls, IllegalState(closed_message(self))
-                self._call(lambda: calls.end(error))
+                self._call(self._end_waits)
             closing = self._closing(timeout_ms)
             if closing is not None:
                 self._run(closing)
@@ -196,6 +196,12 @@ class Blocking:
                 raise
         finally:
             self._release()
+
+    def _end_waits(self) -> None:
+        """End the calls that wait, once: one that closes the client at the same time waits to its end."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._calls.end(IllegalState(closed_message(self)))
 
     def _release(self) -> None:
         """Close the connections, end calls that wait in other threads, and release the shared thread."""

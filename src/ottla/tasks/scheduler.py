@@ -42,9 +42,12 @@ class Task(Deferred[T]):
         self._has_begun = False
 
     def cancel(self) -> None:
-        """Cancel the task: Cancelled is raised at its current `await` in a later step."""
+        """Cancel the task: Cancelled is raised at its current `await`, at once unless another task is running.
+
+        At once, since the event loop of a client that is closed may end with its caller.
+        """
         if not self.done:
-            self._scheduler.call(partial(self.step, Cancelled(self.name)))
+            self._scheduler.advance(self, Cancelled(self.name))
 
     def _wake(self, deferred: Deferred[Any]) -> None:
         if deferred is self._waits_for:  # otherwise the task was interrupted, and waits for something else
@@ -95,7 +98,7 @@ class Scheduler(CallbackQueue):
     def start(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str = "") -> Task[T]:
         """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
         task = Task(self, coroutine, name)
-        self._begin(task)
+        self.advance(task, None)
         return task
 
     def background(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Task[T]:
@@ -107,14 +110,15 @@ class Scheduler(CallbackQueue):
 
         task = Task(self, coroutine, name)
         task.listen(ended)
-        self._begin(task)
+        self.advance(task, None)
         return task
 
-    def _begin(self, task: Task[Any]) -> None:
+    def advance(self, task: Task[Any], interrupt: BaseException | None) -> None:
+        """Run the next step of a task: at once, or behind what is queued while another task is running."""
         if self.is_running:
-            self.call(partial(task.step, None))
+            self.call(partial(task.step, interrupt))
         else:
-            task.step(None)
+            task.step(interrupt)
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait for `delay_ms`."""
