@@ -6,8 +6,19 @@ from typing import TypeVar
 from ottla.environment import Cancellable, Timers
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 T = TypeVar("T")
+
+
+class _NoTime:
+    """Clock that stands still."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
+        return 0
 
 
 class _Call:
@@ -56,12 +67,12 @@ class ImmediateTimers:
         return _Call(callback)
 
 
-def manual_queue(later: Timers | None = None) -> CallbackQueue:
-    """Return a queue whose callbacks run in `run_queue`; an exception of one ends the test.
+def manual_queue(later: Timers | None = None) -> Scheduler:
+    """Return a scheduler, on which no time passes, whose callbacks run in `run_queue`; an exception of one ends the test.
 
     later  timers for calls that are not due at once
     """
-    return CallbackQueue(_DueNow(later), _raise)
+    return Scheduler(_NoTime(), _DueNow(later), _raise)
 
 
 def run_queue(queue: CallbackQueue) -> None:
@@ -77,11 +88,11 @@ def drain(queue: CallbackQueue) -> None:
         queue._drain()
 
 
-def immediate_queue(later: Timers | None = None) -> CallbackQueue:
-    """Return a queue that runs at once what is completed outside of its callbacks: for tests in which nothing is completed in
+def immediate_queue(later: Timers | None = None) -> Scheduler:
+    """Return a scheduler that runs at once what is completed outside of its callbacks: for tests in which nothing is completed in
     the middle of the work of another.
     """
-    return CallbackQueue(ImmediateTimers(later), _raise)
+    return Scheduler(_NoTime(), ImmediateTimers(later), _raise)
 
 
 def _raise(name: str, error: BaseException) -> None:

@@ -184,7 +184,7 @@ def plant_a_loop() -> None:
             pass
         return ordinary.handler(request, broker)
 
-    dispatch.handles(ordinary.request_class, positions=ordinary.positions, in_turn=ordinary.in_turn)(burning)
+    dispatch.handles(ordinary.request_class, positions=ordinary.positions)(burning)
 
 
 def plant_an_endless_loop() -> None:

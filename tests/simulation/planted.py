@@ -18,12 +18,11 @@ from ottla.broker.coordination import producer_ids, remote_markers
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.client.admin.topics import NewTopic
 from ottla.client.errors import KafkaError
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata import metadata as metadata_module
 from ottla.metadata.deltas import loaded
-from ottla.metadata.image import NO_LEADER, TopicImage
+from ottla.metadata.image import NO_LEADER, Image, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import Change, ChangeOutcome, Entry
 from ottla.metadata.store.etcd.watch import Watch
 from ottla.protocol.errors import UNKNOWN_TOPIC_OR_PARTITION
@@ -35,7 +34,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
 
 from . import metadata as store_module
 from .applications import AdminApplication
@@ -108,12 +107,12 @@ def _hang_watch(simulation: Simulation, chance: random.Random) -> None:
 
 def _without_topics(patch: Patch) -> None:
     """An election or ISR change does not compare the topic."""
-    original = Metadata.partition_changes
+    original = changes.partition_states
 
-    def partition_changes(self: Metadata, states: Any, created: Any = None) -> Change:
-        return original(self, states, created)._replace(created=dict(created or {}))
+    def partition_states(image: Image, states: Any, created: Any = None) -> Change:
+        return original(image, states, created)._replace(created=dict(created or {}))
 
-    patch.setattr(Metadata, "partition_changes", partition_changes)
+    patch.setattr(changes, "partition_states", partition_states)
 
 
 def _submitting(patch: Patch, altered: Callable[[Change], Change]) -> None:
@@ -258,16 +257,17 @@ def _take_unknown_topic_for_done(patch: Patch) -> None:
 def _overwrite(patch: Patch) -> None:
     """A refused change is written again over the newer value, instead of being planned again."""
 
-    def commit(self: Metadata, change: Change) -> Answer[ChangeResult]:
-        def written(outcome: ChangeOutcome) -> Answer[ChangeResult]:
-            newer = {key: entry.revision for key, entry in outcome.conflicts.items() if key in change.expect}
-            if newer:
-                return commit(self, change._replace(expect={**change.expect, **newer}))
-            return self._written(change, outcome)
+    original = Metadata._make
 
-        return after(self._store.change(change), written)
+    async def make(self: Metadata, change: Change, is_valid: Callable[[Image], bool]) -> None:
+        outcome = await awaitable(self._store.change(change), self.tasks)
+        newer = {key: entry.revision for key, entry in outcome.conflicts.items() if key in change.expect}
+        if newer:
+            await original(self, change._replace(expect={**change.expect, **newer}), is_valid)
+        elif outcome.revision:
+            await awaitable(self.when_applied(outcome.revision), self.tasks)
 
-    patch.setattr(Metadata, "commit", commit)
+    patch.setattr(Metadata, "_make", make)
 
 
 def _no_faults(_: Simulation) -> None: ...

@@ -16,6 +16,7 @@ import ottla.testing
 from ottla import KafkaError, Record, aio
 from ottla.broker.lifecycle import CannotStart
 from ottla.client.errors import UnknownTopic
+from ottla.metadata import changes
 from ottla.metadata.configs import InvalidConfig
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -473,7 +474,9 @@ class TestSession:
         elif change == "kill":
             kafka_session.kill()
         else:
-            kafka_session._call(lambda: kafka_session.broker.metadata.configure(BROKER, "", {"num.partitions": "9"}))
+            kafka_session._change_metadata(
+                lambda image, _: [changes.configure(image, BROKER, "", {"num.partitions": "9"})]
+            )
         kafka_session.clear()
         assert kafka_session.bootstrap_servers == servers
         assert kafka_session.topics() == []

@@ -7,12 +7,12 @@ resource, then the new set. The valid set is stored, and all subscribers of the 
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.context_fields import log_fields
 from ottla.broker.permission import config_denial
+from ottla.metadata import changes
 from ottla.metadata.alteration import (
     APPEND,
     BROKER,
@@ -29,15 +29,16 @@ from ottla.metadata.alteration import (
 )
 from ottla.metadata.configs import InvalidConfig, without_invalid
 from ottla.metadata.eligibility import has_elr
-from ottla.metadata.metadata import Metadata
-from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata.image import Image
+from ottla.metadata.metadata import OUTDATED, Conflict, Metadata
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
 from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after, in_sequence
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, Deferred
 
 _logger = logging.getLogger("ottla.broker")
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -84,63 +85,80 @@ class ConfigAlterations:
         self._config = config
         self._node_id = node_id
 
-    def alter(
+    async def alter(
         self, alterations: Sequence[Alteration], context: RequestContext, *, validate_only: bool
-    ) -> Answer[list[Outcome]]:
+    ) -> list[Outcome]:
         """Alter each resource on its own, one after the other: an error of one does not affect the others."""
         times = Counter((requested.kind, requested.name) for requested in alterations)
-
-        def outcome(alteration: Alteration) -> Answer[Outcome]:
-            kind, name = alteration.kind, alteration.name
+        outcomes = []
+        for alteration in alterations:
+            code, message = NONE, None
             try:
-                if times[kind, name] > 1:
+                if times[alteration.kind, alteration.name] > 1:
                     raise Refused(INVALID_REQUEST, "Each resource must appear at most once.")
-                denial = config_denial(context, AclOperation.ALTER_CONFIGS, kind, name)
-                if denial != NONE:
-                    raise Refused(denial, None if kind in (BROKER, BROKER_LOGGER) else error(denial).message)
-                check_edits(alteration.edits, replaces=alteration.replaces)
-                if kind == BROKER_LOGGER and not alteration.replaces:
-                    _alter_loggers(alteration, self._node_id, validate_only=validate_only)
-                    return Outcome(kind, name, NONE, None)
-                change = self._alter(alteration, validate_only=validate_only)
+                await self._alter(alteration, context, validate_only=validate_only)
             except Refused as refused:
-                return Outcome(kind, name, refused.code, refused.message)
-            return after(change, lambda result: _logged(alteration, Outcome(kind, name, *result)))
+                code, message = refused.code, refused.message
+            outcomes.append(Outcome(alteration.kind, alteration.name, code, message))
+        return outcomes
 
-        def _logged(alteration: Alteration, outcome: Outcome) -> Outcome:
-            if outcome.error_code == NONE and not validate_only:
-                names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
-                where = f"{_KINDS.get(alteration.kind, alteration.kind)} {alteration.name or '(all)'}"
-                fields = log_fields(context)
-                _logger.info("configs of %s altered by %s: %s", where, context.requester, names, extra=fields)
-            return outcome
+    async def _alter(self, alteration: Alteration, context: RequestContext, *, validate_only: bool) -> None:
+        """Alter one resource. Raises Refused."""
+        kind, name = alteration.kind, alteration.name
+        denial = config_denial(context, AclOperation.ALTER_CONFIGS, kind, name)
+        if denial != NONE:
+            raise Refused(denial, None if kind in (BROKER, BROKER_LOGGER) else error(denial).message)
+        check_edits(alteration.edits, replaces=alteration.replaces)
+        if kind == BROKER_LOGGER and not alteration.replaces:
+            _alter_loggers(alteration, self._node_id, validate_only=validate_only)
+            return
+        for image in self._metadata.attempts():
+            current, texts = self._planned(alteration, image)
+            if kind == BROKER:
+                await self._check_broker(self._new_config(name, texts, image))
+            if not validate_only and texts != dict(current):
+                try:
+                    await self._metadata.commit(_change(alteration, image, texts))
+                except Conflict:
+                    continue
+            break
+        else:
+            raise OUTDATED
+        if not validate_only:
+            names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
+            where = f"{_KINDS.get(kind, kind)} {name or '(all)'}"
+            fields = log_fields(context)
+            _logger.info("configs of %s altered by %s: %s", where, context.requester, names, extra=fields)
 
-        return in_sequence(partial(outcome, alteration) for alteration in alterations)
-
-    def _alter(self, alteration: Alteration, *, validate_only: bool) -> Answer[ChangeResult]:
+    def _planned(self, alteration: Alteration, image: Image) -> tuple[Mapping[str, str], dict[str, str]]:
+        """Return the current texts of a resource and the new ones, which are checked. Raises Refused."""
         try:
-            current = self._current(alteration)
+            current = self._current(alteration, image)
         except Refused as refused:
             if alteration.kind in (TOPIC, GROUP, CLIENT_METRICS):  # Kafka reports invalid edits first
                 texts = edited(alteration.kind, _NOTHING, alteration.edits, self._config())
                 if refused.code == UNKNOWN_TOPIC_OR_PARTITION:  # and invalid values
-                    self._check_set(alteration, _NOTHING, texts)
+                    self._check_set(alteration, _NOTHING, texts, image)
             raise
         texts = edited(alteration.kind, _NOTHING if alteration.replaces else current, alteration.edits, self._config())
-        self._check_set(alteration, current, texts)
-        if alteration.kind == BROKER:
-            new = self._new_config(alteration.name, texts)
-            prepared = in_sequence(partial(prepare, new) for prepare in self._preparations)
-            return after(
-                prepared, lambda _: self._change_broker(alteration, current, texts, new, validate_only=validate_only)
-            )
-        if validate_only or texts == dict(current):
-            return CHANGED
-        if alteration.kind == TOPIC:
-            return self._metadata.change(self._metadata.image.topics[alteration.name]._replace(configs=texts))
-        return self._metadata.configure(alteration.kind, alteration.name, texts)
+        self._check_set(alteration, current, texts, image)
+        return current, texts
 
-    def _check_set(self, alteration: Alteration, current: Mapping[str, str], texts: Mapping[str, str]) -> None:
+    async def _check_broker(self, new: BrokerConfig) -> None:
+        """Check the configs that the broker would have; what must be read for that is read first. Raises Refused."""
+        for prepare in self._preparations:
+            prepared = prepare(new)
+            if isinstance(prepared, Deferred):
+                await prepared
+        try:
+            for check in self._checks:
+                check(new)
+        except InvalidConfig as cause:
+            raise Refused(INVALID_REQUEST, str(cause)) from None
+
+    def _check_set(
+        self, alteration: Alteration, current: Mapping[str, str], texts: Mapping[str, str], image: Image
+    ) -> None:
         check_set(
             alteration.kind,
             alteration.name,
@@ -148,33 +166,12 @@ class ConfigAlterations:
             texts,
             alteration.edits,
             self._config(),
-            has_elr=has_elr(self._metadata.image),
+            has_elr=has_elr(image),
         )
 
-    def _change_broker(
-        self,
-        alteration: Alteration,
-        current: Mapping[str, str],
-        texts: Mapping[str, str],
-        new: BrokerConfig,
-        *,
-        validate_only: bool,
-    ) -> Answer[ChangeResult]:
-        """Check the configs that the broker would have, and change them."""
-        try:
-            for check in self._checks:
-                check(new)
-        except InvalidConfig as cause:
-            return ChangeResult(INVALID_REQUEST, str(cause))
-        if validate_only or texts == dict(current):
-            return CHANGED
-        return self._metadata.configure(BROKER, alteration.name, texts)
-
-    def _new_config(self, name: str, texts: Mapping[str, str]) -> BrokerConfig:
+    def _new_config(self, name: str, texts: Mapping[str, str], image: Image) -> BrokerConfig:
         """Return the configs of the broker with new ones of `name` (its node id; "" for all brokers). Raises Refused."""
-        layers = {node: self._metadata.image.configs_of(BROKER, node) for node in ("", str(self._node_id))} | {
-            name: texts
-        }
+        layers = {node: image.configs_of(BROKER, node) for node in ("", str(self._node_id))} | {name: texts}
         try:
             for_all, for_this = (
                 without_invalid(layers[node], for_all=not node)[0] for node in ("", str(self._node_id))
@@ -185,14 +182,14 @@ class ConfigAlterations:
             raise Refused(INVALID_REQUEST, str(cause)) from None
         return new
 
-    def _current(self, alteration: Alteration) -> Mapping[str, str]:
+    def _current(self, alteration: Alteration, image: Image) -> Mapping[str, str]:
         """Return the resource's current configs. Raises Refused for a resource that cannot have configs."""
         kind, name = alteration.kind, alteration.name
         if kind == TOPIC:
             if not name:
                 raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
             check_name(name)
-            topic = self._metadata.image.topics.get(name)
+            topic = image.topics.get(name)
             if topic is None:
                 raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             return topic.configs
@@ -207,7 +204,7 @@ class ConfigAlterations:
                 raise Refused(INVALID_REQUEST, "Subscription name can't be empty")
         else:
             raise Refused(INVALID_REQUEST, f"Unknown resource type {kind}")
-        return self._metadata.image.configs_of(kind, name)
+        return image.configs_of(kind, name)
 
 
 def _check_node(name: str, node_id: int, otherwise: str) -> None:
@@ -215,6 +212,13 @@ def _check_node(name: str, node_id: int, otherwise: str) -> None:
         raise Refused(INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if int(name) != node_id:
         raise Refused(INVALID_REQUEST, otherwise.format(own=node_id, name=name))
+
+
+def _change(alteration: Alteration, image: Image, texts: Mapping[str, str]) -> Change:
+    """Return the change that replaces the configs of a resource."""
+    if alteration.kind == TOPIC:
+        return changes.replace_topics(image, [image.topics[alteration.name]._replace(configs=texts)])
+    return changes.configure(image, alteration.kind, alteration.name, texts)
 
 
 def _alter_loggers(alteration: Alteration, node_id: int, *, validate_only: bool) -> None:

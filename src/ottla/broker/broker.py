@@ -106,7 +106,7 @@ class Broker:
         self.replication_throttles = replication_throttles
         self.token_index: TokenIndex | None = None
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
-        self.topics = TopicCreation(metadata, replicas, lambda: self.config)
+        self.topics = TopicCreation(metadata, replicas, lambda: self.config, tasks)
         self.producer_ids = ProducerIds(metadata.producer_id_block, tasks)
         self.authorization: Authorization | None = None
         self.throttling: Throttling | None = None

@@ -7,6 +7,7 @@ hot path asks for `positions=True` and receives a `PositionalRequest`: records a
 
 import importlib
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.broker import Broker
@@ -35,25 +36,25 @@ class Route(NamedTuple):
     """A registered handler.
 
     positions  the handler receives a `PositionalRequest`
-    in_turn    the handler changes metadata, and runs after all earlier changes have taken effect
+    is_coroutine  the handler is a coroutine function: it may wait in the middle
     """
 
     request_class: type[Request]
     handler: Handler
     positions: bool
-    in_turn: bool
+    is_coroutine: bool
 
 
 _ROUTES: Final[dict[int, Route]] = {}
 
 
 def handles(
-    request_class: type[R], *, positions: bool = False, in_turn: bool = False
+    request_class: type[R], *, positions: bool = False
 ) -> Callable[[Callable[[Any, Broker], Any]], Callable[[Any, Broker], Any]]:
     """Register a function as the handler of `request_class`, see `Route`; its versions are in handlers/__init__.py."""
 
     def register(handler: Callable[[Any, Broker], Any]) -> Callable[[Any, Broker], Any]:
-        _ROUTES[request_class.API] = Route(request_class, handler, positions, in_turn)
+        _ROUTES[request_class.API] = Route(request_class, handler, positions, iscoroutinefunction(handler))
         return handler
 
     return register

@@ -32,6 +32,7 @@ from ottla.environment import Environment
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
+from ottla.metadata import changes
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
@@ -622,9 +623,10 @@ class BrokerServer:
     def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
         """Record in the metadata which log directory a partition is in."""
         metadata, node_id = self.broker.metadata, self.broker.node_id
-        return metadata.in_turn(
-            lambda: metadata.assign_directory(partition.topic_id, partition.index, node_id, directory.id)
+        assignment = metadata.result_of(
+            lambda image: changes.assign_directory(image, partition.topic_id, partition.index, node_id, directory.id)
         )
+        return self.tasks.background(assignment, "assignment of a log directory")
 
     def _discard(self, home: LogDirectory, path: Path) -> None:
         """Remove a deleted partition's directory after a delay, in which running reads complete."""

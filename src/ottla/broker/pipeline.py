@@ -25,7 +25,7 @@ from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, Deferred
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.meter import RequestMeter
@@ -81,12 +81,9 @@ class Pipeline:
         else:
             request, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
             request.context = context
-        if not target.in_turn:
-            return self._handle(target, request, envelope)
-        answered = self._broker.metadata.in_turn(partial(self._handle_in_turn, target, request, envelope))
-        if isinstance(answered, PeerError):
-            raise answered
-        return answered
+        if target.is_coroutine:
+            return self._start(target, request, envelope)
+        return self._handle(target, request, envelope)
 
     def _route(self, envelope: Envelope) -> Route:
         """Return the route of a request and keep it for later requests. Raises PeerError."""
@@ -108,12 +105,26 @@ class Pipeline:
             if context.authorizer is not None:
                 context.authorizer.end_request(context)
 
-    def _handle_in_turn(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
-        """Call the handler of a request whose turn has come; a PeerError is returned, and closes the connection."""
-        try:
-            return self._handle(target, request, envelope)
-        except PeerError as error:
-            return error
+    def _start(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
+        """Run a handler that may wait; return its response if it did not have to. Raises PeerError."""
+        coroutine: Any = target.handler(request, self._broker)
+        task: Deferred[Any] = self._broker.tasks.start(coroutine, envelope.api.name)
+        if not task.done:
+            task.listen(partial(self._end, request.context, envelope))
+            return task
+        self._end(request.context, envelope, task)
+        if task.error is None:
+            return task.result()
+        if isinstance(task.error, PeerError):
+            raise task.error
+        return refusal(envelope, UNKNOWN_SERVER_ERROR)
+
+    def _end(self, context: RequestContext, envelope: Envelope, task: Deferred[Any]) -> None:
+        """Log an exception of a handler, once; who serves the connection answers for it."""
+        if isinstance(task.error, Exception) and not isinstance(task.error, PeerError):
+            _logger.error("cannot serve %r", envelope, exc_info=task.error, extra=log_fields(context))
+        if context.authorizer is not None:
+            context.authorizer.end_request(context)
 
     def finish(self, envelope: Envelope, context: RequestContext, response: Response | None, spent_ns: int) -> int:
         """Record the usage of a request that was answered; returns the throttle time of its connection in ms, which is also in

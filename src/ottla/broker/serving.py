@@ -389,7 +389,10 @@ class ServedConnection:
         """Complete a pending answer."""
         if answer is not self._awaited:  # the connection was closed after the answer was completed
             return
-        response = answer.result() if answer.error is None else _abandoned(envelope)
+        if answer.error is None:
+            response = answer.result()
+        else:
+            response = answer.error if isinstance(answer.error, PeerError) else _abandoned(envelope)
         self._waiting = False
         self._awaited = self._delayed = None
         self.active_at = self._tick()

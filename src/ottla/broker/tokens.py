@@ -7,6 +7,7 @@ import logging
 from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
+from ottla.metadata import changes
 from ottla.protocol.context import RequestContext
 from ottla.security.delegation_tokens import (
     USER,
@@ -112,4 +113,5 @@ def remove_expired(broker: Broker) -> None:
     expired = [token_id for token_id, token in broker.image.tokens.items() if token.is_expired(now_ms)]
     if expired:
         _logger.info("removing %d expired delegation tokens", len(expired))
-        broker.metadata.set_tokens(dict.fromkeys(expired))
+        removal = broker.metadata.result_of(lambda image: changes.set_tokens(image, dict.fromkeys(expired)))
+        broker.tasks.background(removal, "removal of expired delegation tokens")

@@ -2,20 +2,23 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import internal_topic
 from ottla.broker.throttling import Mutations
+from ottla.metadata import changes
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
-from ottla.metadata.metadata import Metadata
-from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.metadata import OUTDATED, Conflict, Metadata
+from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, TooLarge, TopicBatch
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.replication.replicas import Replicas
 from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -29,15 +32,18 @@ class TopicCreation:
     MOST_AUTOMATIC: Final = 100
     """Topics that are created at a time because of Metadata requests; clients repeat their request for others."""
 
-    def __init__(self, metadata: Metadata, replicas: Replicas, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self, metadata: Metadata, replicas: Replicas, config: Callable[[], BrokerConfig], tasks: Scheduler
+    ) -> None:
         self._metadata = metadata
         self._replicas = replicas
         self._config = config
+        self._tasks = tasks
         self._automatic: set[str] = set()  # names of topics that are being created because of Metadata requests
 
     def create(self, topic: RequestedTopic, requester: str = "the broker") -> Answer[ChangeResult]:
         """Create a topic without a CreateTopics request: usually on first use."""
-        return after(self.create_all([topic], requester), lambda changes: changes[topic.name])
+        return after(self.create_all([topic], requester), lambda results: results[topic.name])
 
     def create_all(
         self, topics: Sequence[RequestedTopic], requester: str, mutations: Mutations | None = None
@@ -46,32 +52,83 @@ class TopicCreation:
 
         mutations  counts the partitions against the quota of the requester
         """
-        plans = self._metadata.plans
 
-        def create() -> Answer[dict[str, ChangeResult]]:
-            refused: dict[str, ChangeResult] = {}
-            batch = TopicBatch()
+        async def create() -> dict[str, ChangeResult]:
             try:
-                plans.check_total(topics)
-                for topic in topics:
-                    try:
-                        planned = plans.plan(topic, batch)
-                        if mutations is not None:
-                            mutations.add(len(planned.partitions))
-                        batch.add(planned)
-                    except TooLarge:
-                        raise
-                    except Refused as refusal:
-                        refused[topic.name] = ChangeResult(refusal.code, refusal.message)
-            except TooLarge as refusal:
-                return {topic.name: ChangeResult(refusal.code, refusal.message) for topic in topics}
-            if not batch.topics:
-                return refused
-            return after(
-                self.create_planned(list(batch.topics.values()), requester), lambda changes: {**changes, **refused}
-            )
+                created = await self.create_requested(topics, requester, mutations)
+            except TooLarge as refused:
+                return {topic.name: ChangeResult(refused.code, refused.message) for topic in topics}
+            return created.results
 
-        return self._metadata.in_turn(create)
+        task = self._tasks.start(create(), "creation of topics")
+        return task.result() if task.done else task
+
+    async def create_requested(
+        self,
+        topics: Sequence[RequestedTopic],
+        requester: str,
+        mutations: Mutations | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> "Creation":
+        """Create topics; those that were created stay created when the rest is planned again, after a conflict.
+
+        A topic with a partition that cannot be opened on this broker is deleted again, rather than reported as created.
+        (Apache Kafka answers success, and the partition is offline.)
+
+        Raises TooLarge before anything is created.
+        """
+        metadata, plans = self._metadata, self._metadata.plans
+        plans.check_total(topics)
+        creation = Creation({}, {})
+        charged: set[str] = set()
+        for image in metadata.attempts():
+            batch = TopicBatch()
+            for requested in topics:
+                if requested.name in creation.results:
+                    continue
+                try:
+                    topic = plans.plan(requested, batch)
+                    if mutations is not None and topic.name not in charged:
+                        mutations.add(len(topic.partitions))
+                        charged.add(topic.name)
+                    batch.add(topic)
+                except TooLarge:
+                    raise
+                except Refused as refused:
+                    creation.results[requested.name] = ChangeResult(refused.code, refused.message)
+            if not validate_only and not self._replicas.is_working:
+                creation.add(batch.topics.values(), _not_opened)
+                break
+            if validate_only:
+                creation.add(batch.topics.values(), _changed)
+                break
+            try:
+                for chunk, change in changes.create_topics(image, list(batch.topics.values()), metadata.largest_change):
+                    await metadata.commit(change, partial(plans.are_distinct, [topic.name for topic in chunk]))
+                    creation.add(chunk, _changed)
+            except Conflict:
+                continue
+            except Refused as refused:
+                creation.refuse(topics, refused)
+            break
+        else:
+            creation.refuse(topics, OUTDATED)
+        if not validate_only:
+            await self._report(creation, requester)
+        return creation
+
+    async def _report(self, creation: "Creation", requester: str) -> None:
+        """Log what was created, and delete what cannot be opened here."""
+        created = [topic for name, topic in creation.topics.items() if creation.results[name] == CHANGED]
+        failed = [topic for topic in created if self._replicas.has_offline(topic)]
+        for topic in created:
+            if topic not in failed:
+                count = len(topic.partitions)
+                _logger.info("topic %s created with %d partitions by %s", topic.name, count, requester)
+        if failed:
+            creation.add(failed, _not_opened)
+            await self._metadata.apply_all(lambda image, largest: changes.delete_left(image, failed, largest))
 
     def create_automatic(self, names: Iterable[str], requester: str, mutations: Mutations) -> Answer[object]:
         """Create topics that a Metadata request names, some of them: what is missing then is created for a later request."""
@@ -92,29 +149,6 @@ class TopicCreation:
 
     def _automatic_topic(self, name: str) -> RequestedTopic:
         return self._internal(name) if name in INTERNAL_TOPICS else RequestedTopic(name, -1, -1, {}, {})
-
-    def create_planned(self, topics: Sequence[TopicImage], requester: str) -> Answer[dict[str, ChangeResult]]:
-        """Create planned topics in a turn of the metadata, and answer the result of each by name.
-
-        A topic with a partition that cannot be opened on this broker is deleted again, rather than reported as created.
-        (Apache Kafka answers success, and the partition is offline.)
-        """
-        if not self._replicas.is_working:
-            return {topic.name: _not_opened(topic) for topic in topics}
-
-        def created(change: ChangeResult) -> Answer[dict[str, ChangeResult]]:
-            results = {topic.name: change for topic in topics}
-            failed = [topic for topic in topics if change.error_code == NONE and self._replicas.has_offline(topic)]
-            for topic in topics:
-                if change.error_code == NONE and topic not in failed:
-                    count = len(topic.partitions)
-                    _logger.info("topic %s created with %d partitions by %s", topic.name, count, requester)
-            if not failed:
-                return results
-            results.update({topic.name: _not_opened(topic) for topic in failed})
-            return after(self._metadata.delete(failed), lambda deletion: results)  # noqa: ARG005
-
-        return after(self._metadata.create(topics), created)
 
     def create_internal(self, name: str) -> Answer[ChangeResult]:
         """Create an internal topic. As in Kafka this fails while fewer brokers are registered than it has replicas; a single
@@ -139,6 +173,33 @@ class TopicCreation:
             return False
 
         return after(self.create_internal(name), exists)
+
+
+class Creation(NamedTuple):
+    """Outcome of the creation of topics, by name.
+
+    results  of all requested topics
+    topics   those that were planned and not refused
+    """
+
+    results: dict[str, ChangeResult]
+    topics: dict[str, TopicImage]
+
+    def add(self, topics: Iterable[TopicImage], result: Callable[[TopicImage], ChangeResult]) -> None:
+        """Set the results of planned topics."""
+        for topic in topics:
+            self.topics[topic.name] = topic
+            self.results[topic.name] = result(topic)
+
+    def refuse(self, topics: Iterable[RequestedTopic], refused: Refused) -> None:
+        """Set an error as the result of topics that have none."""
+        for topic in topics:
+            self.results.setdefault(topic.name, ChangeResult(refused.code, refused.message))
+
+
+def _changed(topic: TopicImage) -> ChangeResult:
+    del topic
+    return CHANGED
 
 
 def _not_opened(topic: TopicImage) -> ChangeResult:

@@ -16,6 +16,7 @@ from ottla.metadata.image import (
     ControllerImage,
     Delta,
     Image,
+    KeyRevision,
     Liveness,
     PartitionImage,
     TopicImage,
@@ -46,9 +47,11 @@ def loaded(snapshot: Snapshot) -> Image:
 def advanced(before: Image, revision: int, entries: Iterable[Entry]) -> Delta:
     """Return the next image after these entries, with the differences to `before`. Raises UnknownFormat."""
     by_kind: dict[str, list[Entry]] = {}
+    written: dict[str, KeyRevision | None] = {}
     for entry in entries:
         by_kind.setdefault(entry.key.split("/", 2)[1], []).append(entry)
-    fields: dict[str, Any] = {"revision": revision}
+        written[entry.key] = None if entry.value is None else KeyRevision(entry.revision, entry.created)
+    fields: dict[str, Any] = {"revision": revision, "written": _layered(before.written).with_changes(written)}
     delta: dict[str, Any] = {}
     if "topics" in by_kind or "partitions" in by_kind:
         topics = _topics(before, by_kind.get("topics", ()), by_kind.get("partitions", ()))

@@ -360,6 +360,16 @@ class ControllerImage(NamedTuple):
         return cls(fields["node_id"], fields["lease"], created)
 
 
+class KeyRevision(NamedTuple):
+    """Revisions of the store at which a key was last written, and created."""
+
+    revision: int
+    created: int
+
+
+_NEVER: Final = KeyRevision(0, 0)
+
+
 class Image(NamedTuple):
     """All metadata at `revision`.
 
@@ -374,6 +384,7 @@ class Image(NamedTuple):
     live         signs of life by node id; a broker is live if it has one of the incarnation that is registered
     controller   the controller; None without one, and for a single broker
     secret       secret of the cluster, the same on all brokers; empty until it is stored
+    written      when each key of the store was written: a change that was planned on this image is compared with it
     """
 
     revision: int
@@ -392,6 +403,15 @@ class Image(NamedTuple):
     live: Mapping[int, Liveness] = MappingProxyType({})
     controller: ControllerImage | None = None
     secret: bytes = b""
+    written: Mapping[str, KeyRevision] = Layered()
+
+    def revision_of(self, key: str) -> int:
+        """Return the revision at which a key of the store was last written; 0 if it does not exist."""
+        return self.written.get(key, _NEVER).revision
+
+    def created_of(self, key: str) -> int:
+        """Return the revision at which a key of the store was created; 0 if it does not exist."""
+        return self.written.get(key, _NEVER).created
 
     def is_active(self, node_id: int) -> bool:
         """Return True if a broker is live and does not stop: it may lead partitions and join ISRs."""

@@ -144,7 +144,7 @@ class TopicPlans:
         check_name(topic.name)
         if topic.name in self._image().topics or topic.name in batch.topics:
             raise Refused(TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-        self._check_collision(topic.name, batch)
+        self._check_collision(topic.name, batch, self._image().topics)
         configs = self._checked_configs(topic.configs)
         min_isr = min_isr_of(self._image(), configs)
         directories = _only_directories(self._image())
@@ -153,11 +153,19 @@ class TopicPlans:
         directories = {node: directory for node, directory in directories.items() if node in used}
         return TopicImage(topic.name, self._new_uuid(), partitions, configs, min_isr=min_isr, directories=directories)
 
-    def _check_collision(self, name: str, batch: TopicBatch) -> None:
+    def are_distinct(self, names: Iterable[str], image: Image) -> bool:
+        """Return whether these names collide with none in an image; for names that were planned on an older one."""
+        try:
+            for name in names:
+                self._check_collision(name, TopicBatch(), image.topics)
+        except Refused:
+            return False
+        return True
+
+    def _check_collision(self, name: str, batch: TopicBatch, topics: Mapping[str, TopicImage]) -> None:
         """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""
         if "." not in name and "_" not in name:
             return
-        topics = self._image().topics
         if topics is not self._indexed:
             self._indexed, self._by_metric_name = topics, {_metric_name(other): other for other in topics}
         for names in (self._by_metric_name, batch.by_metric_name):

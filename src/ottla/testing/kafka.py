@@ -3,9 +3,10 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -19,11 +20,12 @@ from ottla.coordinators import offsets
 from ottla.coordinators.groups import listing
 from ottla.environment.process import process_environment
 from ottla.log import reading
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.features import initial
-from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
 from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.store import Change
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, NOT_LEADER_OR_FOLLOWER, all_errors
 from ottla.protocol.errors import error as error_row
@@ -35,7 +37,6 @@ from ottla.records.partitioner import partition_of
 from ottla.records.record import Header, Origin, Record
 from ottla.replication.partition import Partition
 from ottla.spelling import did_you_mean
-from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer
 from ottla.testing.calls import WrongArgument, checks_calls, existing, milliseconds
 from ottla.testing.clock import MovableClock, MovableTimers
@@ -91,10 +92,18 @@ class Kafka(EmbeddedBroker, Contents):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.bootstrap_servers}{'' if self._is_running else ', down'}>"
 
+    def _change_metadata(self, plan: Callable[[Image, int], Iterable[Change]]) -> ChangeResult:
+        """Make changes of the metadata, and wait until they have taken effect."""
+
+        def change() -> Answer[ChangeResult]:
+            return self.server.tasks.start(self.broker.metadata.apply_all(plan))
+
+        return self._ask(change)
+
     def _create_users(self) -> None:
         users = self._security.credentials() if self._security is not None else {}
         if users:
-            self._ask(lambda: self.broker.metadata.set_credentials(users))
+            self._change_metadata(lambda image, _: [changes.set_credentials(image, users)])
 
     def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
         self._timers = MovableTimers(loop, self._clock)
@@ -119,12 +128,8 @@ class Kafka(EmbeddedBroker, Contents):
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its records. Raises UnknownTopic."""
-
-        def delete() -> Answer[ChangeResult]:
-            metadata, topic = self.broker.metadata, self._topic(name)
-            return metadata.decide(lambda: metadata.delete([topic]))
-
-        change = self._ask(delete)
+        topic = self._call(lambda: self._topic(name))
+        change = self._change_metadata(lambda image, largest: changes.delete_left(image, [topic], largest))
         _raise_error(change.error_code, change.error_message)
 
     def topics(self) -> list[str]:
@@ -301,9 +306,12 @@ class Kafka(EmbeddedBroker, Contents):
         image = self.broker.image
         topics = [topic for topic in image.topics.values() if topic.name != TRANSACTION_STATE_TOPIC]
         own = [topic for topic in topics if topic.name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)]
-        metadata = self.broker.metadata
         others = [topic for topic in topics if topic not in own]
-        return metadata.decide(lambda: after(metadata.delete(others), lambda _: metadata.delete(own)))
+
+        def plan(image: Image, largest: int) -> Iterator[Change]:
+            return chain(changes.delete_left(image, others, largest), changes.delete_left(image, own, largest))
+
+        return self.server.tasks.start(self.broker.metadata.apply_all(plan))
 
     # Faults.
 

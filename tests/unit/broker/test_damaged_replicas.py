@@ -21,7 +21,7 @@ from ottla.metadata.stored import stored
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.replication.partition import Partition
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 from .test_log_directories import Machine
 
@@ -35,7 +35,7 @@ class Cluster:
 
     def __init__(self, *, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, has_elr: bool = False) -> None:
         self.time = VirtualTime()
-        self.queue = CallbackQueue(self.time)
+        self.queue = Scheduler(self.time, self.time)
         self.shared = SharedMetadata(self.time, self.time)
         self.placed = PartitionImage((1, 2, 3), isr, leader, 5, epoch=9, min_isr=2 if has_elr else 0)
         put = {keys.CLUSTER_ID: b"cluster", keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode()}

@@ -17,7 +17,9 @@ PLACED = PartitionImage((1, 2), (1, 2), 2, 0)
 def elect(broker: Broker, count: int) -> list[int]:
     """Request elections of the preferred leaders; return the error codes."""
     places = [TopicPartitions(topic="t", partitions=list(range(count)))]
-    answer: Any = elect_leaders(ElectLeadersRequest(topic_partitions=places), broker)  # type: ignore[arg-type]
+    served: Any = broker
+    coroutine: Any = elect_leaders(ElectLeadersRequest(topic_partitions=places), served)
+    answer = broker.tasks.start(coroutine)
     broker.time.advance(200)
     responses: list[Any] = []
     after(answer, responses.append)

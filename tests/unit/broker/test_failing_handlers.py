@@ -45,7 +45,7 @@ def raise_bug(*_: Any) -> Any:
 
 def fail_at_first_step(monkeypatch: pytest.MonkeyPatch, key: int, _: threading.Thread) -> None:
     route = dispatch.registered(key)
-    monkeypatch.setitem(dispatch._ROUTES, key, route._replace(handler=raise_bug))
+    monkeypatch.setitem(dispatch._ROUTES, key, route._replace(handler=raise_bug, is_coroutine=False))
 
 
 def fail_where_the_response_is_made(monkeypatch: pytest.MonkeyPatch, key: int, thread: threading.Thread) -> None:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from tests.queues import unexpected
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.handlers.update_features import update_features
@@ -17,8 +18,7 @@ from ottla.metadata.store.memory import SharedMetadata
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_UPDATE_VERSION, NONE
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from ottla.tasks.answers import after
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 SUPPORTED = {feature.name: (feature.lowest, feature.highest) for feature in FEATURES}
 OLDER = {name: levels for name, levels in SUPPORTED.items() if name != FEATURE}
@@ -40,7 +40,7 @@ class Cluster:
             self.shared.connect(latency=lambda: 1),
             self.shared.snapshot(),
             random,
-            CallbackQueue(self.time),
+            Scheduler(self.time, self.time),
             lambda: 1,
             lambda: 1,
         )
@@ -70,7 +70,9 @@ class Cluster:
             config=SimpleNamespace(static={keys.MIN_ISR: "2"}),
         )
         responses: list[UpdateFeaturesResponse] = []
-        after(update_features(request, broker), responses.append)
+        coroutine: Any = update_features(request, broker)
+        self.metadata.tasks.start(coroutine).then(responses.append, unexpected)
+        self.time.advance(0)
         self.time.advance(100)
         (response,) = responses
         return response

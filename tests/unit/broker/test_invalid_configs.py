@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.test_log_directories import Machine
 
+from ottla.metadata import changes
 from ottla.metadata.alteration import BROKER
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -25,9 +26,8 @@ def test_invalid_configs_in_the_metadata_are_ignored(
 ) -> None:
     with Machine(tmp_path, node_id="1") as machine:
         machine.create("before")
-        metadata = machine.broker.metadata
         with caplog.at_level(logging.ERROR):
-            machine.result(lambda: metadata.decide(lambda: metadata.configure(BROKER, resource, INVALID)))
+            machine.apply(lambda image: changes.configure(image, BROKER, resource, INVALID))
             machine.until(lambda: machine.broker.config.integer("log.retention.ms") == 5_000)
             machine.create("after")
             machine.restart()
@@ -41,9 +41,8 @@ def test_invalid_configs_in_the_metadata_are_ignored(
 
 def test_other_configs_can_be_altered_beside_an_invalid_one(tmp_path: Path) -> None:
     with Machine(tmp_path, node_id="1") as machine:
-        metadata = machine.broker.metadata
         invalid = {"max.connections": "x"}
-        machine.result(lambda: metadata.decide(lambda: metadata.configure(BROKER, "1", invalid)))
+        machine.apply(lambda image: changes.configure(image, BROKER, "1", invalid))
         config = AlterableConfig(name="log.retention.ms", config_operation=0, value="5000")
         resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[config])
         answers: list[IncrementalAlterConfigsResponse] = []

@@ -17,8 +17,10 @@ from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.coordinators.share.window import DeadLetters
 from ottla.coordinators.transactions.state import Markers
 from ottla.log.log import Log
+from ottla.metadata import changes
 from ottla.metadata.alteration import GROUP
-from ottla.metadata.image import OFFSETS_TOPIC, PartitionImage, TopicImage
+from ottla.metadata.image import OFFSETS_TOPIC, Image, PartitionImage, TopicImage
+from ottla.metadata.store import Change
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     NONE,
@@ -82,14 +84,13 @@ class Replicated(Machine):
 
     def lead(self, topic: str, leader: int, leader_epoch: int) -> None:
         """Let the metadata say who leads partition 0."""
-        metadata = self.broker.metadata
 
-        def change() -> Any:
-            known = metadata.image.topics[topic]
+        def plan(image: Image) -> Change:
+            known = image.topics[topic]
             partition = known.partitions[0]._replace(leader=leader, leader_epoch=leader_epoch)
-            return metadata.change_partition(known, 0, partition)
+            return changes.partition_states(image, [(known, 0, partition)])
 
-        self.result(lambda: metadata.decide(change))
+        self.apply(plan)
 
     def commit(self, topic: str, end_offset: int | None = None) -> None:
         """Move the high watermark to `end_offset`, or to the log end from now on."""
@@ -230,8 +231,7 @@ def test_a_transaction_is_not_complete_while_a_marker_may_be_cut_off(machine: Re
 
 def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: Replicated) -> None:
     elsewhere = TopicImage("elsewhere", bytes(range(16)), (PartitionImage((2,), (2,), 2, 0),), {})
-    metadata = machine.broker.metadata
-    machine.result(lambda: metadata.decide(lambda: metadata.create([elsewhere])))
+    machine.apply(lambda image: next(iter(changes.create_topics(image, [elsewhere], 100)))[1])
     assert machine.broker.replicas.leader("elsewhere", 0) == NOT_LEADER_OR_FOLLOWER
     assert machine.broker.replicas.leader("elsewhere", 1) == UNKNOWN_TOPIC_OR_PARTITION
     events = written(machine, ("elsewhere", 0))
@@ -258,7 +258,7 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     machine.create("dlq.letters", errors_deadletterqueue_group_enable="true")
     configs = {"errors.deadletterqueue.topic.name": "dlq.letters"}
     metadata = machine.broker.metadata
-    machine.result(lambda: metadata.decide(lambda: metadata.configure(GROUP, "g", configs)))
+    machine.apply(lambda image: changes.configure(image, GROUP, "g", configs))
     machine.lagging["dlq.letters-0"] = 0
     events: list[str] = []
     broker = machine.broker

@@ -6,7 +6,7 @@ One file, because all tests break the disks of the same broker, and differ in th
 import asyncio
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from ottla.broker.lifecycle import BrokerServer
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log.faulty_store import FaultyStore
+from ottla.metadata import changes
+from ottla.metadata.image import Image
 from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.store import Change
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.context import RequestContext
@@ -118,6 +121,14 @@ class Machine:
         if changes[0].error_code:
             raise Refused(*changes[0])
 
+    def apply(self, plan: Callable[[Image], Change]) -> None:
+        """Make a change of the metadata. Raises Refused."""
+        self.result(lambda: self.server.tasks.start(self.broker.metadata.result_of(plan)))
+
+    def apply_all(self, plan: Callable[[Image, int], Iterable[Change]]) -> None:
+        """Make several changes of the metadata. Raises Refused."""
+        self.result(lambda: self.server.tasks.start(self.broker.metadata.apply_all(plan)))
+
     def serve(self, request: Request, version: int) -> Answer[Any]:
         """Hand a request to its handler."""
         frame = b"".join(bytes(piece) for piece in ClientConnection("x").request(request, version))[4:]
@@ -137,7 +148,8 @@ class Machine:
 
     def delete(self, name: str) -> None:
         metadata = self.broker.metadata
-        self.result(lambda: metadata.decide(lambda: metadata.delete([metadata.image.topics[name]])))
+        topic = metadata.image.topics[name]
+        self.apply_all(lambda image, largest: changes.delete_left(image, [topic], largest))
 
     def partition(self, name: str, index: int = 0) -> Partition:
         partition = self.broker.replicas.find(name, index)

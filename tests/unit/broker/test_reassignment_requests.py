@@ -22,8 +22,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.tasks.deferred import Deferred
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.slices import Slices
+from ottla.tasks.scheduler import Scheduler
 
 ID = b"t" * 16
 PLACED = PartitionImage((1, 2), (1, 2), 1, 0)
@@ -34,7 +33,8 @@ class Broker:
 
     def __init__(self, *partitions: PartitionImage, largest_change: int = 4) -> None:
         self.time = VirtualTime()
-        self.tasks = CallbackQueue(self.time)
+        self.steps = 0
+        self.tasks = Scheduler(self.time, self)
         self.shared = SharedMetadata(self.time, self.time)
         put = {keys.CLUSTER_ID: b"cluster", keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode()}
         for node in (1, 2, 3):
@@ -47,7 +47,6 @@ class Broker:
         self.metadata = Metadata(store, self.shared.snapshot(), random, self.tasks, lambda: 1, lambda: 1)
         self.rules = 0
         self.steps = 0
-        self.slices = Slices(self)
 
     @property
     def image(self) -> Any:
@@ -71,10 +70,9 @@ class Broker:
         """Request new replicas of partitions; return the error codes."""
         rows = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in entries]
         topics = [ReassignableTopic(name="t", partitions=rows)]
-        self.answer: Any = alter_partition_reassignments(
-            AlterPartitionReassignmentsRequest(topics=topics),
-            self,  # type: ignore[arg-type]
-        )
+        broker: Any = self
+        coroutine: Any = alter_partition_reassignments(AlterPartitionReassignmentsRequest(topics=topics), broker)
+        self.answer: Any = self.tasks.start(coroutine)
         self.time.advance(200)
         assert isinstance(self.answer, Deferred)
         responses: list[Any] = []

@@ -12,9 +12,11 @@ from tests.conformance.conftest import Closed, Wire
 from tests.conformance.security.conftest import Secured, SecuredWire
 from tests.conformance.security.secured import LISTENERS, configs, make_certificates
 
+from ottla.metadata import changes
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import Scope
 from ottla.metadata.configs import configs as config_table
+from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE, SASL_AUTHENTICATION_FAILED
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -23,6 +25,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
 from ottla.records.record import Record
+from ottla.tasks.deferred import Answer
 from ottla.testing import EmbeddedBroker
 
 ODD: Final = ("", " ", "0", "-1", "NaN", "9223372036854775807", "os:getpid", "${env:MISSING}\n\x00;")
@@ -67,7 +70,13 @@ class Machine:
     def store(self, texts: Mapping[str, str], resource: str) -> None:
         """Write configs of a broker ("" for all) into the metadata without the checks of AlterConfigs."""
         metadata = self.broker.broker.metadata
-        self.broker._ask(lambda: metadata.in_turn(lambda: metadata.configure(BROKER, resource, texts)))
+
+        def change() -> Answer[ChangeResult]:
+            return metadata.tasks.start(
+                metadata.result_of(lambda image: changes.configure(image, BROKER, resource, texts))
+            )
+
+        self.broker._ask(change)
 
     def restart(self) -> None:
         self.broker.close()

@@ -13,6 +13,7 @@ from ottla.client.topics import TopicPartition
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log import reading
+from ottla.metadata import changes
 from ottla.metadata.image import OFFSETS_TOPIC, Image
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol import codec
@@ -73,11 +74,15 @@ class WholeBroker(Broker):
 
     def create_topic(self, name: str, partitions: int) -> None:
         metadata = self._broker.metadata
-        metadata.create([metadata.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())])
+        topic = metadata.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())
+        for _, change in changes.create_topics(metadata.image, [topic], metadata.largest_change):
+            metadata.commit(change)
         drain(self._server.tasks)
 
     def delete_topic(self, name: str) -> None:
-        self._broker.metadata.delete([self._broker.image.topics[name]])
+        metadata = self._broker.metadata
+        for change in changes.delete_left(metadata.image, [metadata.image.topics[name]], metadata.largest_change):
+            metadata.commit(change)
         drain(self._server.tasks)
 
     @property

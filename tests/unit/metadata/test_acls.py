@@ -1,10 +1,12 @@
 """ACLs in the metadata store: more of them than one change may hold."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.metadata import changes
 from ottla.metadata.deltas import loaded
 from ottla.metadata.image import BrokerImage
 from ottla.metadata.metadata import Metadata
@@ -46,6 +48,12 @@ def metadata_on(store: SmallChanges) -> Metadata:
     return Metadata(store, store.load(), nothing, immediate_queue(), lambda: 1, lambda: 1, BrokerImage(1, "", -1, None))
 
 
+def set_acls(metadata: Metadata, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> Any:
+    """Add and remove ACLs; return the result."""
+    plan = metadata.apply_all(lambda image, largest: changes.set_acls(image, added, removed, largest))
+    return metadata.tasks.start(plan).result()
+
+
 def code_of(answer: Any) -> int:
     assert not isinstance(answer, Deferred)
     return int(answer.error_code)
@@ -57,12 +65,12 @@ def acls_of(metadata: Metadata) -> set[Acl]:
 
 def test_many_acls_take_several_changes(store: SmallChanges) -> None:
     metadata = metadata_on(store)
-    assert code_of(metadata.set_acls(MANY)) == NONE
+    assert code_of(set_acls(metadata, MANY)) == NONE
     assert store.sizes == [(4, 0), (4, 0), (2, 0)]
     assert acls_of(metadata) == set(MANY)
     assert set(loaded(store.load()).acls.values()) == set(MANY)
     store.sizes.clear()
-    assert code_of(metadata.set_acls((), MANY[:9])) == NONE
+    assert code_of(set_acls(metadata, (), MANY[:9])) == NONE
     assert store.sizes == [(0, 4), (0, 4), (0, 1)]
     assert acls_of(metadata) == {MANY[9]}
     store.close()
@@ -70,19 +78,19 @@ def test_many_acls_take_several_changes(store: SmallChanges) -> None:
 
 def test_acls_that_are_there_are_skipped(store: SmallChanges) -> None:
     metadata = metadata_on(store)
-    metadata.set_acls(MANY[:5])
+    set_acls(metadata, MANY[:5])
     store.sizes.clear()
-    assert code_of(metadata.set_acls(MANY[:8])) == NONE
-    assert code_of(metadata.set_acls(MANY[:8])) == NONE
-    assert code_of(metadata.set_acls((), MANY[8:])) == NONE
+    assert code_of(set_acls(metadata, MANY[:8])) == NONE
+    assert code_of(set_acls(metadata, MANY[:8])) == NONE
+    assert code_of(set_acls(metadata, (), MANY[8:])) == NONE
     assert store.sizes == [(3, 0)]
     store.close()
 
 
 def test_an_acl_that_is_added_and_removed_is_removed(store: SmallChanges) -> None:
     metadata = metadata_on(store)
-    metadata.set_acls(MANY[:1])
-    assert code_of(metadata.set_acls(MANY[:2], MANY[:1])) == NONE
+    set_acls(metadata, MANY[:1])
+    assert code_of(set_acls(metadata, MANY[:2], MANY[:1])) == NONE
     assert acls_of(metadata) == {MANY[1]}
     store.close()
 
@@ -91,6 +99,6 @@ def test_a_failed_change_is_reported(store: SmallChanges) -> None:
     """What was written before it stays: each ACL is a change of its own in Kafka, too."""
     metadata = metadata_on(store)
     store.fails_from = 1
-    assert code_of(metadata.set_acls(MANY)) == KAFKA_STORAGE_ERROR
+    assert code_of(set_acls(metadata, MANY)) == KAFKA_STORAGE_ERROR
     assert acls_of(metadata) == set(MANY[:4])
     store.close()

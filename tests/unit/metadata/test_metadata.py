@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.deltas import loaded
 from ottla.metadata.features import initial
-from ottla.metadata.image import BrokerImage, Delta, PartitionImage, TopicImage
+from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult, Refused
-from ottla.metadata.store import Entry, Snapshot
+from ottla.metadata.store import Change, Entry, Snapshot
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import stored
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch, check_name
@@ -56,6 +56,27 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     found.close()
 
 
+def make(metadata: Metadata, plan: Callable[[Image], Change]) -> ChangeResult:
+    """Make a change, which the store answers at once."""
+    return metadata.tasks.start(metadata.result_of(plan)).result()
+
+
+def create(metadata: Metadata, topics: list[TopicImage]) -> ChangeResult:
+    return make(metadata, lambda image: next(iter(changes.create_topics(image, topics, 100)))[1])
+
+
+def delete(metadata: Metadata, topics: list[TopicImage]) -> ChangeResult:
+    return make(metadata, lambda image: next(iter(changes.delete_topics(image, topics, 100)))[1])
+
+
+def replace(metadata: Metadata, topic: TopicImage) -> ChangeResult:
+    return make(metadata, lambda image: changes.replace_topics(image, [topic]))
+
+
+def configure(metadata: Metadata, kind: int, name: str, texts: dict[str, str]) -> ChangeResult:
+    return make(metadata, lambda image: changes.configure(image, kind, name, texts))
+
+
 def started_on(store: SqliteStore) -> Metadata:
     return metadata_on(store, partitions=3)
 
@@ -81,7 +102,7 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
     before = metadata.image
     topic = metadata.plans.plan(wanted(configs={"retention.ms": "7"}), TopicBatch())
     assert metadata.image is before
-    metadata.create([topic])
+    create(metadata, [topic])
     assert (before.topics, deltas) == ({}, [Delta(metadata.image, (topic,), before=before)])
     assert metadata.image.topics_by_id[topic.id] is metadata.image.topics["t"]
     assert len(topic.partitions) == 3
@@ -92,11 +113,11 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
 def test_deleted_topics_are_gone(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
-    metadata.create([metadata.plans.plan(wanted("a"), TopicBatch()), metadata.plans.plan(wanted("b"), TopicBatch())])
+    create(metadata, [metadata.plans.plan(wanted("a"), TopicBatch()), metadata.plans.plan(wanted("b"), TopicBatch())])
     metadata.subscribe(deltas.append)
     before = metadata.image
     gone = before.topics["a"]
-    metadata.delete([gone])
+    delete(metadata, [gone])
     assert deltas == [Delta(metadata.image, (), (gone,), before=before)]
     assert (list(metadata.image.topics), gone.id in metadata.image.topics_by_id) == (["b"], False)
     assert list(loaded(store.load()).topics) == ["b"]
@@ -106,8 +127,8 @@ def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
     metadata.subscribe(deltas.append)
-    metadata.configure(4, "", {"log.retention.ms": "5"})
-    metadata.configure(32, "a/b", {"consumer.session.timeout.ms": "50000"})
+    configure(metadata, 4, "", {"log.retention.ms": "5"})
+    configure(metadata, 32, "a/b", {"consumer.session.timeout.ms": "50000"})
     assert [delta.configured for delta in deltas] == [{(4, "")}, {(32, "a/b")}]
     again = started_on(store)
     assert (
@@ -118,21 +139,21 @@ def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
             (32, "a/b"): {"consumer.session.timeout.ms": "50000"},
         }
     )
-    again.configure(4, "", {})
+    configure(again, 4, "", {})
     assert loaded(store.load()).configs_of(4, "") == {}
 
 
 def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
     metadata = started_on(store)
     topic = metadata.plans.plan(wanted(partitions=2), TopicBatch())
-    metadata.create([topic])
+    create(metadata, [topic])
     grown = metadata.plans.grow(topic, 4, None)
     assert grown.partitions[:2] == topic.partitions
     assert len(grown.partitions) == 4
-    metadata.change(grown)
+    replace(metadata, grown)
     assert loaded(store.load()).topics["t"] == grown
-    metadata.delete([grown])
-    refused = metadata.change(grown)
+    delete(metadata, [grown])
+    refused = replace(metadata, grown)
     assert isinstance(refused, ChangeResult)
     assert refused.error_code == UNKNOWN_TOPIC_OR_PARTITION
 
@@ -159,8 +180,8 @@ def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
 )
 def test_what_is_refused(store: SqliteStore, topic: RequestedTopic, code: int) -> None:
     metadata = started_on(store)
-    metadata.create(
-        [metadata.plans.plan(wanted("old"), TopicBatch()), metadata.plans.plan(wanted("a_b"), TopicBatch())]
+    create(
+        metadata, [metadata.plans.plan(wanted("old"), TopicBatch()), metadata.plans.plan(wanted("a_b"), TopicBatch())]
     )
     revision = store.revision
     with pytest.raises(Refused) as refused:

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.metadata import keys
-from ottla.metadata.image import BrokerImage, Delta, Endpoint, Liveness, TopicImage
+from ottla.metadata import changes, keys
+from ottla.metadata.image import BrokerImage, Delta, Endpoint, Image, Liveness, TopicImage
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.store import Change
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
-from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
 from tests.queues import unexpected
 
 from .stores import VirtualTime
@@ -39,19 +39,17 @@ class Cluster:
     def _broker(self) -> Metadata:
         store = self.shared.connect(latency=lambda: 3, skip=lambda: self.skips)
         self.stores.append(store)
-        return Metadata(store, self.shared.snapshot(), Counting(), CallbackQueue(self.time), lambda: 1, lambda: 1)
+        return Metadata(
+            store, self.shared.snapshot(), Counting(), Scheduler(self.time, self.time), lambda: 1, lambda: 1
+        )
 
     def settle(self) -> None:
         self.time.advance(60_000)
 
-    def ask(self, broker: Metadata, plan: Callable[[], Answer[ChangeResult]]) -> list[ChangeResult]:
+    def ask(self, broker: Metadata, plan: Callable[[Image], Change]) -> list[ChangeResult]:
         """Make a change; its result is put into the list when it comes."""
         results: list[ChangeResult] = []
-        answer = broker.decide(plan)
-        if isinstance(answer, Deferred):
-            answer.then(results.append, unexpected)
-        else:
-            results.append(answer)
+        broker.tasks.start(broker.result_of(plan)).then(results.append, unexpected)
         return results
 
 
@@ -60,30 +58,36 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def create(broker: Metadata, name: str, partitions: int = 1) -> Callable[[], Answer[ChangeResult]]:
-    def plan() -> Answer[ChangeResult]:
-        return broker.create([broker.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())])
+def create(broker: Metadata, name: str, partitions: int = 1) -> Callable[[Image], Change]:
+    def plan(image: Image) -> Change:
+        planned = broker.plans.plan(RequestedTopic(name, partitions, 1, {}, {}), TopicBatch())
+        ((_, change),) = changes.create_topics(image, [planned], 100)
+        return change
 
     return plan
 
 
-def topic(broker: Metadata, name: str) -> TopicImage:
-    known = broker.image.topics.get(name)
+def delete(name: str) -> Callable[[Image], Change]:
+    return lambda image: next(changes.delete_left(image, [image.topics[name]], 100))
+
+
+def topic(image: Image, name: str) -> TopicImage:
+    known = image.topics.get(name)
     if known is None:
         raise Refused(UNKNOWN_TOPIC_OR_PARTITION, None)
     return known
 
 
-def alter(broker: Metadata, name: str, config: str, text: str) -> Callable[[], Answer[ChangeResult]]:
-    def plan() -> Answer[ChangeResult]:
-        known = topic(broker, name)
-        return broker.change(known._replace(configs={**known.configs, config: text}))
+def alter(name: str, config: str, text: str) -> Callable[[Image], Change]:
+    def plan(image: Image) -> Change:
+        known = topic(image, name)
+        return changes.replace_topics(image, [known._replace(configs={**known.configs, config: text})])
 
     return plan
 
 
-def grow(broker: Metadata, name: str, count: int) -> Callable[[], Answer[ChangeResult]]:
-    return lambda: broker.change(broker.plans.grow(topic(broker, name), count, None))
+def grow(broker: Metadata, name: str, count: int) -> Callable[[Image], Change]:
+    return lambda image: changes.replace_topics(image, [broker.plans.grow(topic(image, name), count, None)])
 
 
 def test_a_change_of_one_broker_reaches_the_other(cluster: Cluster) -> None:
@@ -108,10 +112,10 @@ def test_two_configs_and_more_partitions_at_the_same_time_are_all_kept(cluster: 
     cluster.ask(cluster.one, create(cluster.one, "t"))
     cluster.settle()
     results = [
-        cluster.ask(cluster.one, alter(cluster.one, "t", "retention.ms", "5")),
-        cluster.ask(cluster.two, alter(cluster.two, "t", "segment.ms", "7")),
+        cluster.ask(cluster.one, alter("t", "retention.ms", "5")),
+        cluster.ask(cluster.two, alter("t", "segment.ms", "7")),
         cluster.ask(cluster.one, grow(cluster.one, "t", 3)),
-        cluster.ask(cluster.two, alter(cluster.two, "t", "retention.ms", "9")),
+        cluster.ask(cluster.two, alter("t", "retention.ms", "9")),
     ]
     cluster.settle()
     assert results == [[CHANGED]] * 4
@@ -125,8 +129,8 @@ def test_two_configs_and_more_partitions_at_the_same_time_are_all_kept(cluster: 
 def test_a_change_of_a_topic_that_is_deleted_at_the_other_broker(cluster: Cluster) -> None:
     cluster.ask(cluster.one, create(cluster.one, "t"))
     cluster.settle()
-    deleted = cluster.ask(cluster.one, lambda: cluster.one.delete([cluster.one.image.topics["t"]]))
-    altered = cluster.ask(cluster.two, alter(cluster.two, "t", "retention.ms", "5"))
+    deleted = cluster.ask(cluster.one, delete("t"))
+    altered = cluster.ask(cluster.two, alter("t", "retention.ms", "5"))
     cluster.settle()
     assert (deleted, altered) == ([CHANGED], [ChangeResult(UNKNOWN_TOPIC_OR_PARTITION, None)])
     assert [entry.key for entry in cluster.shared.snapshot().entries if "/topics/" in entry.key] == []
@@ -145,11 +149,11 @@ def test_a_deletion_removes_the_states_of_partitions(cluster: Cluster) -> None:
     cluster.settle()
     known = cluster.one.image.topics["t"]
     state = known.partitions[0]._replace(leader_epoch=4, epoch=1)
-    cluster.ask(cluster.one, lambda: cluster.one.change_partition(known, 0, state))
+    cluster.ask(cluster.one, lambda image: changes.partition_states(image, [(known, 0, state)]))
     cluster.settle()
     assert cluster.two.image.topics["t"].partitions[0] == state
-    late = cluster.two.partition_changes([(known, 0, state._replace(epoch=2))])
-    cluster.ask(cluster.one, lambda: cluster.one.delete([cluster.one.image.topics["t"]]))
+    late = changes.partition_states(cluster.two.image, [(known, 0, state._replace(epoch=2))])
+    cluster.ask(cluster.one, delete("t"))
     cluster.settle()
     # Planned before the deletion, written after it: the comparison of the topic keeps it from becoming an orphan.
     unguarded = late._replace(expect={}, created={})
@@ -201,7 +205,7 @@ def test_a_topic_that_was_deleted_and_created_again_between_two_deliveries(clust
     deltas: list[Delta] = []
     cluster.two.subscribe(deltas.append)
     cluster.stores[1].cut()
-    cluster.ask(cluster.one, lambda: cluster.one.delete([cluster.one.image.topics["t"]]))
+    cluster.ask(cluster.one, delete("t"))
     cluster.settle()
     cluster.ask(cluster.one, create(cluster.one, "t", 3))
     cluster.settle()
@@ -221,7 +225,7 @@ def test_a_broker_that_missed_a_compacted_history_loads_everything(cluster: Clus
         cluster.ask(cluster.one, create(cluster.one, name))
     cluster.settle()
     cluster.stores[1].cut()
-    cluster.ask(cluster.one, lambda: cluster.one.delete([cluster.one.image.topics["a"]]))
+    cluster.ask(cluster.one, delete("a"))
     cluster.ask(cluster.one, create(cluster.one, "c"))
     cluster.settle()
     cluster.shared.compact()

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordination.producer_ids import ProducerIds
+from ottla.metadata import changes
+from ottla.metadata.image import Image
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
 from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.metadata.store import Change
@@ -63,14 +65,14 @@ def metadata(store: SqliteStore) -> Metadata:
 
 def create(metadata: Metadata, name: str) -> list[ChangeResult]:
     """Ask for a topic; the result is put into the list when it comes."""
-    answer = metadata.decide(
-        lambda: metadata.create([metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), TopicBatch())])
-    )
+
+    def plan(image: Image) -> Change:
+        topic = metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), TopicBatch())
+        ((_, change),) = changes.create_topics(image, [topic], 100)
+        return change
+
     heard: list[ChangeResult] = []
-    if isinstance(answer, Deferred):
-        answer.then(heard.append, unexpected)
-    else:
-        heard.append(answer)
+    metadata.tasks.start(metadata.result_of(plan)).then(heard.append, unexpected)
     return heard
 
 
@@ -83,9 +85,11 @@ def test_a_topic_is_there_when_it_is_on_disk_and_not_before(metadata: Metadata, 
 
 def test_two_who_create_the_same_topic_at_once(metadata: Metadata, later: Later) -> None:
     first, second, third = create(metadata, "t"), create(metadata, "t"), create(metadata, "u")
-    assert len(later.waiting) == 1, "the second plan waits for the first"
+    assert len(later.waiting) == 1, "the second change waits for the first"
     later.do_one()
-    assert (first, [each.error_code for each in second], third) == ([CHANGED], [TOPIC_ALREADY_EXISTS], [])
+    assert (first, second, third) == ([CHANGED], [], [])
+    later.do_one()
+    assert ([each.error_code for each in second], third) == ([TOPIC_ALREADY_EXISTS], [])
     later.do_one()
     assert third == [CHANGED]
 
@@ -95,16 +99,16 @@ def test_two_config_changes_at_once_keep_both(metadata: Metadata, later: Later) 
     later.do_one()
 
     def alter(name: str, text: str) -> None:
-        def change() -> Any:
-            topic = metadata.image.topics["t"]
-            return metadata.change(topic._replace(configs={**topic.configs, name: text}))
+        def plan(image: Image) -> Change:
+            topic = image.topics["t"]
+            return changes.replace_topics(image, [topic._replace(configs={**topic.configs, name: text})])
 
-        metadata.decide(change)
+        metadata.tasks.background(metadata.apply(plan), "alteration")
 
     alter("retention.ms", "5")
     alter("segment.ms", "7")
-    later.do_one()
-    later.do_one()
+    for _ in range(3):  # the second one is planned again: the first has changed what it was planned on
+        later.do_one()
     assert metadata.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "7"}
 
 

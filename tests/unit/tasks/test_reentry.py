@@ -15,7 +15,7 @@ from ottla.coordinators.runtime import Operation, Result, Runtime, Timer
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.memory_store import MemoryStore
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.image import BrokerImage, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change
@@ -27,6 +27,7 @@ from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 from tests.queues import immediate_queue, manual_queue, run_queue
 from tests.unit.coordinators.world import CountingRandom, MemoryLog, VirtualClock
 from tests.unit.metadata.stores import VirtualTime
@@ -276,7 +277,7 @@ def test_no_listener_runs_inside_a_method_of_a_runtime(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_no_listener_runs_inside_a_method_of_the_metadata(seed: int) -> None:
     dice, guard, time = random.Random(seed), Guard(), VirtualTime()
-    queue = CallbackQueue(time)
+    queue = Scheduler(time, time)
     shared = SharedMetadata(time, time)
     shared.change(
         Change(
@@ -293,20 +294,23 @@ def test_no_listener_runs_inside_a_method_of_the_metadata(seed: int) -> None:
     metadata.subscribe(guard.listener)
     names = [f"t{number}" for number in range(4)]
 
-    def create() -> object:
-        name = dice.choice(names)
-        if name in metadata.image.topics:
-            return metadata.delete([metadata.image.topics[name]])
-        return metadata.create([metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), TopicBatch())])
+    def create_or_delete() -> object:
+        name, image = dice.choice(names), metadata.image
+        if name in image.topics:
+            return metadata.commit(next(changes.delete_left(image, [image.topics[name]], 100)))
+        topic = metadata.plans.plan(RequestedTopic(name, 1, 1, {}, {}), TopicBatch())
+        return metadata.commit(next(changes.create_topics(image, [topic], 100))[1])
+
+    def configure(name: str, value: str) -> Change:
+        return changes.configure(metadata.image, 4, name, {"a": value})
 
     def topic() -> TopicImage | None:
         return next(iter(metadata.image.topics.values()), None)
 
     methods: dict[str, Callable[[], object]] = {
-        "create": create,
-        "in_turn": lambda: metadata.in_turn(lambda: metadata.configure(4, "", {"a": str(dice.random())})),
-        "decide": lambda: metadata.decide(lambda: metadata.configure(4, "1", {"a": str(dice.random())})),
-        "configure": lambda: metadata.configure(4, "", {}),
+        "commit": create_or_delete,
+        "submit": lambda: metadata.submit(configure("", str(dice.random()))),
+        "result_of": lambda: metadata.tasks.start(metadata.result_of(lambda _: configure("1", str(dice.random())))),
         "producer_id_block": metadata.producer_id_block,
         "when_applied": lambda: metadata.when_applied(metadata.applied + dice.randrange(2)),
         "when": lambda: metadata.when(lambda: topic() is not None),

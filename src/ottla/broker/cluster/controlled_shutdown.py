@@ -63,7 +63,7 @@ class LivenessWriter:
                 if new == sign:
                     break
                 # Compared with its own revision: a later sign of life, with another lease, must not be replaced.
-                expect = {self._key: self._metadata.revision_of(self._key)}
+                expect = {self._key: self._metadata.image.revision_of(self._key)}
                 change = Change(expect, put={self._key: new.encoded()}, lease=sign.lease)
                 outcome = await awaitable(self._metadata.submit(change), self._scheduler)
                 if outcome.error is not None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from ottla.broker.cluster.membership import Membership
 from ottla.environment import Cancellable, Timers
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.elections import ElectionRules, online, preferred, with_min_isr, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
@@ -189,7 +189,7 @@ class Controller:
         own = ControllerImage(self._node_id, lease, 0)
         change = Change(
             {keys.CONTROLLER: 0},
-            {live: self._metadata.created_of(live)},
+            {live: self._metadata.image.created_of(live)},
             put={keys.CONTROLLER: own.encoded()},
             lease=lease,
         )
@@ -341,9 +341,9 @@ class Controller:
         created = {keys.CONTROLLER: self._epoch}
         leaders = {state.leader for _, _, state in planned if state.leader != NO_LEADER}
         for key in map(keys.live_key, sorted(leaders)):
-            created[key] = self._metadata.created_of(key)
-        change = self._metadata.partition_changes(planned, created)
-        registered = {key: self._metadata.revision_of(key) for key in map(keys.broker_key, sorted(leaders))}
+            created[key] = self._metadata.image.created_of(key)
+        change = changes.partition_states(self._metadata.image, planned, created)
+        registered = {key: self._metadata.image.revision_of(key) for key in map(keys.broker_key, sorted(leaders))}
         change = change._replace(expect={**change.expect, **registered})
         self._is_writing = True
 

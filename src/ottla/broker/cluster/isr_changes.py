@@ -10,7 +10,7 @@ import logging
 from typing import Final, NamedTuple
 
 from ottla.environment import Cancellable, Timers
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
@@ -101,18 +101,18 @@ class IsrChanges:
         metadata = self._metadata
         expect: dict[str, int] = {}
         live = keys.live_key(self._node_id)
-        created = {live: metadata.created_of(live)}
+        created = {live: metadata.image.created_of(live)}
         for change in planned:
             for node in change.state.isr:
                 if node not in change.before.isr:
                     follower = change.leadership.followers[node]
                     broker = keys.broker_key(node)
                     expect[broker] = (
-                        follower.broker_epoch if follower.broker_epoch >= 0 else metadata.revision_of(broker)
+                        follower.broker_epoch if follower.broker_epoch >= 0 else metadata.image.revision_of(broker)
                     )
-                    created[keys.live_key(node)] = metadata.created_of(keys.live_key(node))
+                    created[keys.live_key(node)] = metadata.image.created_of(keys.live_key(node))
         states = [(change.topic, change.partition.index, change.state) for change in planned]
-        whole = metadata.partition_changes(states, created)
+        whole = changes.partition_states(metadata.image, states, created)
         self._is_writing = True
         for change in planned:
             _logger.debug(

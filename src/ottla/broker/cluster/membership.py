@@ -20,7 +20,7 @@ from typing import Final
 
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.elections import replaced, restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
@@ -136,7 +136,7 @@ class Membership:
         while True:
             await self._end_previous()
             value = self._registration.encoded()
-            revision = self._metadata.revision_of(key)
+            revision = self._metadata.image.revision_of(key)
             outcome = await self._submit(Change({key: revision}, {live_key: 0}, put={key: value}))
             if outcome.error is not None:
                 self._warn("register", outcome.error)
@@ -210,9 +210,9 @@ class Membership:
         """Return the change to new states, written only while the brokers that it elects are registered and live as planned."""
         elected = {state.leader for topic, index, state in planned if state.leader != topic.partitions[index].leader}
         leaders = sorted(elected - {NO_LEADER, self._node_id})
-        created = {key: self._metadata.created_of(key) for key in map(keys.live_key, leaders)}
-        change = self._metadata.partition_changes(planned, created)
-        registered = {key: self._metadata.revision_of(key) for key in map(keys.broker_key, leaders)}
+        created = {key: self._metadata.image.created_of(key) for key in map(keys.live_key, leaders)}
+        change = changes.partition_states(self._metadata.image, planned, created)
+        registered = {key: self._metadata.image.revision_of(key) for key in map(keys.broker_key, leaders)}
         return change._replace(expect={**change.expect, **registered})
 
     def _restarted(

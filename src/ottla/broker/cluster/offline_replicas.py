@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.environment import Cancellable, Timers
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.elections import ElectionRules, damaged, without
 from ottla.metadata.image import NO_LEADER, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
@@ -220,8 +220,10 @@ class OfflineReplicas:
         live = [keys.live_key(self._node_id)]
         leaders = sorted({state.leader for _, _, state in planned if state.leader != NO_LEADER})
         live += [keys.live_key(leader) for leader in leaders if leader != self._node_id]
-        change = metadata.partition_changes(planned, {key: metadata.created_of(key) for key in live})
-        registered = {key: metadata.revision_of(key) for key in map(keys.broker_key, leaders)}
+        change = changes.partition_states(
+            metadata.image, planned, {key: metadata.image.created_of(key) for key in live}
+        )
+        registered = {key: metadata.image.revision_of(key) for key in map(keys.broker_key, leaders)}
         self._is_writing = True
 
         def written(outcome: ChangeOutcome) -> None:

@@ -19,8 +19,11 @@ from collections.abc import Callable
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
+from ottla.metadata import changes
+from ottla.metadata.image import Image
 from ottla.metadata.refusal import CHANGED, ChangeResult
-from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, NONE, error
+from ottla.metadata.store import Change
+from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, error
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -29,12 +32,10 @@ from ottla.protocol.messages.alter_client_quotas import (
 )
 from ottla.security.operations import AclOperation
 from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(AlterClientQuotasRequest, in_turn=True)
-def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> Answer[AlterClientQuotasResponse]:
+@handles(AlterClientQuotasRequest)
+async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER_CONFIGS):
         return _denied(request)
     requested = [
@@ -45,28 +46,29 @@ def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> An
         for entry in request.entries
     ]
     times = Counter(entity for entity, _ in requested)
-    altered: dict[Entity, dict[str, float]] = {}
-    answers = []
-    for entity, changes in dict(requested).items():
-        code, message = NONE, None
-        try:
-            if times[entity] > 1 or len({change.key for change in changes}) < len(changes):
-                raise duplicate(entity)
-            check_entity(entity)
-            _check_address(entity, broker.resolve)
-            altered[entity] = changed(entity, broker.image.quotas.get(entity, {}), changes)
-        except InvalidQuota as cause:
-            code, message = INVALID_REQUEST, str(cause)
+    outcomes: dict[Entity, ChangeResult] = {}
+
+    def plan(image: Image) -> Change:
+        altered: dict[Entity, dict[str, float]] = {}
+        for entity, quotas in dict(requested).items():
+            outcomes[entity] = CHANGED
+            try:
+                if times[entity] > 1 or len({change.key for change in quotas}) < len(quotas):
+                    raise duplicate(entity)
+                check_entity(entity)
+                _check_address(entity, broker.resolve)
+                altered[entity] = changed(entity, image.quotas.get(entity, {}), quotas)
+            except InvalidQuota as cause:
+                outcomes[entity] = ChangeResult(INVALID_REQUEST, str(cause))
+        return Change() if request.validate_only else changes.set_quotas(image, altered)
+
+    result = await broker.metadata.result_of(plan)
+    entries = []
+    for entity, outcome in outcomes.items():
+        code, message = result if outcome == CHANGED else outcome
         parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-        answers.append(AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=parts))
-
-    def response(change: ChangeResult) -> AlterClientQuotasResponse:
-        for answer in answers:
-            if answer.error_code == NONE:
-                answer.error_code, answer.error_message = change
-        return AlterClientQuotasResponse(entries=answers)
-
-    return response(CHANGED) if request.validate_only else after(broker.metadata.set_quotas(altered), response)
+        entries.append(AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=parts))
+    return AlterClientQuotasResponse(entries=entries)
 
 
 def _denied(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:

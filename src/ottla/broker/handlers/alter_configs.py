@@ -21,12 +21,10 @@ from ottla.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(AlterConfigsRequest, in_turn=True)
-def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterConfigsResponse]:
+@handles(AlterConfigsRequest)
+async def alter_configs(request: AlterConfigsRequest, broker: Broker) -> AlterConfigsResponse:
     requested = [
         Alteration(
             resource.resource_type,
@@ -39,8 +37,7 @@ def alter_configs(request: AlterConfigsRequest, broker: Broker) -> Answer[AlterC
     alterations = ConfigAlterations(
         broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks, broker.config_preparations
     )
-    outcomes = alterations.alter(requested, request.context, validate_only=request.validate_only)
-    return after(outcomes, _response)
+    return _response(await alterations.alter(requested, request.context, validate_only=request.validate_only))
 
 
 def _response(outcomes: list[Outcome]) -> AlterConfigsResponse:

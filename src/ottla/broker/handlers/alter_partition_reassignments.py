@@ -20,16 +20,18 @@ Versions
 
 import logging
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
+from ottla.metadata import changes
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.image import Image, PartitionImage, TopicImage
+from ottla.metadata.metadata import OUTDATED, Conflict
 from ottla.metadata.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
-from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_replicas
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -49,8 +51,6 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import Steps, after
-from ottla.tasks.deferred import Answer, Deferred
 
 _logger: Final = logging.getLogger("ottla.metadata")
 _PARTITIONS_A_STEP: Final = 500
@@ -71,9 +71,9 @@ class _Planned(NamedTuple):
 
 
 @handles(AlterPartitionReassignmentsRequest)
-def alter_partition_reassignments(
+async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
-) -> Answer[AlterPartitionReassignmentsResponse]:
+) -> AlterPartitionReassignmentsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if not request.topics:
@@ -82,19 +82,19 @@ def alter_partition_reassignments(
         )  # Kafka answers the defaults, without its controller
     if request.timeout_ms <= 0:
         return _refused(request, REQUEST_TIMED_OUT, None)
-    return broker.metadata.in_turn(_Alteration(request, broker).attempt)
+    return await _Alteration(request, broker).run()
 
 
 class _Alteration:
-    """One request, over all attempts of its turn: each is made on a newer image, after a part may have been written."""
+    """One request. Its partitions are changed some at a time, each part planned on the newest image until it is written."""
 
     def __init__(self, request: AlterPartitionReassignmentsRequest, broker: Broker) -> None:
         self._request = request
         self._broker = broker
-        self._cancelled: dict[_Place, None] = {}
-        """Partitions whose reassignment this request has cancelled."""
+        self._counts: dict[str, list[int]] = {}
+        """Partitions that are being and were reassigned, by topic."""
 
-    def attempt(self) -> Answer[AlterPartitionReassignmentsResponse]:
+    async def run(self) -> AlterPartitionReassignmentsResponse:
         """Plan and write all changes, in steps."""
         entries: dict[_Place, list[_Entry]] = {}
         responses: list[ReassignableTopicResponse] = []
@@ -106,34 +106,47 @@ class _Alteration:
             responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
             for entry in zip(topic.partitions, rows, strict=True):
                 entries.setdefault((topic.name, entry[0].partition_index), []).append(entry)
-        response = AlterPartitionReassignmentsResponse(
+        remaining = iter(entries.items())
+        while some := list(islice(remaining, _PARTITIONS_A_STEP)):
+            await self._write(dict(some))
+            await self._broker.tasks.sleep(0)
+        for name, (begun_count, ended_count) in self._counts.items():
+            _logger.info("%s: %d partitions are reassigned, %d were reassigned at once", name, begun_count, ended_count)
+        return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=self._request.allow_replication_factor_change,
             error_message=None,
             responses=responses,
         )
-        answer: Deferred[AlterPartitionReassignmentsResponse] = Deferred(self._broker.tasks)
-        self._broker.slices.run(self._steps(entries), lambda: answer.complete(response), answer.abandon)
-        return answer
 
-    def _steps(self, entries: dict[_Place, list[_Entry]]) -> Steps:
-        counts: dict[str, list[int]] = {}
-        remaining = iter(entries.items())
-        while some := list(islice(remaining, _PARTITIONS_A_STEP)):
-            # Planned and compared in the same step: the image may be another one in the next.
-            planned = self._plan(some)
-            results: list[ChangeResult] = []
-            written = after(self._broker.metadata.change_partitions([one[:3] for one in planned]), results.extend)
-            yield written if isinstance(written, Deferred) else None
-            for one, result in zip(planned, results, strict=True):
-                self._written(one, result, counts)
-        for name, (begun_count, ended_count) in counts.items():
-            _logger.info("%s: %d partitions are reassigned, %d were reassigned at once", name, begun_count, ended_count)
+    async def _write(self, entries: dict[_Place, list[_Entry]]) -> None:
+        """Change some partitions; after a conflict those that are still open are planned again."""
+        metadata = self._broker.metadata
+        for image in metadata.attempts():
+            for _, row in chain.from_iterable(entries.values()):
+                row.error_code, row.error_message = NONE, None
+            planned = {(one.topic.name, one.partition): one for one in self._plan(entries.items(), image)}
+            states = [one[:3] for one in planned.values()]
+            refused = OUTDATED
+            try:
+                for chunk, change in changes.chunks_of_states(image, states, metadata.largest_change):
+                    await metadata.commit(change)
+                    for topic, index, _ in chunk:
+                        self._note(planned.pop((topic.name, index)))
+                        del entries[topic.name, index]
+            except Conflict:
+                continue
+            except Refused as cause:
+                refused = cause
+            break
+        for one in planned.values():
+            for row in one.rows:
+                row.error_code, row.error_message = refused.code, refused.message
 
-    def _plan(self, entries: Iterable[tuple[_Place, list[_Entry]]]) -> list[_Planned]:
+    def _plan(self, entries: Iterable[tuple[_Place, list[_Entry]]], image: Image) -> list[_Planned]:
         rules: dict[str, ElectionRules] = {}
         planned = []
         for (name, index), its in entries:
-            topic = self._broker.image.topics.get(name)
+            topic = image.topics.get(name)
             if topic is not None and name not in rules:
                 rules[name] = self._broker.election_rules(topic)
             # Of several entries for a partition the last valid one counts.
@@ -144,7 +157,7 @@ class _Alteration:
                         raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
                     if not 0 <= index < len(topic.partitions):
                         raise Refused(UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-                    state = self._next_state(topic, index, partition.replicas, rules[name])
+                    state = self._next_state(topic, index, partition.replicas, rules[name], image)
                     cancels = partition.replicas is None
                 except Refused as refused:
                     row.error_code, row.error_message = refused.code, refused.message
@@ -155,31 +168,23 @@ class _Alteration:
         return planned
 
     def _next_state(
-        self, topic: TopicImage, index: int, replicas: list[int] | None, rules: ElectionRules
+        self, topic: TopicImage, index: int, replicas: list[int] | None, rules: ElectionRules, image: Image
     ) -> PartitionImage:
         """Return a partition after a reassignment, or its cancellation, was requested. Raises Refused."""
         before = topic.partitions[index]
         if replicas is not None:
-            check_replicas(replicas, self._broker.image.registered)
+            check_replicas(replicas, image.registered)
             if not self._request.allow_replication_factor_change:
                 _check_factor(before, len(replicas))
             state = begun(before, replicas)
-        elif (topic.name, index) in self._cancelled and not is_reassigned(before):
-            return before
         else:
             state = _cancelled(topic, index, rules)
-        return _completed(state, rules, self._broker.image)
+        return _completed(state, rules, image)
 
-    def _written(self, planned: _Planned, result: ChangeResult, counts: dict[str, list[int]]) -> None:
-        """Note the outcome of a change of a partition; `counts` has those that are being and were reassigned, by topic."""
-        if result.error_code != NONE:
-            for row in planned.rows:
-                row.error_code, row.error_message = result
-            return
+    def _note(self, planned: _Planned) -> None:
+        """Note the change of a partition."""
         topic, index, state = planned.topic, planned.partition, planned.state
-        if planned.cancels:
-            self._cancelled[topic.name, index] = None
-        counts.setdefault(topic.name, [0, 0])[not is_reassigned(state)] += 1
+        self._counts.setdefault(topic.name, [0, 0])[not is_reassigned(state)] += 1
         before = topic.partitions[index].replicas
         _logger.debug("%s-%d is reassigned from %s to %s", topic.name, index, list(before), list(target_of(state)))
 

@@ -18,7 +18,10 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata import changes
+from ottla.metadata.image import Image
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     DUPLICATE_RESOURCE,
@@ -42,42 +45,43 @@ from ottla.security.scram import (
     credential,
     is_mechanism,
 )
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(AlterUserScramCredentialsRequest, in_turn=True)
-def alter_user_scram_credentials(
+@handles(AlterUserScramCredentialsRequest)
+async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, broker: Broker
-) -> Answer[AlterUserScramCredentialsResponse]:
+) -> AlterUserScramCredentialsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _denied(request)
-    changes: dict[str, tuple[int, ScramCredential | None]] = {}
-    refused: dict[str, Refused] = {}
     alterations: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
-    for alteration in alterations:
-        if alteration.name in refused:
-            continue
-        try:
-            if alteration.name in changes:
-                del changes[alteration.name]
-                raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
-            changes[alteration.name] = alteration.mechanism, _change(alteration, broker)
-        except Refused as cause:
-            refused[alteration.name] = cause
+    altered: dict[str, tuple[int, ScramCredential | None]] = {}
+    refused: dict[str, Refused] = {}
 
-    def response(change: ChangeResult) -> AlterUserScramCredentialsResponse:
-        outcomes = [(user, change.error_code, change.error_message) for user in changes]
-        outcomes += [(user, cause.code, cause.message) for user, cause in refused.items()]
-        return AlterUserScramCredentialsResponse(
-            results=[
-                AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
-                for user, code, message in outcomes
-            ]
-        )
+    def plan(image: Image) -> Change:
+        altered.clear()
+        refused.clear()
+        for alteration in alterations:
+            if alteration.name in refused:
+                continue
+            try:
+                if alteration.name in altered:
+                    del altered[alteration.name]
+                    raise Refused(DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+                altered[alteration.name] = alteration.mechanism, _change(alteration, image)
+            except Refused as cause:
+                refused[alteration.name] = cause
+        credentials = {(user, mechanism): made for user, (mechanism, made) in altered.items()}
+        return changes.set_credentials(image, credentials)
 
-    credentials = {(user, mechanism): made for user, (mechanism, made) in changes.items()}
-    return after(broker.metadata.set_credentials(credentials), response)
+    code, message = await broker.metadata.result_of(plan)
+    outcomes = [(user, code, message) for user in altered]
+    outcomes += [(user, cause.code, cause.message) for user, cause in refused.items()]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+            for user, code, message in outcomes
+        ]
+    )
 
 
 def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
@@ -91,14 +95,14 @@ def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredenti
     )
 
 
-def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, broker: Broker) -> ScramCredential | None:
+def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, image: Image) -> ScramCredential | None:
     """Return the credential that replaces the current one, None to delete it. Raises Refused."""
     if not alteration.name:
         raise Refused(UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if not is_mechanism(alteration.mechanism):
         raise Refused(UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(alteration, ScramCredentialDeletion):
-        if (alteration.name, alteration.mechanism) not in broker.image.credentials:
+        if (alteration.name, alteration.mechanism) not in image.credentials:
             raise Refused(RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
         return None
     if alteration.iterations < LEAST_ITERATIONS:

@@ -19,7 +19,7 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.metadata.refusal import ChangeResult
+from ottla.metadata import changes
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -33,12 +33,10 @@ from ottla.protocol.wire import PeerError
 from ottla.security.acl_requests import UNKNOWN, InvalidAcl, UnusableAcl, check_acl
 from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(CreateAclsRequest, in_turn=True)
-def create_acls(request: CreateAclsRequest, broker: Broker) -> Answer[CreateAclsResponse]:
+@handles(CreateAclsRequest)
+async def create_acls(request: CreateAclsRequest, broker: Broker) -> CreateAclsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if broker.authorization is None or broker.authorization.plugin is not None:
@@ -69,14 +67,12 @@ def create_acls(request: CreateAclsRequest, broker: Broker) -> Answer[CreateAcls
             valid.append(acl)
             results.append(AclCreationResult(error_code=NONE, error_message=""))
 
-    def created(change: ChangeResult) -> CreateAclsResponse:
-        if change.error_code != NONE:
-            for result in results:
-                if result.error_code == NONE:
-                    result.error_code, result.error_message = change
-        return CreateAclsResponse(results=results)
-
-    return after(broker.metadata.set_acls(valid), created)
+    code, message = await broker.metadata.apply_all(lambda image, largest: changes.set_acls(image, valid, (), largest))
+    if code != NONE:
+        for result in results:
+            if result.error_code == NONE:
+                result.error_code, result.error_message = code, message
+    return CreateAclsResponse(results=results)
 
 
 def _for_each(request: CreateAclsRequest, code: int, text: str | None) -> CreateAclsResponse:

@@ -20,7 +20,7 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import number_of_tokens, token_request
-from ottla.metadata.refusal import ChangeResult
+from ottla.metadata import changes
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -28,16 +28,14 @@ from ottla.protocol.messages.create_delegation_token import (
 )
 from ottla.security.delegation_tokens import DelegationToken, create, new_token_id, token_hmac
 from ottla.security.operations import AclOperation, AclResourceType
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 _FIRST_WITH_REQUESTER: Final = 3
 
 
-@handles(CreateDelegationTokenRequest, in_turn=True)
-def create_delegation_token(
+@handles(CreateDelegationTokenRequest)
+async def create_delegation_token(
     request: CreateDelegationTokenRequest, broker: Broker
-) -> Answer[CreateDelegationTokenResponse]:
+) -> CreateDelegationTokenResponse:
     context = request.context
     state = token_request(context, broker)
     owner = context.principal
@@ -60,14 +58,11 @@ def create_delegation_token(
     requester = context.principal if context.version >= _FIRST_WITH_REQUESTER else ""
     if token is None or state.secret is None:
         return _response(decision.error, owner, requester)
-    hmac = token_hmac(state.secret, token.token_id)
-
-    def created(change: ChangeResult) -> CreateDelegationTokenResponse:
-        if change.error_code != NONE:
-            return _response(change.error_code, owner, requester)
-        return _response(NONE, owner, requester, token, hmac)
-
-    return after(broker.metadata.set_tokens({token.token_id: token}), created)
+    # The id is new: nothing that the decision depends on can make it wrong, but the number of the owner's tokens.
+    code, _ = await broker.metadata.result_of(lambda image: changes.set_tokens(image, {token.token_id: token}))
+    if code != NONE:
+        return _response(code, owner, requester)
+    return _response(NONE, owner, requester, token, token_hmac(state.secret, token.token_id))
 
 
 def _response(

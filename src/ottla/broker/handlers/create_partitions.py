@@ -20,14 +20,18 @@ Versions
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_topic
 from ottla.broker.throttling import Mutations
-from ottla.metadata.image import TopicImage
-from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata import changes
+from ottla.metadata.image import Image, TopicImage
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
 from ottla.metadata.topic_plans import TooLarge, check_additions
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import (
@@ -45,19 +49,15 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(CreatePartitionsRequest, in_turn=True)
-def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answer[CreatePartitionsResponse]:
+@handles(CreatePartitionsRequest)
+async def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     allowed: list[CreatePartitionsTopic] = []
-    grown: list[TopicImage] = []
-    before = {name: len(topic.partitions) for name in times if (topic := broker.image.topics.get(name)) is not None}
     mutations = Mutations(broker.throttling, CREATE_PARTITIONS, request.context)
     for name, requested in {topic.name: topic for topic in request.topics}.items():
         try:
@@ -71,35 +71,30 @@ def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> Answe
             results[name] = _row(name, NONE, None)
         except Refused as refused:
             results[name] = _row(name, refused.code, refused.message)
+    growth = _Growth(allowed, broker, mutations)
+    code, message = NONE, None
     try:
-        check_additions(sum(max(topic.count - before.get(topic.name, topic.count), 0) for topic in allowed))
+        await broker.metadata.apply(partial(growth.plan, validate_only=request.validate_only))
     except TooLarge as refused:
         return _all_refused(request, refused.code, refused.message)
-    for requested in allowed:
-        try:
-            grown.append(_grown(requested, broker, mutations))
-        except Refused as refused:
-            results[requested.name] = _row(requested.name, refused.code, refused.message)
-
-    def response(change: ChangeResult) -> CreatePartitionsResponse:
-        for topic in grown:
-            result = results[topic.name]
-            result.error_code, result.error_message = change
-            if change.error_code == NONE and not request.validate_only:
-                count = len(topic.partitions)
-                fields, requester = log_fields(request.context), request.context.requester
-                _logger.info("topic %s has %d partitions now, by %s", topic.name, count, requester, extra=fields)
-                if broker.replicas.has_offline(topic, before[topic.name]):
-                    result.error_code = KAFKA_STORAGE_ERROR
-                    result.error_message = (
-                        f"Topic '{topic.name}' has {count} partitions now, and the broker cannot open all that were added: "
-                        "its log says why."
-                    )
-        return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=list(results.values()))
-
-    if request.validate_only:
-        return response(CHANGED)
-    return after(broker.metadata.change(*grown), response)
+    except Refused as refused:
+        code, message = refused.code, refused.message
+    for name, refusal in growth.refused.items():
+        results[name] = _row(name, refusal.code, refusal.message)
+    for name, topic in growth.grown.items():
+        result = results[name]
+        result.error_code, result.error_message = code, message
+        if code == NONE and not request.validate_only:
+            count = len(topic.partitions)
+            fields, requester = log_fields(request.context), request.context.requester
+            _logger.info("topic %s has %d partitions now, by %s", name, count, requester, extra=fields)
+            if broker.replicas.has_offline(topic, growth.before[name]):
+                result.error_code = KAFKA_STORAGE_ERROR
+                result.error_message = (
+                    f"Topic '{name}' has {count} partitions now, and the broker cannot open all that were added: "
+                    "its log says why."
+                )
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=list(results.values()))
 
 
 def _row(name: str, code: int, message: str | None) -> CreatePartitionsTopicResult:
@@ -110,14 +105,51 @@ def _all_refused(request: CreatePartitionsRequest, code: int, message: str | Non
     return CreatePartitionsResponse(results=[_row(topic.name, code, message) for topic in request.topics])
 
 
-def _grown(requested: CreatePartitionsTopic, broker: Broker, mutations: Mutations) -> TopicImage:
-    """Return the topic with the requested number of partitions. Raises Refused."""
-    topic = broker.image.topics.get(requested.name)
-    if topic is None:
-        raise Refused(UNKNOWN_TOPIC_OR_PARTITION, None)
-    assignments = (
-        None if requested.assignments is None else [assignment.broker_ids for assignment in requested.assignments]
-    )
-    grown = broker.metadata.plans.grow(topic, requested.count, assignments)
-    mutations.add(len(grown.partitions) - len(topic.partitions))
-    return grown
+class _Growth:
+    """Growth of the topics of one request, over all attempts.
+
+    refused  errors by topic
+    grown    topics with the requested number of partitions
+    before   numbers of partitions that they have
+    """
+
+    def __init__(self, requested: Sequence[CreatePartitionsTopic], broker: Broker, mutations: Mutations) -> None:
+        self._requested = requested
+        self._plans = broker.metadata.plans
+        self._mutations = mutations
+        self._charged: set[str] = set()
+        self.refused: dict[str, Refused] = {}
+        self.grown: dict[str, TopicImage] = {}
+        self.before: dict[str, int] = {}
+
+    def plan(self, image: Image, *, validate_only: bool) -> Change:
+        """Plan the growth on an image. Raises TooLarge."""
+        self.refused.clear()
+        self.grown.clear()
+        self.before = {
+            topic.name: len(image.topics[topic.name].partitions)
+            for topic in self._requested
+            if topic.name in image.topics
+        }
+        before = self.before
+        check_additions(sum(max(one.count - before.get(one.name, one.count), 0) for one in self._requested))
+        for requested in self._requested:
+            try:
+                self.grown[requested.name] = self._grow(requested, image)
+            except Refused as refused:
+                self.refused[requested.name] = refused
+        return changes.replace_topics(image, () if validate_only else self.grown.values())
+
+    def _grow(self, requested: CreatePartitionsTopic, image: Image) -> TopicImage:
+        """Return the topic with the requested number of partitions. Raises Refused."""
+        topic = image.topics.get(requested.name)
+        if topic is None:
+            raise Refused(UNKNOWN_TOPIC_OR_PARTITION, None)
+        assignments = (
+            None if requested.assignments is None else [assignment.broker_ids for assignment in requested.assignments]
+        )
+        grown = self._plans.grow(topic, requested.count, assignments)
+        if topic.name not in self._charged:
+            self._mutations.add(len(grown.partitions) - len(topic.partitions))
+            self._charged.add(topic.name)
+        return grown

@@ -22,7 +22,6 @@ Versions
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Final
 
 from ottla.broker.broker import Broker
@@ -32,8 +31,8 @@ from ottla.broker.throttling import Mutations
 from ottla.metadata.config_descriptions import describe_resource
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.image import TopicImage
-from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
-from ottla.metadata.topic_plans import RequestedTopic, TooLarge, TopicBatch
+from ottla.metadata.refusal import Refused
+from ottla.metadata.topic_plans import RequestedTopic, TooLarge
 from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.create_topics import (
@@ -44,19 +43,15 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
 _Described = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
-@handles(CreateTopicsRequest, in_turn=True)
-def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[CreateTopicsResponse]:
+@handles(CreateTopicsRequest)
+async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    batch = TopicBatch()
-    planned = batch.topics
     allowed: list[RequestedTopic] = []
     refusals: dict[str, CreatableTopicResult] = {}
     may_create_all = may_use_cluster(request.context, AclOperation.CREATE, is_logged=False)
@@ -74,36 +69,23 @@ def create_topics(request: CreateTopicsRequest, broker: Broker) -> Answer[Create
             allowed.append(_new_topic(requested))
         except Refused as refused:
             refusals[name] = _refused(name, refused.code, refused.message)
-    plans = broker.metadata.plans
     try:
-        plans.check_total(allowed)
-        for new in allowed:
-            try:
-                topic = plans.plan(new, batch)
-                mutations.add(len(topic.partitions))
-                batch.add(topic)
-            except TooLarge:
-                raise
-            except Refused as refused:
-                refusals[new.name] = _refused(new.name, refused.code, refused.message)
+        creation = await broker.topics.create_requested(
+            allowed, request.context.requester, mutations, validate_only=request.validate_only
+        )
     except TooLarge as refused:
         return _all_refused(request, refused.code, refused.message)
-
-    def response(changes: Mapping[str, ChangeResult]) -> CreateTopicsResponse:
-        results = []
-        described: _Described = {}
-        for name in times:
-            if name in refusals:
-                results.append(refusals[name])
-            elif changes[name].error_code != NONE:
-                results.append(_refused(name, changes[name].error_code, changes[name].error_message))
-            else:
-                results.append(_created(planned[name], broker, request, described))
-        return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
-
-    if request.validate_only:
-        return response(dict.fromkeys(planned, CHANGED))
-    return after(broker.topics.create_planned(list(planned.values()), request.context.requester), response)
+    results = []
+    described: _Described = {}
+    for name in times:
+        if name in refusals:
+            results.append(refusals[name])
+        elif creation.results[name].error_code != NONE:
+            code, message = creation.results[name]
+            results.append(_refused(name, code, message))
+        else:
+            results.append(_created(creation.topics[name], broker, request, described))
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
 
 def _all_refused(request: CreateTopicsRequest, code: int, message: str | None) -> CreateTopicsResponse:

@@ -15,10 +15,14 @@ Versions
     3  user resources
 """
 
+from collections.abc import Iterator
+
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.metadata.refusal import ChangeResult
+from ottla.metadata import changes
+from ottla.metadata.image import Image
+from ottla.metadata.store import Change
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -36,12 +40,10 @@ from ottla.protocol.wire import PeerError
 from ottla.security.acl_requests import UNKNOWN, AclFilter, InvalidAcl
 from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(DeleteAclsRequest, in_turn=True)
-def delete_acls(request: DeleteAclsRequest, broker: Broker) -> Answer[DeleteAclsResponse]:
+@handles(DeleteAclsRequest)
+async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if broker.authorization is None or broker.authorization.plugin is not None:
@@ -60,28 +62,36 @@ def delete_acls(request: DeleteAclsRequest, broker: Broker) -> Answer[DeleteAcls
     ]
     if any(UNKNOWN in acl_filter.codes for acl_filter in filters):
         raise PeerError("DeleteAcls with an unknown code in a filter")
+    invalid = [_why_invalid(acl_filter) for acl_filter in filters]
+    selected: list[dict[Acl, None]] = [{} for _ in filters]
+    """What each filter has selected: over all attempts, as what was deleted before a conflict stays deleted."""
+
+    def plan(image: Image, largest: int) -> Iterator[Change]:
+        for acl_filter, reason, acls in zip(filters, invalid, selected, strict=True):
+            if reason is None:
+                acls.update(dict.fromkeys(filter(acl_filter.selects, image.acls.values())))
+        return changes.set_acls(image, (), [acl for acls in selected for acl in acls], largest)
+
+    code, message = await broker.metadata.apply_all(plan)
     results = []
-    removed: list[Acl] = []
-    for acl_filter in filters:
-        try:
-            acl_filter.check()
-        except InvalidAcl as cause:
-            results.append(DeleteAclsFilterResult(error_code=INVALID_REQUEST, error_message=str(cause)))
+    for reason, acls in zip(invalid, selected, strict=True):
+        if reason is not None:
+            results.append(DeleteAclsFilterResult(error_code=INVALID_REQUEST, error_message=reason))
             continue
-        selected = list(filter(acl_filter.selects, broker.image.acls.values()))
-        removed += selected
-        results.append(
-            DeleteAclsFilterResult(error_code=NONE, error_message=None, matching_acls=list(map(_row, selected)))
-        )
+        rows = list(map(_row, acls))
+        for row in rows:
+            row.error_code, row.error_message = code, message
+        results.append(DeleteAclsFilterResult(error_code=NONE, error_message=None, matching_acls=rows))
+    return DeleteAclsResponse(filter_results=results)
 
-    def deleted(change: ChangeResult) -> DeleteAclsResponse:
-        if change.error_code != NONE:
-            for result in results:
-                for row in result.matching_acls:
-                    row.error_code, row.error_message = change
-        return DeleteAclsResponse(filter_results=results)
 
-    return after(broker.metadata.set_acls((), removed), deleted)
+def _why_invalid(acl_filter: AclFilter) -> str | None:
+    """Return why a filter is invalid; None if it is valid."""
+    try:
+        acl_filter.check()
+    except InvalidAcl as cause:
+        return str(cause)
+    return None
 
 
 def _row(acl: Acl) -> DeleteAclsMatchingAcl:

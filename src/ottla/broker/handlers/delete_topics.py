@@ -20,15 +20,17 @@ Versions
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
-from ottla.metadata.image import TopicImage
-from ottla.metadata.refusal import ChangeResult, Refused
+from ottla.metadata import changes
+from ottla.metadata.image import Image, TopicImage
+from ottla.metadata.metadata import OUTDATED, Conflict
+from ottla.metadata.refusal import Refused
 from ottla.protocol.api import DELETE_TOPICS
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
@@ -49,63 +51,114 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(DeleteTopicsRequest, in_turn=True)
-def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> Answer[DeleteTopicsResponse]:
+@handles(DeleteTopicsRequest)
+async def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> DeleteTopicsResponse:
     by_state = request.context.version >= 6
     states = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
     if not broker.config.flag("delete.topic.enable"):
         code = TOPIC_DELETION_DISABLED if request.context.version >= 3 else INVALID_REQUEST
         return DeleteTopicsResponse(responses=[_failed(state, code) for state in states])
-    names = Counter(state.name for state in states if state.name is not None and state.topic_id == ZERO_UUID)
-    ids = Counter(state.topic_id for state in states if state.name is None and state.topic_id != ZERO_UUID)
-    named = {topic.id for name in names if (topic := broker.image.topics.get(name)) is not None}
-    results, deleted = [], []
-    may_delete_all = may_use_cluster(request.context, AclOperation.DELETE, is_logged=False)
-    mutations = Mutations(broker.throttling, DELETE_TOPICS, request.context)
-    for state in {_identity(state): state for state in states}.values():
-        topic = _find(state, broker)
-        if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in ids:
-            continue  # the row that names its id is the one that fails
-        refusal = _refusal(state, names, ids, named)
-        if refusal is None and request.timeout_ms <= 0:
+    deletions = _Deletions(request, states, broker)
+    for image in broker.metadata.attempts():
+        if not deletions.plan(image):
             return _timed_out(states)
-        denied = None if refusal is not None or may_delete_all else _denied(state, topic, request.context)
+        try:
+            chunks = changes.delete_topics(image, deletions.planned, broker.metadata.largest_change)
+            for topics, change in chunks:
+                await broker.metadata.commit(change)
+                deletions.note(topics)
+        except Conflict:
+            continue
+        except Refused as refused:
+            deletions.refuse_open(refused)
+        break
+    else:
+        deletions.refuse_open(OUTDATED)
+    return deletions.response()
+
+
+class _Deletions:
+    """Deletions of one request, over all attempts: what was deleted stays deleted.
+
+    planned  topics that the current attempt deletes
+    """
+
+    def __init__(self, request: DeleteTopicsRequest, states: Sequence[DeleteTopicState], broker: Broker) -> None:
+        self._request = request
+        self._context = request.context
+        self._states = {_identity(state): state for state in states}
+        self._names = Counter(state.name for state in states if state.name is not None and state.topic_id == ZERO_UUID)
+        self._ids = Counter(state.topic_id for state in states if state.name is None and state.topic_id != ZERO_UUID)
+        self._may_delete_all = may_use_cluster(self._context, AclOperation.DELETE, is_logged=False)
+        self._mutations = Mutations(broker.throttling, DELETE_TOPICS, self._context)
+        self._charged: set[bytes] = set()
+        self._deleted: dict[bytes, TopicImage] = {}
+        self._deleted_by_name: dict[str, TopicImage] = {}
+        self._rows: list[DeletableTopicResult] = []
+        self.planned: list[TopicImage] = []
+
+    def plan(self, image: Image) -> bool:
+        """Plan what is still open on an image; False if the request has no time for it."""
+        self._rows, self.planned = [], []
+        named = {topic.id for name in self._names if (topic := self._named(name, image)) is not None}
+        for state in self._states.values():
+            if state.name is None:
+                topic = self._deleted.get(state.topic_id) or image.topics_by_id.get(state.topic_id)
+            else:
+                topic = self._named(state.name, image)
+            if topic is not None and state.name is not None and state.topic_id == ZERO_UUID and topic.id in self._ids:
+                continue  # the row that names its id is the one that fails
+            refusal = _refusal(state, self._names, self._ids, named)
+            if refusal is None and self._request.timeout_ms <= 0:
+                return False
+            self._rows.append(self._row(state, topic, refusal))
+        return True
+
+    def _named(self, name: str, image: Image) -> TopicImage | None:
+        """Return the topic of a name: the one that was deleted, even if there is a new one."""
+        return self._deleted_by_name.get(name) or image.topics.get(name)
+
+    def _row(self, state: DeleteTopicState, topic: TopicImage | None, refusal: str | None) -> DeletableTopicResult:
         if refusal is not None:
-            results.append(_failed(state, INVALID_REQUEST, refusal))
-        elif denied is not None:
-            results.append(denied)
-        elif topic is None:
-            results.append(_failed(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION))
-        else:
-            try:
-                mutations.add(len(topic.partitions))
-            except Refused as refused:
-                code = refused.code
-                results.append(
-                    DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=code, error_message=None)
-                )
-                continue
-            deleted.append(topic)
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
+            return _failed(state, INVALID_REQUEST, refusal)
+        denied = None if self._may_delete_all else _denied(state, topic, self._context)
+        if denied is not None:
+            return denied
+        if topic is None:
+            return _failed(state, UNKNOWN_TOPIC_ID if state.name is None else UNKNOWN_TOPIC_OR_PARTITION)
+        row = DeletableTopicResult(name=topic.name, topic_id=topic.id)
+        if topic.id in self._deleted:
+            return row
+        try:
+            if topic.id not in self._charged:
+                self._mutations.add(len(topic.partitions))
+                self._charged.add(topic.id)
+        except Refused as refused:
+            row.error_code, row.error_message = refused.code, None
+            return row
+        self.planned.append(topic)
+        return row
 
-    def response(change: ChangeResult) -> DeleteTopicsResponse:
-        if change.error_code != NONE:
-            for result in results:
-                if result.error_code == NONE:
-                    result.error_code, result.error_message = change
-        else:
-            for topic in deleted:
-                fields = log_fields(request.context)
-                _logger.info("topic %s deleted by %s", topic.name, request.context.requester, extra=fields)
-        return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
+    def note(self, topics: Iterable[TopicImage]) -> None:
+        """Note topics that were deleted."""
+        for topic in topics:
+            self._deleted[topic.id] = self._deleted_by_name[topic.name] = topic
+            fields = log_fields(self._context)
+            _logger.info("topic %s deleted by %s", topic.name, self._context.requester, extra=fields)
 
-    return after(broker.metadata.delete(deleted), response)
+    def refuse_open(self, refused: Refused) -> None:
+        """Set an error in the rows of topics that were not deleted."""
+        for row in self._rows:
+            if row.error_code == NONE and row.topic_id not in self._deleted:
+                row.error_code, row.error_message = refused.code, refused.message
+
+    def response(self) -> DeleteTopicsResponse:
+        """Return the response, with the throttle time of the quota."""
+        return DeleteTopicsResponse(throttle_time_ms=self._mutations.throttle_ms, responses=self._rows)
 
 
 def _timed_out(states: Sequence[DeleteTopicState]) -> DeleteTopicsResponse:
@@ -151,12 +204,6 @@ def _refusal(state: DeleteTopicState, names: Counter[str], ids: Counter[bytes], 
     if state.topic_id in named:
         return "The provided topic name maps to an ID that was already supplied."
     return None
-
-
-def _find(state: DeleteTopicState, broker: Broker) -> TopicImage | None:
-    if state.name is None:
-        return broker.image.topics_by_id.get(state.topic_id)
-    return broker.image.topics.get(state.name)
 
 
 def _failed(state: DeleteTopicState, code: int, text: str | None = None) -> DeletableTopicResult:

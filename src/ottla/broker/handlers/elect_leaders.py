@@ -16,15 +16,17 @@ Versions
     1  the election type, an error for the whole
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
+from ottla.metadata import changes
 from ottla.metadata.elections import preferred, unclean
-from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
-from ottla.metadata.refusal import ChangeResult
+from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
+from ottla.metadata.metadata import OUTDATED, Conflict
+from ottla.metadata.refusal import Refused
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     ELECTION_NOT_NEEDED,
@@ -43,8 +45,6 @@ from ottla.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -63,14 +63,28 @@ class _Election(NamedTuple):
 
 
 @handles(ElectLeadersRequest)
-def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> Answer[ElectLeadersResponse]:
+async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLeadersResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
     if request.timeout_ms <= 0 and request.topic_partitions != []:
         return _refused(request, REQUEST_TIMED_OUT, None)
     if request.topic_partitions is None and request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=INVALID_REQUEST)
-    return broker.metadata.in_turn(_Elections(request, broker).attempt)
+    elections = _Elections(request, broker)
+    for image in broker.metadata.attempts():
+        planned = elections.plan(image)
+        try:
+            for states, change in changes.chunks_of_states(image, planned, broker.metadata.largest_change):
+                await broker.metadata.commit(change)
+                elections.note(states)
+        except Conflict:
+            continue
+        except Refused as refused:
+            return elections.response(refused)
+        break
+    else:
+        return elections.response(OUTDATED)
+    return elections.response(None)
 
 
 def _refused(request: ElectLeadersRequest, code: int, text: str | None) -> ElectLeadersResponse:
@@ -89,42 +103,44 @@ def _refused(request: ElectLeadersRequest, code: int, text: str | None) -> Elect
 
 
 class _Elections:
-    """One request, over all attempts of its turn: each is made on a newer image, after a part may have been written."""
+    """Elections of one request, over all attempts: what was elected stays elected."""
 
     def __init__(self, request: ElectLeadersRequest, broker: Broker) -> None:
         self._request = request
-        self._broker = broker
         self._is_known = request.election_type in _ELECTION_TYPES
         self._elected: dict[_Place, None] = {}
         """Partitions in which this request has elected a leader."""
+        self._elections: dict[_Place, _Election] = {}
+        self._image = broker.image
 
-    def attempt(self) -> Answer[ElectLeadersResponse]:
-        """Plan and write all elections."""
-        topics = self._broker.image.topics
-        elections = self._planned()
-        states = [
-            (topics[name], index, election.state)
-            for (name, index), election in elections.items()
+    def plan(self, image: Image) -> list[changes.PlacedState]:
+        """Plan the elections that are still open on an image; return the new states of partitions."""
+        self._image = image
+        self._elections = self._planned()
+        return [
+            (image.topics[name], index, election.state)
+            for (name, index), election in self._elections.items()
             if election.state is not None
         ]
 
-        def response(changes: list[ChangeResult]) -> ElectLeadersResponse:
-            remaining = iter(changes)
-            rows: dict[str, list[PartitionResult]] = {name: [] for name in self._names(topics)}
-            for place, election in elections.items():
-                code, message = election.error_code, election.error_message
-                if election.state is not None:
-                    code, message = next(remaining)
-                    if code == NONE:
-                        self._elected[place] = None
-                if self._request.topic_partitions is not None or code != ELECTION_NOT_NEEDED:
-                    row = PartitionResult(partition_id=place[1], error_code=code, error_message=message)
-                    rows[place[0]].append(row)
-            results = [ReplicaElectionResult(topic=name, partition_result=row) for name, row in rows.items()]
-            code = NONE if self._is_known or not self._request.topic_partitions else INVALID_REQUEST
-            return ElectLeadersResponse(error_code=code, replica_election_results=results)
+    def note(self, states: Iterable[changes.PlacedState]) -> None:
+        """Note elections that were made."""
+        for topic, index, _ in states:
+            self._elected[topic.name, index] = None
 
-        return after(self._broker.metadata.change_partitions(states), response)
+    def response(self, refused: Refused | None) -> ElectLeadersResponse:
+        """Return the response; `refused` is the error of the elections that were planned and not made."""
+        rows: dict[str, list[PartitionResult]] = {name: [] for name in self._names(self._image.topics)}
+        for place, election in self._elections.items():
+            code, message = election.error_code, election.error_message
+            if election.state is not None and place not in self._elected and refused is not None:
+                code, message = refused.code, refused.message
+            if self._request.topic_partitions is not None or code != ELECTION_NOT_NEEDED:
+                row = PartitionResult(partition_id=place[1], error_code=code, error_message=message)
+                rows[place[0]].append(row)
+        results = [ReplicaElectionResult(topic=name, partition_result=row) for name, row in rows.items()]
+        code = NONE if self._is_known or not self._request.topic_partitions else INVALID_REQUEST
+        return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
     def _names(self, topics: Mapping[str, TopicImage]) -> list[str]:
         if self._request.topic_partitions is None:
@@ -133,7 +149,7 @@ class _Elections:
 
     def _planned(self) -> dict[_Place, _Election]:
         """Plan the elections, by topic and partition."""
-        topics = self._broker.image.topics
+        topics = self._image.topics
         if self._request.topic_partitions is None:
             places = [(name, index) for name, topic in topics.items() for index in range(len(topic.partitions))]
         else:
@@ -157,7 +173,7 @@ class _Elections:
 
     def _elect(self, topic: TopicImage, index: int) -> _Election:
         """Plan the election of one partition."""
-        image, partition = self._broker.image, topic.partitions[index]
+        image, partition = self._image, topic.partitions[index]
         is_preferred = self._request.election_type == _PREFERRED
         has_leader = partition.leader != NO_LEADER and partition.leader in image.brokers
         if has_leader and (not is_preferred or partition.leader == partition.replicas[0]):

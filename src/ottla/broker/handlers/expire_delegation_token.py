@@ -15,35 +15,40 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import token_request, token_with_hmac
+from ottla.metadata import changes
+from ottla.metadata.image import Image
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
+from ottla.protocol.errors import NONE
 from ottla.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
 from ottla.security.delegation_tokens import expire
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(ExpireDelegationTokenRequest, in_turn=True)
-def expire_delegation_token(
+@handles(ExpireDelegationTokenRequest)
+async def expire_delegation_token(
     request: ExpireDelegationTokenRequest, broker: Broker
-) -> Answer[ExpireDelegationTokenResponse]:
+) -> ExpireDelegationTokenResponse:
     state = token_request(request.context, broker)
-    token = token_with_hmac(bytes(request.hmac), state, broker)
-    decision = expire(
-        token,
-        request.context.principal,
-        request.expiry_time_period_ms,
-        now_ms=state.now_ms,
-        allowed=state.allowed,
-        enabled=state.enabled,
-    )
-    response = ExpireDelegationTokenResponse(error_code=decision.error, expiry_timestamp_ms=decision.expires_ms)
-    if token is None or (decision.token is None and not decision.deleted):
-        return response
-    return after(
-        broker.metadata.set_tokens({token.token_id: decision.token}),
-        lambda change: (
-            response if not change.error_code else ExpireDelegationTokenResponse(error_code=change.error_code)
-        ),
-    )
+    expires_ms = -1
+
+    def plan(image: Image) -> Change:
+        nonlocal expires_ms
+        token = token_with_hmac(bytes(request.hmac), state, broker)
+        decision = expire(
+            token,
+            request.context.principal,
+            request.expiry_time_period_ms,
+            now_ms=state.now_ms,
+            allowed=state.allowed,
+            enabled=state.enabled,
+        )
+        expires_ms = decision.expires_ms
+        if token is None or (decision.token is None and not decision.deleted):
+            raise Refused(decision.error, None)
+        return changes.set_tokens(image, {token.token_id: decision.token})
+
+    code, _ = await broker.metadata.result_of(plan)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms if code == NONE else -1)

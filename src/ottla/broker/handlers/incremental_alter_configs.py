@@ -21,14 +21,12 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(IncrementalAlterConfigsRequest, in_turn=True)
-def incremental_alter_configs(
+@handles(IncrementalAlterConfigsRequest)
+async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, broker: Broker
-) -> Answer[IncrementalAlterConfigsResponse]:
+) -> IncrementalAlterConfigsResponse:
     requested = [
         Alteration(
             resource.resource_type,
@@ -41,8 +39,7 @@ def incremental_alter_configs(
     alterations = ConfigAlterations(
         broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks, broker.config_preparations
     )
-    outcomes = alterations.alter(requested, request.context, validate_only=request.validate_only)
-    return after(outcomes, _response)
+    return _response(await alterations.alter(requested, request.context, validate_only=request.validate_only))
 
 
 def _response(outcomes: list[Outcome]) -> IncrementalAlterConfigsResponse:

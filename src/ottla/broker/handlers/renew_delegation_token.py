@@ -15,32 +15,35 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.tokens import token_request, token_with_hmac
+from ottla.metadata import changes
+from ottla.metadata.image import Image
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
+from ottla.protocol.errors import NONE
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.security.delegation_tokens import renew
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(RenewDelegationTokenRequest, in_turn=True)
-def renew_delegation_token(
-    request: RenewDelegationTokenRequest, broker: Broker
-) -> Answer[RenewDelegationTokenResponse]:
+@handles(RenewDelegationTokenRequest)
+async def renew_delegation_token(request: RenewDelegationTokenRequest, broker: Broker) -> RenewDelegationTokenResponse:
     state = token_request(request.context, broker)
-    decision = renew(
-        token_with_hmac(bytes(request.hmac), state, broker),
-        request.context.principal,
-        request.renew_period_ms,
-        limits=state.limits,
-        now_ms=state.now_ms,
-        allowed=state.allowed,
-        enabled=state.enabled,
-    )
-    response = RenewDelegationTokenResponse(error_code=decision.error, expiry_timestamp_ms=decision.expires_ms)
-    if decision.token is None:
-        return response
-    return after(
-        broker.metadata.set_tokens({decision.token.token_id: decision.token}),
-        lambda change: (
-            response if not change.error_code else RenewDelegationTokenResponse(error_code=change.error_code)
-        ),
-    )
+    expires_ms = -1
+
+    def plan(image: Image) -> Change:
+        nonlocal expires_ms
+        decision = renew(
+            token_with_hmac(bytes(request.hmac), state, broker),
+            request.context.principal,
+            request.renew_period_ms,
+            limits=state.limits,
+            now_ms=state.now_ms,
+            allowed=state.allowed,
+            enabled=state.enabled,
+        )
+        expires_ms = decision.expires_ms
+        if decision.token is None:
+            raise Refused(decision.error, None)
+        return changes.set_tokens(image, {decision.token.token_id: decision.token})
+
+    code, _ = await broker.metadata.result_of(plan)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms if code == NONE else -1)

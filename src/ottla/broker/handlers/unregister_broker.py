@@ -11,28 +11,28 @@ Behaviour
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.metadata.refusal import ChangeResult
+from ottla.metadata import changes
+from ottla.metadata.image import Image
+from ottla.metadata.refusal import Refused
+from ottla.metadata.store import Change
 from ottla.protocol.errors import BROKER_ID_NOT_REGISTERED, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, error
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(UnregisterBrokerRequest, in_turn=True)
-def unregister_broker(request: UnregisterBrokerRequest, broker: Broker) -> Answer[UnregisterBrokerResponse]:
+@handles(UnregisterBrokerRequest)
+async def unregister_broker(request: UnregisterBrokerRequest, broker: Broker) -> UnregisterBrokerResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         code = CLUSTER_AUTHORIZATION_FAILED
         return UnregisterBrokerResponse(error_code=code, error_message=error(code).message)
     node_id = request.broker_id
-    if node_id not in broker.image.registered:
-        text = f"Broker ID {node_id} is not currently registered"
-        return UnregisterBrokerResponse(error_code=BROKER_ID_NOT_REGISTERED, error_message=text)
-    if node_id in broker.image.brokers:
-        text = f"Broker {node_id} is running: stop it before it is unregistered"
-        return UnregisterBrokerResponse(error_code=INVALID_REQUEST, error_message=text)
 
-    def response(change: ChangeResult) -> UnregisterBrokerResponse:
-        return UnregisterBrokerResponse(error_code=change.error_code, error_message=change.error_message)
+    def plan(image: Image) -> Change:
+        if node_id not in image.registered:
+            raise Refused(BROKER_ID_NOT_REGISTERED, f"Broker ID {node_id} is not currently registered")
+        if node_id in image.brokers:
+            raise Refused(INVALID_REQUEST, f"Broker {node_id} is running: stop it before it is unregistered")
+        return changes.unregister(image, node_id)
 
-    return after(broker.metadata.unregister(node_id), response)
+    code, message = await broker.metadata.result_of(plan)
+    return UnregisterBrokerResponse(error_code=code, error_message=message)

@@ -19,10 +19,11 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
-from ottla.metadata import keys
+from ottla.metadata import changes, keys
 from ottla.metadata.eligibility import FEATURE, required_configs
 from ottla.metadata.features import UPGRADE, LevelUpdate, updated
-from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
+from ottla.metadata.image import Image
+from ottla.metadata.store import Change
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, error
 from ottla.protocol.messages.update_features import (
     UpdatableFeatureResult,
@@ -30,12 +31,10 @@ from ottla.protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
-@handles(UpdateFeaturesRequest, in_turn=True)
-def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[UpdateFeaturesResponse]:
+@handles(UpdateFeaturesRequest)
+async def update_features(request: UpdateFeaturesRequest, broker: Broker) -> UpdateFeaturesResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         code = CLUSTER_AUTHORIZATION_FAILED
         return UpdateFeaturesResponse(error_code=code, error_message=error(code).message)
@@ -44,23 +43,19 @@ def update_features(request: UpdateFeaturesRequest, broker: Broker) -> Answer[Up
         LevelUpdate(update.feature, update.max_version_level, update.upgrade_type if kinds else UPGRADE)
         for update in request.feature_updates
     ]
-    try:
-        registered = {
-            node: known.features for node, known in broker.image.registered.items() if not broker.metadata.is_single
-        }
-        levels = updated(broker.image.features, updates, broker.node_id, registered)
-    except Refused as refused:
-        return UpdateFeaturesResponse(error_code=refused.code, error_message=refused.message)
 
-    def response(change: ChangeResult) -> UpdateFeaturesResponse:
-        if change.error_code != NONE:
-            return UpdateFeaturesResponse(error_code=change.error_code, error_message=change.error_message)
-        results = [UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates]
-        return UpdateFeaturesResponse(error_message=None, results=results)
+    def plan(image: Image) -> Change:
+        registered = {node: known.features for node, known in image.registered.items() if not broker.metadata.is_single}
+        levels = updated(image.features, updates, broker.node_id, registered)
+        if request.validate_only:
+            return Change()
+        configs = {}
+        if levels.get(FEATURE, 0) > 0:
+            configs = required_configs(image, int(broker.config.static.get(keys.MIN_ISR, 1)))
+        return changes.set_features(image, levels, configs)
 
-    if request.validate_only:
-        return response(CHANGED)
-    configs = {}
-    if levels.get(FEATURE, 0) > 0:
-        configs = required_configs(broker.image, int(broker.config.static.get(keys.MIN_ISR, 1)))
-    return after(broker.metadata.set_features(levels, configs), response)
+    code, message = await broker.metadata.result_of(plan)
+    if code != NONE:
+        return UpdateFeaturesResponse(error_code=code, error_message=message)
+    results = [UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)
