@@ -89,8 +89,8 @@ def drain(queue: CallbackQueue) -> None:
 
 
 def immediate_queue(later: Timers | None = None) -> Scheduler:
-    """Return a scheduler that runs at once what is completed outside of its callbacks: for tests in which nothing is completed in
-    the middle of the work of another.
+    """Return a scheduler that runs at once what is completed outside of its callbacks: for tests in which nothing is completed
+    in the middle of the work of another.
     """
     return Scheduler(_NoTime(), ImmediateTimers(later), _raise)
 

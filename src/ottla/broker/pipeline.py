@@ -42,6 +42,7 @@ class _Throttled(Protocol):
 class Pipeline:
     """Serves the requests of all connections of a broker.
 
+    tasks    scheduler of the broker
     now_ns   time of a monotonic clock, in ns
     answer   answers one request: `serve`, unless a test wraps it
     meter    measures requests; None while nothing reads the metrics
@@ -49,6 +50,7 @@ class Pipeline:
 
     def __init__(self, broker: Broker, now_ns: Callable[[], int]) -> None:
         self._broker = broker
+        self.tasks = broker.tasks
         self.now_ns = now_ns
         self._routes: dict[tuple[int, int], Route] = {}
         self.answer: Callable[[Envelope, RequestContext], Answer[Response] | None] = self.serve
@@ -108,7 +110,7 @@ class Pipeline:
     def _start(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
         """Run a handler that may wait; return its response if it did not have to. Raises PeerError."""
         coroutine: Any = target.handler(request, self._broker)
-        task: Deferred[Any] = self._broker.tasks.start(coroutine, envelope.api.name)
+        task: Deferred[Any] = self.tasks.start(coroutine, envelope.api.name)
         if not task.done:
             task.listen(partial(self._end, request.context, envelope))
             return task

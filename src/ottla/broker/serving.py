@@ -210,7 +210,16 @@ class ServedConnection:
         return len(self._backlog)
 
     def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
-        """Receive available bytes, split them into frames, serve them."""
+        """Receive available bytes, split them into frames, serve them; then let what they completed take effect."""
+        tasks = self._pipeline.tasks
+        is_begun = tasks.begin_event()
+        try:
+            self._receive(receive)
+        finally:
+            if is_begun:
+                tasks.end_event()
+
+    def _receive(self, receive: Callable[[Sequence[Any]], int]) -> None:
         shared = self._shared
         try:
             room = self._frames.room()

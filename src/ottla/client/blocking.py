@@ -199,7 +199,7 @@ class Producer(Blocking):
         self._reports: deque[Report] = deque()
         wake = Wakeup(self._thread.post)
         self._producer = self._made(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
-        wake.function = self._producer.sender.take_in
+        wake.function = partial(self._core.scheduler.run_event, self._producer.sender.take_in)
         self._append = self._producer.accumulator.append if self._producer.transactions is None else None
         watch(self)
 

@@ -94,7 +94,9 @@ def run(thread: LoopThread, scheduler: Scheduler, coroutine: Coroutine[Deferred[
         coroutine.close()
         raise
     try:
-        return thread.wait_for(lambda outcome: _begin(scheduler, coroutine, calls, outcome))
+        return thread.wait_for(
+            lambda outcome: scheduler.run_event(lambda: _begin(scheduler, coroutine, calls, outcome))
+        )
     except LoopEnded:
         coroutine.close()
         raise IllegalState(_CLOSED) from None

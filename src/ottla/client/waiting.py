@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -129,17 +130,19 @@ class Blocking:
         self._thread = LoopThread.acquire("ottla-client")
         self._calls = Calls()
         try:
-            self._core = self._call(lambda: Core(self.config, self._thread.environment))
+            self._core = call(self._thread, lambda: Core(self.config, self._thread.environment))
         except BaseException:
             self._thread.release()
             raise
+        self._scheduler = self._core.scheduler
         self._released = False
         self._is_closing = False
         register(self)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run a function on the core's thread."""
-        return call(self._thread, function)
+        event: Callable[[], T] = partial(self._scheduler.run_event, function)
+        return call(self._thread, event)
 
     def _run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> T:
         """Run a coroutine of the core and wait for it."""

@@ -8,8 +8,8 @@ A change that this broker makes goes through five steps, each of which may have 
     watch     the store delivers the change, like those of other brokers, in the order of revisions: the image is replaced
     delta     call the listeners, in pieces if they have much to do; then the change is answered
 
-If something that the plan is based on was changed meanwhile, by another broker or by another request of this one, `commit` raises
-Conflict once the image has it, and the handler plans again what is still open (`attempts`): what was made stays made.
+If something that the plan is based on was changed meanwhile, by another broker or by another request of this one, `commit`
+raises Conflict once the image has it, and the handler plans again what is still open (`attempts`): what was made stays made.
 """
 
 import logging

@@ -260,6 +260,15 @@ class Link:
         self._end(NotAuthenticated(f"{self}: {reason}"))
 
     def readable(self, receive_into: Callable[[Any], int]) -> None:
+        """Receive bytes, and let the responses in them take effect."""
+        is_begun = self._scheduler.begin_event()
+        try:
+            self._receive(receive_into)
+        finally:
+            if is_begun:
+                self._scheduler.end_event()
+
+    def _receive(self, receive_into: Callable[[Any], int]) -> None:
         """Receive bytes: into the memory of an unfinished frame, else into the buffer shared by all connections."""
         room = self._frames.room()
         try:

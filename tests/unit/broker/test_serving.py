@@ -56,6 +56,7 @@ class Requests:
         self.throttling: Requests | None = None
         self.throttle_ms = 0
         self.now = 0
+        self.tasks = manual_queue()
         broker: Any = self
         self.pipeline = Pipeline(broker, lambda: self.now)
         self.pipeline.answer = self.answer
@@ -88,7 +89,7 @@ class World:
 
     def __init__(self) -> None:
         self.stream, self.requests, self.timers = Stream(), Requests(), Timers()
-        self.queue = manual_queue()
+        self.queue = self.requests.tasks
         self.closed: list[ServedConnection] = []
         clock: Any = self
         self.turns = FrameTurns(1 << 17, 1 << 18, clock, self.timers)
