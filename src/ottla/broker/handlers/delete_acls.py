@@ -64,7 +64,7 @@ async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsR
         raise PeerError("DeleteAcls with an unknown code in a filter")
     invalid = [_why_invalid(acl_filter) for acl_filter in filters]
     selected: list[dict[Acl, None]] = [{} for _ in filters]
-    """What each filter has selected: over all attempts, as what was deleted before a conflict stays deleted."""
+    """ACLs that each filter has selected, over all attempts: those deleted before a conflict stay deleted."""
 
     def plan(image: Image, largest: int) -> Iterator[Change]:
         for acl_filter, reason, acls in zip(filters, invalid, selected, strict=True):
