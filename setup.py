@@ -93,6 +93,7 @@ COMPILED = [
     "src/ottla/tasks/alarm.py",
     "src/ottla/tasks/answers.py",
     "src/ottla/tasks/deferred.py",
+    "src/ottla/tasks/pace.py",
     "src/ottla/tasks/queue.py",
     "src/ottla/tasks/scheduler.py",
     "src/ottla/tasks/signal.py",

@@ -92,6 +92,7 @@ class ConfigAlterations:
         times = Counter((requested.kind, requested.name) for requested in alterations)
         outcomes = []
         for alteration in alterations:
+            await self._metadata.tasks.pace()
             code, message = NONE, None
             try:
                 if times[alteration.kind, alteration.name] > 1:

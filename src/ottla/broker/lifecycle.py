@@ -108,7 +108,7 @@ class BrokerServer:
         self._store = store
         self._config = config.with_node_id()
         self._environment = environment
-        self.tasks = tasks or Scheduler(environment.clock, environment.timers)
+        self.tasks = tasks or Scheduler(environment.clock, environment.timers, cpu_ns=environment.cpu_ns)
         workers = environment.workers
         self._background = workers.start("ottla-background")
         """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""

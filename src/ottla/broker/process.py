@@ -60,7 +60,7 @@ async def serve(
     for number in stop_signals():
         loop.add_signal_handler(number, end.begun.set)
     environment = process_environment(loop, polls_busily=True)
-    tasks = Scheduler(environment.clock, environment.timers)
+    tasks = Scheduler(environment.clock, environment.timers, cpu_ns=environment.cpu_ns)
     parent = None if channel_socket is None else _Parent(loop, channel_socket, end.lose_parent)
     store: MetadataStore | None = None
     if parent is not None:

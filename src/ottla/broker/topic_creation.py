@@ -78,15 +78,16 @@ class TopicCreation:
 
         Raises TooLarge before anything is created.
         """
-        metadata, plans = self._metadata, self._metadata.plans
-        plans.check_total(topics)
+        metadata = self._metadata
+        metadata.plans.check_total(topics)
         creation = Creation({}, {})
         charged: set[str] = set()
         for image in metadata.attempts():
-            batch = TopicBatch()
+            plans, batch = metadata.plans.on(image), TopicBatch()
             for requested in topics:
                 if requested.name in creation.results:
                     continue
+                await self._tasks.pace()
                 try:
                     topic = plans.plan(requested, batch)
                     if mutations is not None and topic.name not in charged:

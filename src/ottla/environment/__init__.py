@@ -213,6 +213,7 @@ class Environment:
     listen     opens listening sockets
     workers    starts background threads
     files      stores files
+    cpu_ns     CPU time of the thread in ns, by which long work makes pauses; by default it makes none
     """
 
     clock: Clock
@@ -224,3 +225,4 @@ class Environment:
     listen: Listen
     workers: Workers
     files: Store
+    cpu_ns: Callable[[], int] = lambda: 0

@@ -9,7 +9,7 @@ from ottla.environment.busy_polling import busy_polling
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Store
 from ottla.environment.listening import SocketListen
-from ottla.environment.system import SystemClock, SystemRandom, resolved_address
+from ottla.environment.system import SystemClock, SystemRandom, resolved_address, thread_cpu_ns
 from ottla.environment.workers import ThreadWorkers
 
 
@@ -37,4 +37,5 @@ def process_environment(
         SocketListen(loop, busy_polling(loop) if polls_busily else None),
         ThreadWorkers(loop),
         files or DiskStore(),
+        thread_cpu_ns,
     )

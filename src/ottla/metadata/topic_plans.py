@@ -68,6 +68,20 @@ class TopicBatch:
         self.by_metric_name[_metric_name(topic.name)] = topic.name
 
 
+class _MetricNames:
+    """Topics by their names in metrics, which are kept for the image that was looked at last."""
+
+    def __init__(self) -> None:
+        self._topics: Mapping[str, TopicImage] = {}
+        self._names: dict[str, str] = {}
+
+    def of(self, topics: Mapping[str, TopicImage]) -> dict[str, str]:
+        """Return the topics of an image by their names in metrics."""
+        if topics is not self._topics:
+            self._topics, self._names = topics, {_metric_name(topic): topic for topic in topics}
+        return self._names
+
+
 def _metric_name(topic: str) -> str:
     """Return the name of a topic in metrics, which two topics must not share."""
     return topic.replace(".", "_")
@@ -103,7 +117,7 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
 
 
 class TopicPlans:
-    """Plans topics on the current image.
+    """Plans topics on the current image, or on one (`on`).
 
     image                                 returns the current image
     default_partitions, default_replicas  return the current num.partitions and default.replication.factor
@@ -120,8 +134,13 @@ class TopicPlans:
         self._random = random
         self._default_partitions = default_partitions
         self._default_replicas = default_replicas
-        self._indexed: Mapping[str, TopicImage] = {}
-        self._by_metric_name: dict[str, str] = {}  # of the topics in `_indexed`
+        self._names = _MetricNames()
+
+    def on(self, image: Image) -> "TopicPlans":
+        """Return plans that stay on an image, for a handler that makes pauses."""
+        bound = TopicPlans(lambda: image, self._random, self._default_partitions, self._default_replicas)
+        bound._names = self._names
+        return bound
 
     def check_total(self, topics: Iterable[RequestedTopic]) -> None:
         """Raise TooLarge if one request creates more partitions than it may, before any of them is planned."""
@@ -166,9 +185,7 @@ class TopicPlans:
         """Raise Refused for a name that differs from another in '.' and '_' only: they would share their metrics' names."""
         if "." not in name and "_" not in name:
             return
-        if topics is not self._indexed:
-            self._indexed, self._by_metric_name = topics, {_metric_name(other): other for other in topics}
-        for names in (self._by_metric_name, batch.by_metric_name):
+        for names in (self._names.of(topics), batch.by_metric_name):
             other = names.get(_metric_name(name))
             if other is not None:
                 raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")

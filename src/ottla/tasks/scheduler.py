@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ottla.environment import Clock, Timers
 from ottla.tasks.deferred import Deferred
+from ottla.tasks.pace import Pace
 from ottla.tasks.queue import CallbackQueue, log_error
 
 T = TypeVar("T")
@@ -85,13 +86,19 @@ class Scheduler(CallbackQueue):
     """Runs tasks and timers, and the queue of callbacks. One thread only.
 
     on_error  called with (name, error) when a background task or a callback raises
+    cpu_ns    CPU time of the thread in ns, for `pace`; by default tasks never pause
     """
 
     def __init__(
-        self, clock: Clock, timers: Timers, on_error: Callable[[str, BaseException], None] = log_error
+        self,
+        clock: Clock,
+        timers: Timers,
+        on_error: Callable[[str, BaseException], None] = log_error,
+        cpu_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(timers, on_error)
         self.clock = clock
+        self._pace = Pace(self, cpu_ns)
         self.is_running = False
         """True while a task runs: another one that is started then waits for its turn."""
 
@@ -128,6 +135,15 @@ class Scheduler(CallbackQueue):
             await elapsed
         finally:
             timer.cancel()
+
+    async def pace(self) -> None:
+        """Let others run, if the paced tasks have used their time in this pass of the event loop.
+
+        For loops over what a client has sent. What the loop has read before, such as an image, may have been replaced.
+        """
+        turn = self._pace.turn()
+        if turn is not None:
+            await turn
 
     async def within(self, deferred: Deferred[Any], delay_ms: int, *others: Deferred[Any]) -> bool:
         """Wait up to `delay_ms` for an outcome of any of these deferreds. Return True if `deferred` has one."""

@@ -57,6 +57,7 @@ async def create_acls(request: CreateAclsRequest, broker: Broker) -> CreateAclsR
         raise PeerError("CreateAcls with an unknown code")
     results, valid = [], []
     for acl in acls:
+        await broker.tasks.pace()
         try:
             check_acl(acl)
         except UnusableAcl:

@@ -57,6 +57,7 @@ async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateT
     may_create_all = may_use_cluster(request.context, AclOperation.CREATE, is_logged=False)
     mutations = Mutations(broker.throttling, CREATE_TOPICS, request.context)
     for name, requested in {topic.name: topic for topic in request.topics}.items():
+        await broker.tasks.pace()
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
@@ -78,6 +79,7 @@ async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateT
     results = []
     described: _Described = {}
     for name in times:
+        await broker.tasks.pace()
         if name in refusals:
             results.append(refusals[name])
         elif creation.results[name].error_code != NONE:

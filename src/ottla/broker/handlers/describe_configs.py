@@ -46,13 +46,12 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 _TYPES: Final = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
 
 @handles(DescribeConfigsRequest)
-def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[DescribeConfigsResponse]:
+async def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> DescribeConfigsResponse:
     results = []
     if any(resource.resource_type not in _TYPES for resource in request.resources):
         message = error(INVALID_REQUEST).message
@@ -61,6 +60,7 @@ def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> Answer[
         )
     denied = []
     for resource in request.resources:
+        await broker.tasks.pace()
         code = config_denial(
             request.context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
         )

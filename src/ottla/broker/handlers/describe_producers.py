@@ -24,13 +24,13 @@ from ottla.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeProducersRequest)
-def describe_producers(request: DescribeProducersRequest, broker: Broker) -> Answer[DescribeProducersResponse]:
+async def describe_producers(request: DescribeProducersRequest, broker: Broker) -> DescribeProducersResponse:
     topics = []
     for topic in request.topics:
+        await broker.tasks.pace()
         code, message = NONE, None
         try:
             check_name(topic.name)

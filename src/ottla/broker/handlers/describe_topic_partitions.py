@@ -34,13 +34,12 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
-from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeTopicPartitionsRequest)
-def describe_topic_partitions(
+async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, broker: Broker
-) -> Answer[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     image = broker.image
     fetch_all = not request.topics
     names = sorted(image.topics) if fetch_all else sorted({topic.name for topic in request.topics})
@@ -54,7 +53,11 @@ def describe_topic_partitions(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
-    allowed = [name for name in names if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all)]
+    allowed = []
+    for name in names:
+        await broker.tasks.pace()
+        if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all):
+            allowed.append(name)
     permitted = set(allowed)
     denied = [] if fetch_all else [name for name in names if name not in permitted]
     most = broker.config.integer("max.request.partition.size.limit")
@@ -62,6 +65,7 @@ def describe_topic_partitions(
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     cursor = None
     for name in allowed:
+        await broker.tasks.pace()
         if left == 0:
             cursor = Cursor(topic_name=name, partition_index=0)
             break
