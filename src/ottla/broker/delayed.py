@@ -155,9 +155,9 @@ class Uncommitted(NamedTuple):
     acks: int = -1
 
     @classmethod
-    def last_of(cls, partition: Partition, decided: Callable[[int], None], acks: int = -1) -> "Uncommitted":
+    def last_of(cls, partition: Partition, decided: Callable[[int], None]) -> "Uncommitted":
         """Return the batch that was appended to `partition` last."""
-        return cls(partition, partition.leader_epoch, partition.log.end_offset, decided, acks)
+        return cls(partition, partition.leader_epoch, partition.log.end_offset, decided)
 
     def wait(self, callback: Callable[[int], None]) -> Cancellable:
         """Call `callback` with the error code once."""

@@ -76,11 +76,21 @@ class Unfinished(NamedTuple):
 class AppendResult:
     """Result of an append: `base_offset` is the batch's first offset (-1 if it was rejected, with the error's code and text).
 
+    end_offset  offset behind the batch: of a duplicate, that of the batch which it repeats; -1 if it was rejected
     is_whole    False for a request that had no whole batch: Kafka rejects it before it looks at the log
     unfinished  remaining work, if the validation takes long; the other fields are not valid then
     """
 
-    __slots__ = ("append_time", "base_offset", "error_code", "error_message", "is_whole", "record_errors", "unfinished")
+    __slots__ = (
+        "append_time",
+        "base_offset",
+        "end_offset",
+        "error_code",
+        "error_message",
+        "is_whole",
+        "record_errors",
+        "unfinished",
+    )
 
     def __init__(
         self,
@@ -89,8 +99,10 @@ class AppendResult:
         error_code: int = NONE,
         error_message: str | None = None,
         record_errors: list[tuple[int, str | None]] | None = None,
+        end_offset: int = -1,
     ) -> None:
         self.base_offset = base_offset
+        self.end_offset = end_offset
         self.append_time = append_time
         self.error_code = error_code
         self.error_message = error_message
@@ -353,7 +365,7 @@ class Log:
             if code != NONE:
                 return AppendResult(-1, -1, code)
             if duplicate is not None:
-                return AppendResult(duplicate.first_offset, duplicate.timestamp)
+                return AppendResult(duplicate.first_offset, duplicate.timestamp, end_offset=duplicate.last_offset + 1)
         if batch.size_in_bytes > config.segment_bytes:
             return AppendResult(-1, -1, RECORD_LIST_TOO_LARGE)
         # The producers learn of the batch only when it is written: after a StorageError the same batch is sent again, and
@@ -362,7 +374,7 @@ class Log:
         self._write(header, batch.stamped(base_offset, leader_epoch), batch.size_in_bytes, leader_epoch, now_ms)
         if header.producer_id >= 0:
             self.producers.appended(header, base_offset)
-        return AppendResult(base_offset, batch.append_time)
+        return AppendResult(base_offset, batch.append_time, end_offset=self.end_offset)
 
     def append_message_set(self, frame: bytes, start: int, end: int, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append the message set `frame[start:end]` of an old producer (Produce 0 to 2), converted to a batch. An empty set is
@@ -424,7 +436,7 @@ class Log:
         header = read_header(batch, 0)
         self._write(header, (batch,), len(batch), leader_epoch, now_ms)
         self.producers.appended(header, first)
-        return AppendResult(first)
+        return AppendResult(first, end_offset=self.end_offset)
 
     def append_marker(
         self,
@@ -463,7 +475,7 @@ class Log:
         if ended is not None and not commit:
             stable = self.producers.stable_after(ended)
             self._active.transaction_index.append(Aborted(producer_id, ended.first_offset, offset, stable))
-        return AppendResult(offset)
+        return AppendResult(offset, end_offset=self.end_offset)
 
     def _write(
         self,

@@ -16,6 +16,7 @@ Waiting callbacks. They run in the scheduler's queue, never inside an append, a 
 import logging
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from ottla.environment import Cancellable
 from ottla.log.log import AppendResult, Log
@@ -178,7 +179,7 @@ class Partition:
         self._settled: Callable[[], None] | None = None
         """On a follower: called once, when the log awaits no flush."""
         self._waiters: dict[_Waiter, None] = {}
-        """In the order of their offsets, which are log end offsets at the time of registration."""
+        """In the order of their offsets."""
         self._conditions: dict[_Condition, None] = {}
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
@@ -274,7 +275,7 @@ class Partition:
         """Call `callback` with an error code once: NONE when all records below `offset` are committed.
 
         leader_epoch  the epoch in which they were appended; when it has ended, now or later, NOT_LEADER_OR_FOLLOWER
-        offset        exclusive: the end of the log after the append
+        offset        exclusive: the end of the batch
 
         The code for a partition that is deleted or whose disk fails is that of `Replicas.absence`. There is no timeout here:
         the caller cancels.
@@ -286,7 +287,10 @@ class Partition:
         elif self.log.high_watermark >= offset:
             self._decide(waiter, NONE)
         else:
+            is_last = not self._waiters or next(reversed(self._waiters)).offset <= offset
             self._waiters[waiter] = None
+            if not is_last:  # it repeats a batch, and must not wait for those behind it
+                self._waiters = dict.fromkeys(sorted(self._waiters, key=attrgetter("offset")))
         return waiter
 
     def _decide(self, wait: _Waiter | _Condition, error_code: int) -> None:

@@ -376,3 +376,16 @@ def test_a_request_for_a_partition_that_another_broker_leads_is_refused(machine:
         (row,) = getattr(response, rows)[0].partitions
         assert row.error_code == NOT_LEADER_OR_FOLLOWER, response
     assert machine.partition("t").log.start_offset == 0
+
+
+def test_a_repeated_batch_does_not_wait_for_later_ones(machine: Replicated) -> None:
+    """It waited for the end of the whole log, so that a producer that repeats a batch was answered late."""
+    batch = build([Record(0, 1, None, b"mine")], producer_id=7, producer_epoch=0, base_sequence=0)
+    first = machine.produce("t", batch)
+    later = machine.produce("t")
+    again = machine.produce("t", batch)
+    machine.commit("t", 1)
+    assert outcome(first) == outcome(again) == (NONE, 0)
+    assert later == []
+    machine.commit("t")
+    assert outcome(later) == (NONE, 1)

@@ -66,7 +66,7 @@ class PartitionLog:
             return CoordinatorAppend(KAFKA_STORAGE_ERROR)
         if placed.error_code != NONE:
             return CoordinatorAppend(placed.error_code)
-        return CoordinatorAppend(NONE, self._partition.log.end_offset)
+        return CoordinatorAppend(NONE, placed.end_offset)
 
     def committed_offset(self) -> int:
         """The high watermark (exclusive)."""

@@ -331,10 +331,10 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
             elif acks == -1 and partition.lacks_replicas:
                 answer = _refused_row(request, data, NOT_ENOUGH_REPLICAS, log_start=partition.log.start_offset)
             else:
-                answer, unfinished = _append(request, partition, data.records, broker)
-                if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks)):
+                answer, unfinished, end = _append(request, partition, data.records, broker)
+                if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks, end)):
                     appends = appends or _Appends(broker, acks, fields.timeout_ms)
-                    appends.add(partition, unfinished, answer)
+                    appends.add(partition, unfinished, answer, end)
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
@@ -385,23 +385,28 @@ class _Appends:
         """Partition, leader epoch in which the batch is stamped, the rest of its append, and the row of the response."""
         self._uncommitted: list[Uncommitted] = []
 
-    def add(self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse) -> None:
-        """Add a pending append; its row is filled in, or corrected, when the append is committed."""
+    def add(
+        self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse, end_offset: int
+    ) -> None:
+        """Add a pending append; its row is filled in, or corrected, when the append is committed.
+
+        end_offset  offset behind the batch; of a duplicate behind the batch that it repeats, as later ones are not waited for
+        """
         if unfinished is not None:
             self._unfinished.append((partition, partition.leader_epoch, unfinished, answer))
         else:
-            self._wait_for(partition, answer)
+            self._wait_for(partition, answer, end_offset)
 
-    def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse) -> None:
+    def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse, end_offset: int) -> None:
         decided = partial(_decided, partition, self._acks, answer)
-        self._uncommitted.append(Uncommitted.last_of(partition, decided, self._acks))
+        self._uncommitted.append(Uncommitted(partition, partition.leader_epoch, end_offset, decided, self._acks))
 
     def _fill_in(self, answer: PartitionProduceResponse, partition: "Partition", appended: AppendResult) -> None:
         row = _row(partition, appended)
         for declared in row.FIELDS:
             setattr(answer, declared.name, getattr(row, declared.name))
-        if answer.error_code == NONE and not partition.has_acknowledged(self._acks):
-            self._wait_for(partition, answer)
+        if answer.error_code == NONE and not partition.has_acknowledged(self._acks, appended.end_offset):
+            self._wait_for(partition, answer, appended.end_offset)
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
         """Answer the request once every append is committed; None with acks=0."""
@@ -462,10 +467,10 @@ def _append(
     partition: "Partition",
     records: tuple[int, int] | None,
     broker: Broker,
-) -> tuple[PartitionProduceResponse, Unfinished | None]:
-    """Append to one partition; returns its row, and the unfinished append if it takes long."""
+) -> tuple[PartitionProduceResponse, Unfinished | None, int]:
+    """Append to one partition; returns its row, the unfinished append if it takes long, and the offset behind the batch."""
     if records is None:
-        return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1), None
+        return PartitionProduceResponse(index=partition.index, error_code=INVALID_RECORD, base_offset=-1), None, -1
     start, end = records
     frame = request.frame
     version = request.context.version
@@ -478,11 +483,11 @@ def _append(
             appended = partition.append(frame, start, end, now_ms, refused_codecs=newer_than_produce(version))
     except StorageError as error:
         _logger.error("%s", error)
-        return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1), None
+        return PartitionProduceResponse(index=partition.index, error_code=KAFKA_STORAGE_ERROR, base_offset=-1), None, -1
     if appended.unfinished is not None:  # the row is filled in when the append is done; no success before
         row = PartitionProduceResponse(index=partition.index, error_code=UNKNOWN_SERVER_ERROR, base_offset=-1)
-        return row, appended.unfinished
-    return _row(partition, appended), None
+        return row, appended.unfinished, -1
+    return _row(partition, appended), None, appended.end_offset
 
 
 def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResponse:
