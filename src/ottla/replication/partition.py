@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from ottla.environment import Cancellable
 from ottla.log.log import AppendResult, Log
@@ -64,48 +65,50 @@ class Watchers(dict[Callable[[], None], None]):
         self.pop(watcher, None)
 
 
-class _Waiter:
+class _Wait:
+    """Callback to run once, with an error code, unless it is cancelled before.
+
+    waits  those of its kind that are registered
+    """
+
+    __slots__ = ("_callback", "_waits")
+
+    def __init__(self, waits: "dict[Any, None]", callback: Callable[[int], None]) -> None:
+        self._waits = waits
+        self._callback: Callable[[int], None] | None = callback
+
+    def decide(self, error_code: int) -> None:
+        """Call back, unless the wait was cancelled."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(error_code)
+
+    def cancel(self) -> None:
+        """Remove the callback; nothing if it was called."""
+        self._callback = None
+        self._waits.pop(self, None)
+
+
+class _Waiter(_Wait):
     """Callback to run when the high watermark has reached `offset` (exclusive)."""
 
-    __slots__ = ("callback", "offset", "partition")
+    __slots__ = ("offset",)
 
-    def __init__(self, partition: "Partition", offset: int, callback: Callable[[int], None]) -> None:
-        self.partition = partition
+    def __init__(self, waits: "dict[_Waiter, None]", offset: int, callback: Callable[[int], None]) -> None:
+        super().__init__(waits, callback)
         self.offset = offset
-        self.callback: Callable[[int], None] | None = callback
-
-    def decide(self, error_code: int) -> None:
-        """Call back, unless the wait was cancelled."""
-        callback, self.callback = self.callback, None
-        if callback is not None:
-            callback(error_code)
-
-    def cancel(self) -> None:
-        """Remove the callback; nothing if it was called."""
-        self.callback = None
-        self.partition.forget(self)
 
 
-class _Condition:
+class _Condition(_Wait):
     """Callback to run when `holds()` is true."""
 
-    __slots__ = ("callback", "holds", "partition")
+    __slots__ = ("holds",)
 
-    def __init__(self, partition: "Partition", holds: Callable[[], bool], callback: Callable[[int], None]) -> None:
-        self.partition = partition
+    def __init__(
+        self, waits: "dict[_Condition, None]", holds: Callable[[], bool], callback: Callable[[int], None]
+    ) -> None:
+        super().__init__(waits, callback)
         self.holds = holds
-        self.callback: Callable[[int], None] | None = callback
-
-    def decide(self, error_code: int) -> None:
-        """Call back, unless the wait was cancelled."""
-        callback, self.callback = self.callback, None
-        if callback is not None:
-            callback(error_code)
-
-    def cancel(self) -> None:
-        """Remove the callback; nothing if it was called."""
-        self.callback = None
-        self.partition.forget_condition(self)
 
 
 def _no_change(partition: "Partition") -> None:
@@ -280,7 +283,7 @@ class Partition:
         The code for a partition that is deleted or whose disk fails is that of `Replicas.absence`. There is no timeout here:
         the caller cancels.
         """
-        waiter = _Waiter(self, offset, callback)
+        waiter = _Waiter(self._waiters, offset, callback)
         # The epoch is compared first: after a truncation the high watermark may have passed `offset` with other batches.
         if leader_epoch != self.leader_epoch:
             self._decide(waiter, NOT_LEADER_OR_FOLLOWER)
@@ -290,22 +293,20 @@ class Partition:
             is_last = not self._waiters or next(reversed(self._waiters)).offset <= offset
             self._waiters[waiter] = None
             if not is_last:  # it repeats a batch, and must not wait for those behind it
-                self._waiters = dict.fromkeys(sorted(self._waiters, key=attrgetter("offset")))
+                in_order = sorted(self._waiters, key=attrgetter("offset"))
+                self._waiters.clear()
+                self._waiters.update(dict.fromkeys(in_order))
         return waiter
 
-    def _decide(self, wait: _Waiter | _Condition, error_code: int) -> None:
+    def _decide(self, wait: _Wait, error_code: int) -> None:
         """Call back after the current event. What a wait has come to is fixed here, whatever happens until then."""
         self._tasks.call(partial(wait.decide, error_code))
-
-    def forget(self, waiter: _Waiter) -> None:
-        """Remove a waiter that was cancelled."""
-        self._waiters.pop(waiter, None)
 
     def when(self, leader_epoch: int, holds: Callable[[], bool], callback: Callable[[int], None]) -> Cancellable:
         """Call `callback` with NONE once `holds()` is true, looked at after each append, flush and fetch of a follower; with
         NOT_LEADER_OR_FOLLOWER when the leader epoch has ended.
         """
-        condition = _Condition(self, holds, callback)
+        condition = _Condition(self._conditions, holds, callback)
         if leader_epoch != self.leader_epoch:
             self._decide(condition, NOT_LEADER_OR_FOLLOWER)
         elif holds():
@@ -313,10 +314,6 @@ class Partition:
         else:
             self._conditions[condition] = None
         return condition
-
-    def forget_condition(self, condition: _Condition) -> None:
-        """Remove a condition that was cancelled."""
-        self._conditions.pop(condition, None)
 
     def append(
         self, frame: bytes, start: int, end: int, now_ms: int, *, refused_codecs: frozenset[int] = frozenset()
@@ -430,7 +427,7 @@ class Partition:
 
     def fail(self, error_code: int) -> None:
         """Call all waiters with `error_code`, then the watchers."""
-        waits: list[_Waiter | _Condition] = [*self._waiters, *self._conditions]
+        waits: list[_Wait] = [*self._waiters, *self._conditions]
         for wait in waits:
             self._decide(wait, error_code)
         self._waiters.clear()

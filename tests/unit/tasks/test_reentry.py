@@ -122,8 +122,6 @@ class PartitionCase:
             "wake": partition.wake,
             "fail": lambda: partition.fail(6),
             "when_settled": lambda: None if leads else partition.when_settled(self.guard.listener),
-            "forget": lambda: None,  # removes a wait
-            "forget_condition": lambda: None,
             "has_acknowledged": lambda: partition.has_acknowledged(-1),
             "log_damage": lambda: None,
             "may_cut_damage": lambda: None,
