@@ -5,7 +5,7 @@ that follow it fail with the same error, up to the connection that waits for the
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,43 +42,14 @@ def _pass_on(whole: Deferred[U], follow: Callable[[T], Answer[U]], answer: Defer
 
 
 def _follow_up(whole: Deferred[U], step: Callable[[], Answer[U]]) -> None:
-    """Complete or fail `whole` as `step` answers, unless it answers `whole` itself; an exception is logged once."""
+    """Complete or fail `whole` as `step` answers; an exception is logged once."""
     try:
         following = step()
     except Exception as error:
         _logger.exception("the rest of a request failed")
         whole.fail(error)
     else:
-        if following is not whole:
-            whole.follow(following)
-
-
-def in_sequence(questions: Iterable[Callable[[], Answer[T]]]) -> Answer[list[T]]:
-    """Run several requests one after the other, each when the previous one is answered; return the answers in order."""
-    remaining = iter(questions)
-    answers: list[T] = []
-    whole: Deferred[list[T]] | None = None
-
-    def ask_on() -> Answer[list[T]]:
-        nonlocal whole
-        for question in remaining:
-            answer = question()
-            if isinstance(answer, Deferred):
-                if whole is None:
-                    whole = Deferred(answer.tasks)
-                answer.listen(partial(arrived, whole))
-                return whole
-            answers.append(answer)
-        return answers
-
-    def arrived(whole: Deferred[list[T]], answer: Deferred[T]) -> None:
-        if answer.error is not None:
-            whole.fail(answer.error)
-        else:
-            answers.append(answer.result())
-            _follow_up(whole, ask_on)
-
-    return ask_on()
+        whole.follow(following)
 
 
 def gather(answers: Sequence[Answer[T]], combine: Callable[[list[T]], U]) -> Answer[U]:

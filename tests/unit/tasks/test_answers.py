@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.tasks.answers import after, gather, in_sequence
+from ottla.tasks.answers import after, gather
 from ottla.tasks.deferred import Answer, Deferred
 from tests.queues import immediate_queue, unexpected
 
@@ -20,8 +20,6 @@ def fail(response: object) -> int:
 COMPOSERS: dict[str, Compose] = {
     "after": after,
     "gather": lambda part, step: gather([part, 1], step),
-    "in_sequence": lambda part, step: in_sequence([lambda: part, lambda: step(0)]),
-    "in_sequence, a later part": lambda part, step: in_sequence([lambda: 1, lambda: after(part, step), lambda: 2]),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.tasks.answers import after, in_sequence
+from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.turns import Turns
 from tests.queues import immediate_queue, unexpected
@@ -115,10 +115,7 @@ def test_an_abandoned_answer_is_abandoned_by_all_that_follow_it() -> None:
     def one_more(value: int) -> Answer[int]:
         return value + 1
 
-    def question() -> Answer[int]:
-        return after(source, one_more)
-
-    chain = in_sequence([question])
+    chain = after(after(source, one_more), one_more)
     assert isinstance(chain, Deferred)
     source.abandon()
     source.abandon()
