@@ -509,6 +509,7 @@ class BrokerServer:
         self._is_closed = True
         if self.node is None:
             self._close_all(begun_ms)
+            self.tasks.close()  # what is queued would find closed logs
             return None
         return after(self.node.leave(hands_over=hands_over), lambda _: self._close_all(begun_ms))
 
@@ -542,6 +543,7 @@ class BrokerServer:
         if hasattr(self, "sockets"):
             self.sockets.abandon()
         self._release()
+        self.tasks.close()
         self._environment.files.close()
 
     def _release(self) -> None:

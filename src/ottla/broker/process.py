@@ -93,6 +93,7 @@ async def serve(
         # All brokers of a parent stop with it: none of them goes on to take over what this one leads. After a failure, such as
         # a metadata store that was restored, the others take over without it.
         await completed(server.stop(hands_over=not end.is_orphaned and end.failure is None))
+        server.tasks.close()
     if end.failure is not None:
         raise CannotStart(end.failure)
 
