@@ -1,9 +1,11 @@
 """From a request to its handler, and what a bug in a handler does."""
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.queues import manual_queue
 
 from ottla.broker import dispatch
 from ottla.broker.handlers import SERVED
@@ -25,10 +27,16 @@ def envelope_of(request: Request, version: int) -> Envelope:
     return open_envelope(frame)
 
 
-def answer(request: Request, version: int, broker: Any = None) -> Any:
+def pipeline() -> Pipeline:
+    """Return a pipeline whose handlers get a broker without services."""
+    broker: Any = SimpleNamespace(tasks=manual_queue())
+    return Pipeline(broker, lambda: 0)
+
+
+def answer(request: Request, version: int) -> Any:
     envelope = envelope_of(request, version)
     context = RequestContext.__new__(RequestContext)
-    return Pipeline(broker, lambda: 0).serve(envelope, context)
+    return pipeline().serve(envelope, context)
 
 
 @pytest.mark.parametrize("key", SERVED)
@@ -69,4 +77,4 @@ def test_a_body_that_is_none_is_the_peers_fault() -> None:
     envelope = envelope_of(ListGroupsRequest(states_filter=["x"]), 4)
     cut = open_envelope(envelope.frame[:-3])
     with pytest.raises(PeerError):
-        Pipeline(None, lambda: 0).serve(cut, RequestContext.__new__(RequestContext))  # type: ignore[arg-type]
+        pipeline().serve(cut, RequestContext.__new__(RequestContext))

@@ -424,8 +424,11 @@ def test_a_move_that_the_metadata_cannot_record_is_given_up(
 ) -> None:
     place(machine, "t", "b")
     machine.append("t", 10)
-    refused = ChangeResult(KAFKA_STORAGE_ERROR, "cannot write metadata.db")
-    monkeypatch.setattr(machine.broker.metadata, "assign_directory", lambda *_: refused)
+
+    def refuse(*_: object) -> Change:
+        raise Refused(KAFKA_STORAGE_ERROR, "cannot write metadata.db")
+
+    monkeypatch.setattr(changes, "assign_directory", refuse)
     machine.move("t", "a")
     machine.until(lambda: not machine.broker.moves._under_way)
     assert (machine.home("t"), machine.partition("t").log.is_moving) == ("b", False)

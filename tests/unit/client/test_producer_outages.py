@@ -103,7 +103,8 @@ def cluster(tmp_path: Path) -> Iterator[WholeCluster]:
 
 
 def committed(cluster: WholeCluster, topic: str = "t", partitions: int = 3) -> list[bytes]:
-    """Values visible to read_committed."""
+    """Values visible to read_committed, when the markers of all answered requests are written."""
+    cluster.world.advance(0)
     found = []
     for index in range(partitions):
         found += [each.value or b"" for each in cluster.engine.records(TopicPartition(topic, index), committed=True)]

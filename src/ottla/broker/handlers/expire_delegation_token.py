@@ -32,10 +32,10 @@ async def expire_delegation_token(
     request: ExpireDelegationTokenRequest, broker: Broker
 ) -> ExpireDelegationTokenResponse:
     state = token_request(request.context, broker)
-    expires_ms = -1
+    expires_ms, error = 0, NONE
 
     def plan(image: Image) -> Change:
-        nonlocal expires_ms
+        nonlocal expires_ms, error
         token = token_with_hmac(bytes(request.hmac), state, broker)
         decision = expire(
             token,
@@ -45,10 +45,12 @@ async def expire_delegation_token(
             allowed=state.allowed,
             enabled=state.enabled,
         )
-        expires_ms = decision.expires_ms
+        expires_ms, error = decision.expires_ms, decision.error
         if token is None or (decision.token is None and not decision.deleted):
             raise Refused(decision.error, None)
         return changes.set_tokens(image, {token.token_id: decision.token})
 
     code, _ = await broker.metadata.result_of(plan)
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms if code == NONE else -1)
+    if code != error:  # the change could not be made
+        return ExpireDelegationTokenResponse(error_code=code)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)

@@ -27,10 +27,10 @@ from ottla.security.delegation_tokens import renew
 @handles(RenewDelegationTokenRequest)
 async def renew_delegation_token(request: RenewDelegationTokenRequest, broker: Broker) -> RenewDelegationTokenResponse:
     state = token_request(request.context, broker)
-    expires_ms = -1
+    expires_ms, error = 0, NONE
 
     def plan(image: Image) -> Change:
-        nonlocal expires_ms
+        nonlocal expires_ms, error
         decision = renew(
             token_with_hmac(bytes(request.hmac), state, broker),
             request.context.principal,
@@ -40,10 +40,12 @@ async def renew_delegation_token(request: RenewDelegationTokenRequest, broker: B
             allowed=state.allowed,
             enabled=state.enabled,
         )
-        expires_ms = decision.expires_ms
+        expires_ms, error = decision.expires_ms, decision.error
         if decision.token is None:
             raise Refused(decision.error, None)
         return changes.set_tokens(image, {decision.token.token_id: decision.token})
 
     code, _ = await broker.metadata.result_of(plan)
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms if code == NONE else -1)
+    if code != error:  # the change could not be made
+        return RenewDelegationTokenResponse(error_code=code)
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
