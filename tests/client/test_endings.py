@@ -540,3 +540,24 @@ def test_every_method_is_in_the_tables() -> None:
         for kind in KINDS:
             public = {name for name in vars(getattr(module, kind)) if not name.startswith("_")}
             assert public - USABLE_WHEN_CLOSED <= {name for row, name in table if row == kind}
+
+
+@pytest.mark.filterwarnings("ignore:.*olicy:DeprecationWarning")
+def test_a_client_ends_under_an_event_loop_policy_that_was_set_while_it_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn sets uvloop's policy: the thread of a client, whose loop was of the old one, ended with a RuntimeError."""
+
+    class Strict(asyncio.DefaultEventLoopPolicy):
+        def get_event_loop(self) -> asyncio.AbstractEventLoop:
+            raise RuntimeError("there is no current event loop")
+
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    before = asyncio.get_event_loop_policy()
+    thread = LoopThread("ottla-client")
+    try:
+        asyncio.set_event_loop_policy(Strict())
+        thread.loop.call_soon_threadsafe(thread.loop.stop)
+        thread._runner.join(10)
+    finally:
+        asyncio.set_event_loop_policy(before)
+    assert failures == []

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, ShareConsumer, TopicPartition
+from ottla.client.config import ClientConfig
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.protocol.releases import RELEASES
+from ottla.spark.cluster import ClusterClient
+from ottla.spark.exactly_once import DECISIONS, prepare
 from ottla.testing import Kafka
 
 from .conftest import QUICK, fresh
@@ -132,3 +135,49 @@ def test_what_came_later_is_refused_in_one_sentence(servers: str, release: str) 
         with pytest.raises(KafkaError) as caught:
             consumer.poll(5)
         assert isinstance(caught.value, UnsupportedVersion), caught.value
+
+
+def test_headers_are_refused_where_they_would_be_lost(kafka: Kafka, servers: str, release: str) -> None:
+    kafka.create_topic(topic := fresh())
+    with Producer(bootstrap_servers=servers) as producer:
+        assert producer.send(topic, "plain", headers={}).result(10).offset == 0
+        with_headers = producer.send(topic, "v", headers={"h": "x"})
+        if at_least(release, "0.11.0"):
+            assert with_headers.result(10).offset == 1
+            return
+        with pytest.raises(UnsupportedVersion, match=r"record headers need Kafka 0\.11\.0 or newer"):
+            with_headers.result(10)
+        assert producer.send(topic, "next").result(10).offset == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "served", "named"),
+    [("group.instance.id", "i", "2.3", "2.3"), ("group.protocol", "consumer", "3.7", "4.0")],  # 3.7 to 3.9: by a config
+)
+def test_a_membership_that_came_later_is_refused(
+    kafka: Kafka, servers: str, release: str, name: str, value: str, served: str, named: str
+) -> None:
+    kafka.create_topic(topic := fresh())
+    with Consumer({"bootstrap.servers": servers, "group.id": fresh("g"), name: value}) as consumer:
+        consumer.subscribe([topic])
+        if at_least(release, served):
+            assert consumer.consume(1, timeout=0.1) == []
+            return
+        with pytest.raises(UnsupportedVersion, match=rf"{name}.* needs? Kafka {named} or newer"):
+            consumer.consume(1, timeout=10)
+
+
+def test_the_exactly_once_sink_creates_its_topics(servers: str, release: str) -> None:
+    """Before 2.4 brokers have no default for the number of replicas, and the sink could not be used."""
+    client = ClusterClient(ClientConfig({"bootstrap.servers": servers}))
+    try:
+        if not at_least(release, "0.11.0"):
+            with pytest.raises(UnsupportedVersion, match=r"InitProducerId, which needs Kafka 0\.11\.0 or newer"):
+                prepare(client)
+            return
+        prepare(client)
+        assert len(client.topic(DECISIONS).leaders) == 8
+        client.ensure_topic(topic := fresh(), 3, {"cleanup.policy": "compact"})
+        assert len(client.topic(topic).leaders) == 3
+    finally:
+        client.close()

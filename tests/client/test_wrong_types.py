@@ -13,7 +13,7 @@ import pytest
 import ottla
 import ottla.aio
 from ottla import ConfigChange, ConfigResource, NewTopic, Record, ResourceType
-from ottla.client.arguments import _parameters
+from ottla.arguments import annotations_of
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 CLIENTS = {
@@ -29,6 +29,7 @@ ANY = {"key", "value", "columns"}
 
 text: Any = "3"
 number: Any = 2
+is_so: Any = True
 
 
 class Odd:
@@ -48,7 +49,7 @@ def calls() -> Iterator[tuple[str, str, str, str]]:
 
 
 def parameters(method: Callable[..., Any]) -> dict[str, Any]:
-    return _parameters(inspect.unwrap(method))
+    return annotations_of(inspect.unwrap(method))
 
 
 def required(method: Callable[..., Any], wrong: str) -> dict[str, Any]:
@@ -145,6 +146,8 @@ def test_constructors_name_the_field(cls: type, field: str) -> None:
         ),
         (lambda a: a.describe_configs([("topic", "t")]), "not list with an element of type tuple"),
         (lambda a: a.describe_consumer_groups(None), "groups must be Iterable[str], not NoneType"),
+        (lambda _: NewTopic("t", is_so), "NewTopic(): num_partitions must be int, not bool"),
+        (lambda _: NewTopic("t", config={"a": number}), "not dict with a value of type int"),
     ],
 )
 def test_messages(call: Callable[[Any], object], message: str, clients: dict[tuple[str, str], Any]) -> None:

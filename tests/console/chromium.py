@@ -80,6 +80,7 @@ def serving(broker: Broker, **options: Any) -> Iterator[str]:
         timeout_graceful_shutdown=1,
     )
     listening = config.bind_socket()
+    listening.listen()  # a browser that comes before the server runs waits
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

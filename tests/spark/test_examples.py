@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 from ottla.cli.main import main
 from ottla.testing import EmbeddedBroker
+from tests.spark import since
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/spark.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/spark.md", marks=since("4.2"))])
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

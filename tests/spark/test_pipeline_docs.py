@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.spark.releases import RELEASE
 from ottla.testing import EmbeddedBroker
 from tests.spark.test_pipeline_runs import QUICK
 
@@ -42,15 +43,21 @@ def test_commands_as_the_page_says(tmp_path: Path) -> None:
                 timeout=150,
                 check=False,
             )
+            if "--group shop" in command and RELEASE < (4, 2):  # its offsets come a batch late
+                assert "Group shop not found" in done.stderr
+                continue
             assert done.returncode == 0, (command, done.stdout, done.stderr)
             said[command.partition(" --")[0]] = done.stdout
     # What the page shows, but for the times.
     (shown,) = re.findall(r"```\n(FLOW.*?)```", PAGE, re.DOTALL)
     rows = [line.split()[:6] for line in said["ottla pipeline run shop"].splitlines()]
-    assert sorted(rows[1:6]) == sorted(line.split()[:6] for line in shown.splitlines()[1:6])
-    assert ["shop", "orders", "0", "6", "6", "0"] in [
-        line.split()[:6] for line in said["ottla consumer-groups"].splitlines()
-    ]
+    expected = [line.split()[:6] for line in shown.splitlines()[1:6]]
+    if RELEASE >= (4, 2):
+        offsets = [line.split()[:6] for line in said["ottla consumer-groups"].splitlines()]
+        assert ["shop", "orders", "0", "6", "6", "0"] in offsets
+    else:
+        expected = [[*row[:4], "-", row[5]] for row in expected]  # no lag in the progress of a query
+    assert sorted(rows[1:6]) == sorted(expected)
     assert said["ottla console-consumer"] == '{"number":1,"customer":"ada","amount":120.0}\n'
     assert "1 passed" in said["pytest shop"]
     for name in re.findall(r"^\| `(\S+)` \| ", PAGE.partition("## Running")[0], re.MULTILINE):

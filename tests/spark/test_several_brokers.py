@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from ottla import Admin, ConfigChange, ConfigResource, Producer, ResourceType
 from ottla.testing import KafkaCluster
 
+from . import since
 from .conftest import Cluster
 
 
@@ -39,6 +40,7 @@ def test_spark_reads_and_writes_over_all_brokers(
     assert values == [number * 2 for number in range(600)]
 
 
+@since("4.2")  # limits its batches
 def test_a_query_is_exact_while_brokers_die(
     spark: SparkSession, kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path
 ) -> None:
@@ -74,6 +76,7 @@ def test_a_query_is_exact_while_brokers_die(
     assert values == list(range(produced))
 
 
+@since("4.2")
 def test_a_share_group_is_read_while_brokers_die(
     spark: SparkSession, kafka_cluster: Callable[..., KafkaCluster], tmp_path: Path
 ) -> None:

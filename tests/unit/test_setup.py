@@ -1,6 +1,7 @@
 """setup.py: where nothing can be compiled the build says why in one line, or fails where that was demanded."""
 
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -47,3 +48,21 @@ def test_what_cannot_be_compiled(
     said = capsys.readouterr().err
     assert said.startswith("WARNING: Ottla is installed without compiled modules: " + why) == (wanted == "")
     assert said.count("\n") == (wanted == "")
+
+
+def test_types_of_an_installed_package_do_not_stop_the_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pyarrow 24 has types that lack most of its functions: Ottla could not be compiled beside it."""
+    given: list[str] = []
+    mypyc = ModuleType("mypyc.build")
+    mypyc.mypycify = lambda options, **_: given.extend(options)  # type: ignore[attr-defined]
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    monkeypatch.setitem(sys.modules, "mypyc.build", mypyc)
+    monkeypatch.delenv("OTTLA_COMPILE", raising=False)
+    monkeypatch.chdir(SETUP.parent)
+    runpy.run_path(str(SETUP))
+    uses = tmp_path / "uses.py"
+    uses.write_text("import click\n\nclick.not_in_its_types()\n")
+    options = [option for option in given if not option.endswith(".py")]
+    command = [sys.executable, "-m", "mypy", *options, "--cache-dir", str(tmp_path / "cache"), str(uses)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout

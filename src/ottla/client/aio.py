@@ -15,8 +15,8 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.arguments import check_call, checked
 from ottla.client.awaiting import Asynchronous
+from ottla.client.calls import check_call, checked
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
@@ -93,7 +93,7 @@ class ShareConsumer(Asynchronous):
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
         if type(record) is not Record or type(kind) is not AcknowledgeType:  # a check of every record would be slow
-            check_call(self, ShareConsumer.acknowledge, (record, kind), {})
+            check_call(ShareConsumer.acknowledge, (self, record, kind), {})
         self._check()
         self._share.acknowledge(record, kind)
 
@@ -595,7 +595,7 @@ def _awaits(
     """Convert a method of the core to an asyncio coroutine function."""
 
     async def awaiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        check_call(self, method, args, kwargs)
+        check_call(method, (self, *args), kwargs)
         return await self._run(method(self._admin, *args, **kwargs))
 
     update_wrapper(awaiting, method)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from ottla.client.arguments import checked
+from ottla.client.calls import checked
 from ottla.client.config import config_of
 from ottla.client.core import Core
 from ottla.client.ended import end

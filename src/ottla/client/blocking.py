@@ -15,7 +15,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.client.admin.core import AdminCore
-from ottla.client.arguments import check_call, checked
+from ottla.client.calls import check_call, checked
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Batches, Chunk
 from ottla.client.consumer.core import ConsumerCore, whole_offsets
@@ -103,7 +103,7 @@ class ShareConsumer(Blocking):
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
         if type(record) is not Record or type(kind) is not AcknowledgeType:  # a check of every record would be slow
-            check_call(self, ShareConsumer.acknowledge, (record, kind), {})
+            check_call(ShareConsumer.acknowledge, (self, record, kind), {})
         self._share.acknowledge(record, kind)
 
     @checked
@@ -708,7 +708,7 @@ def _waits(
     """Convert a coroutine method of the core to a blocking method."""
 
     def waiting(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        check_call(self, method, args, kwargs)
+        check_call(method, (self, *args), kwargs)
         return self._run(method(self._admin, *args, **kwargs))
 
     update_wrapper(waiting, method)

@@ -125,7 +125,10 @@ class LoopThread:
             pending = asyncio.all_tasks(self.loop)
             for task in pending:
                 task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            if (
+                pending
+            ):  # without tasks gather asks for the thread's loop, which a policy that was set meanwhile does not know
+                self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()

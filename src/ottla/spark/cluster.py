@@ -5,24 +5,28 @@ process.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.client.config import ClientConfig
 from ottla.client.consumer.chunks import Chunk
 from ottla.client.consumer.commits import Commits
 from ottla.client.consumer.ranges import RangeReading, bytes_per_offset, wait_for_records
 from ottla.client.core import Core
-from ottla.client.errors import UnknownTopic
+from ottla.client.errors import UnknownTopic, UnsupportedVersion
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import FoundOffset, TopicInfo, TopicPartition
 from ottla.client.waiting import Blocking
 from ottla.environment import Clock
 from ottla.protocol.errors import INVALID_PARTITIONS, TOPIC_ALREADY_EXISTS
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.client.admin.share_groups import ShareGroupOffset
+
+_REPLICAS: Final = 3
+"""Replicas of the sink's topics where the broker has no default; fewer where there are fewer brokers."""
 
 
 class ClusterClient(Blocking):
@@ -144,6 +148,10 @@ class ClusterClient(Blocking):
 
     # -- exactly-once sink --
 
+    def check_transactions(self) -> None:
+        """Raise UnsupportedVersion if the brokers have no transactions, BrokersUnreachable."""
+        self._run(_check_transactions(self._core))
+
     def ensure_topic(self, name: str, partitions: int, config: Mapping[str, str | None]) -> None:
         """Create a topic if it is missing, and add partitions up to `partitions`. Raises KafkaError."""
         try:
@@ -160,12 +168,20 @@ class ClusterClient(Blocking):
         self._run(end_transaction(self._core, transactional_id, producer_id, epoch, commit=commit))
 
 
+async def _check_transactions(core: Core) -> None:
+    (await core.metadata.any_link()).version(InitProducerIdRequest)
+
+
 async def _ensure_topic(core: Core, name: str, partitions: int, config: Mapping[str, str | None]) -> None:
     """Create a topic, or add partitions to it; other tasks may do the same concurrently."""
     from ottla.client.admin.topics import NewPartitions, NewTopic, Topics
 
     topics = Topics(core)
-    creation_error = (await topics.create_topics([NewTopic(name, partitions, config=config)])).errors.get(name)
+    new = NewTopic(name, partitions, config=config)
+    creation_error = (await topics.create_topics([new])).errors.get(name)
+    if isinstance(creation_error, UnsupportedVersion):  # before Kafka 2.4 brokers have no default for new topics
+        replicas = min(_REPLICAS, len(core.network.brokers))
+        creation_error = (await topics.create_topics([new._replace(replication_factor=replicas)])).errors.get(name)
     if creation_error is not None and creation_error.code != TOPIC_ALREADY_EXISTS:
         raise creation_error
     core.metadata.forget(name)

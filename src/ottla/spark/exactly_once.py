@@ -92,7 +92,8 @@ def group_of(sink: str) -> str:
 
 
 def prepare(cluster: ClusterClient) -> None:
-    """Create the topics of markers and decisions if they are missing. Raises KafkaError."""
+    """Create the topics of markers and decisions if they are missing. Raises KafkaError, also for brokers before 0.11."""
+    cluster.check_transactions()
     cluster.ensure_topic(MARKERS, _MARKER_PARTITIONS, {})
     cluster.ensure_topic(DECISIONS, _DECISION_PARTITIONS, {"cleanup.policy": "compact"})
 

@@ -10,18 +10,14 @@ import inspect
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import cache, wraps
-from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, TypeVar
 
+from ottla.arguments import WrongArgument, check_arguments, name_of
 from ottla.broker.lifecycle import CannotStart
 from ottla.client.errors import KafkaError
 from ottla.metadata.configs import InvalidConfig
 
 T = TypeVar("T")
-
-
-class WrongArgument(TypeError):
-    """An argument has the wrong type; the message names it."""
 
 
 _POSSIBLE: Final = (KafkaError, WrongArgument, ValueError, LookupError, RuntimeError, TimeoutError, CannotStart)
@@ -47,7 +43,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            _check_arguments(function, args, kwargs)
+            _check_call(function, args, kwargs)
             try:
                 return await function(*args, **kwargs)
             except _POSSIBLE as error:
@@ -58,7 +54,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        _check_arguments(function, args, kwargs)
+        _check_call(function, args, kwargs)
         try:
             return function(*args, **kwargs)
         except _POSSIBLE as error:
@@ -73,56 +69,20 @@ def _shortened(error: Exception) -> Exception:
     return error.with_traceback(None) if is_deliberate else error
 
 
-@cache
-def _signature(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    return inspect.signature(function), function.__annotations__
+_signature = cache(inspect.signature)
 
 
-def _check_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise WrongArgument for an argument that is missing, unknown, or not of its annotated type."""
     __tracebackhide__ = True
-    signature, hints = _signature(function)
-    name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     try:
-        arguments = signature.bind(*args, **kwargs).arguments
+        _signature(function).bind(*args, **kwargs)
     except TypeError as error:
-        raise WrongArgument(f"{name}: {error}") from None
-    for argument, value in arguments.items():
-        hint = hints.get(argument)
-        if (
-            hint is None
-            or isinstance(hint, str)
-            or signature.parameters[argument].kind is inspect.Parameter.VAR_KEYWORD
-        ):
-            continue
-        if not _fits(value, hint):
-            raise WrongArgument(f"{name}: {argument} must be {_text(hint)}, not {type(value).__name__} {value!r}")
-
-
-def _fits(value: object, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if hint in (Any, object):
-        return True
-    if hint in (int, float):
-        numbers = (int, float) if hint is float else int
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    kind = origin or hint
-    if not isinstance(kind, type):
-        return callable(value)
-    if kind is not str and isinstance(value, str) and issubclass(str, kind):
-        return False  # a str is no list of names
-    return isinstance(value, kind)
-
-
-def _text(hint: Any) -> str:
-    """Return the types of an annotation in words: "int or timedelta"."""
-    if get_origin(hint) in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_text(option) for option in get_args(hint)))
-    if hint is type(None):
-        return "None"
-    return str(getattr(get_origin(hint) or hint, "__name__", hint))
+        raise WrongArgument(f"{name_of(function)}: {error}") from None
+    try:
+        check_arguments(function, args, kwargs)
+    except WrongArgument as error:
+        raise error.with_traceback(None) from None
 
 
 def milliseconds(duration: int | timedelta, what: str) -> int:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.arguments import WrongArgument
 from ottla.security.scram import LEAST_ITERATIONS, NAMES, ScramCredential, credential, salted
-from ottla.testing.calls import WrongArgument, checks_calls
+from ottla.testing.calls import checks_calls
 
 _PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES: Final = "org.apache.kafka.common.security"
@@ -129,7 +130,7 @@ def security_of(configs: Mapping[str, Any]) -> Security | None:
         return value
     if isinstance(value, str):
         return Security(value)
-    raise WrongArgument(f"security must be a Security or the name of a protocol, not {type(value).__name__} {value!r}")
+    raise WrongArgument(f"security must be a Security or the name of a protocol, not {type(value).__name__}")
 
 
 def _make_certificates(directory: Path, user: str) -> None:

@@ -12,6 +12,7 @@ skip_module_before("4.1")
 from click.testing import CliRunner
 
 from ottla.cli.main import main
+from ottla.spark.pipelines import template
 from ottla.spark.pipelines.project import InvalidProject, open_project, resolved_confs, static_confs, written_confs
 from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, growth, reason, run_state
 from ottla.spark.pipelines.template import FILES, SAMPLE, write_project
@@ -127,6 +128,18 @@ def test_a_project_can_be_moved(tmp_path: Path) -> None:
         f"databaseName={moved.resolve()}/data/catalog;create=true"
         in confs["spark.hadoop.javax.jdo.option.ConnectionURL"]
     )
+
+
+@pytest.mark.parametrize("has_limit", [False, True])
+def test_a_project_limits_its_batches_where_this_pyspark_can(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_limit: bool
+) -> None:
+    """A new project failed on PySpark 4.1, which refuses the limit."""
+    monkeypatch.setattr(template, "HAS_ADMISSION_CONTROL", has_limit)
+    write_project(tmp_path / "shop", "broker:9092", "in", "out")
+    bronze = (tmp_path / "shop/transformations/bronze.py").read_text(encoding="utf-8")
+    ast.parse(bronze)
+    assert ("maxOffsetsPerTrigger" in bronze) == has_limit
 
 
 def test_absolute_paths_of_settings_stay(tmp_path: Path) -> None:

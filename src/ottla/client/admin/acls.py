@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
+from ottla.arguments import checked_tuple
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission
 from ottla.client.permissions import AclOperation, AclResourceType
 from ottla.protocol.errors import NONE, SECURITY_DISABLED

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
+from ottla.arguments import checked_tuple
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
 from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.alter_configs import (

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.arguments import checked_tuple
 from ottla.client.admin.requests import Requests, by_topic, refusal
 from ottla.client.admin.results import Results
-from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import NONE

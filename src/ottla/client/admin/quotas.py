@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from ottla.arguments import checked_tuple
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, error_for
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ottla.arguments import checked_tuple
 from ottla.client.admin.requests import Requests, refusal
 from ottla.client.admin.results import Results
-from ottla.client.arguments import checked_tuple
 from ottla.client.errors import KafkaError, Permission, RequestTimedOut, UnsupportedVersion, error_for
 from ottla.client.offsets import Lookup
 from ottla.client.permissions import AclOperation, authorized_operations

@@ -17,7 +17,7 @@ from ottla.client.consumer.poll_watch import PollWatch
 from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import InvalidClientConfig, KafkaError, NotAuthorized
+from ottla.client.errors import InvalidClientConfig, KafkaError, NotAuthorized, UnsupportedVersion
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
 from ottla.net.connection import Link
@@ -31,6 +31,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sticky_assignor_user_data import PreviousTopic, StickyAssignorUserData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.releases import needs
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Deferred
@@ -43,6 +44,7 @@ _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 0
 _REJOIN_CODES: Final = frozenset({table.UNKNOWN_MEMBER_ID, table.ILLEGAL_GENERATION})
+_OLDEST_WITH_STATIC_MEMBERS: Final = 5  # KIP-345
 _COOPERATIVE: Final = "cooperative-sticky"
 _STICKY: Final = "sticky"
 
@@ -261,6 +263,11 @@ class ClassicMembership:
         config = self._core.config
         link = await self._coordinator.link()
         version = link.version(JoinGroupRequest)
+        if self._instance_id is not None and version < _OLDEST_WITH_STATIC_MEMBERS:
+            raise UnsupportedVersion(
+                f"{link} is too old for group.instance.id{needs(JoinGroupRequest.API, _OLDEST_WITH_STATIC_MEMBERS)}",
+                table.UNSUPPORTED_VERSION,
+            )
         request = JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=config["session.timeout.ms"],
@@ -271,7 +278,7 @@ class ClassicMembership:
                 for name in self._assignors
             ],
         )
-        if version >= 5:
+        if version >= _OLDEST_WITH_STATIC_MEMBERS:
             request.group_instance_id = self._instance_id
         timeout_ms = max(config["max.poll.interval.ms"] + 5000, config["request.timeout.ms"])
         for _ in range(2):

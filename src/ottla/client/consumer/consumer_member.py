@@ -16,7 +16,7 @@ from ottla.client.consumer.poll_watch import PollWatch
 from ottla.client.consumer.rebalance import AssignmentChange, MemberConsumer, PollTimeout
 from ottla.client.coordinator import GROUP, CoordinatorClient
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, Permission
+from ottla.client.errors import KafkaError, Permission, UnsupportedVersion
 from ottla.client.groups import GroupMetadata
 from ottla.client.topics import TopicPartition
 from ottla.protocol import errors as table
@@ -178,7 +178,15 @@ class ConsumerMembership:
             permission = Permission("Read", "topic", tuple(self._topics))
             about = f"consumer group {self._group_id}"
             self._coordinator.check(answer.error_code, about, answer.error_message, permission)
-        except KafkaError:
+        except KafkaError as error:
+            if isinstance(
+                error, UnsupportedVersion
+            ):  # Kafka 3.7 to 3.9 serves an older version where its configs allow it
+                raise UnsupportedVersion(
+                    f"consumer group {self._group_id}: group.protocol=consumer needs Kafka 4.0 or newer, "
+                    "with consumer in its group.coordinator.rebalance.protocols",
+                    table.UNSUPPORTED_VERSION,
+                ) from error
             # The coordinator may have assigned partitions although the request failed (lost response, write not replicated in
             # time), and it sends an assignment once. After a request with all fields it sends the assignment again.
             self._full, self._owned_sent = True, False

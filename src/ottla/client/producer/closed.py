@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.producer.accumulator import OpenBatch
 from ottla.client.producer.sequences import SequencedBatch
 from ottla.client.topics import TopicPartition
 from ottla.protocol.api import PRODUCE
-from ottla.protocol.errors import UNSUPPORTED_COMPRESSION_TYPE
+from ottla.protocol.errors import UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_VERSION
 from ottla.protocol.releases import first_release
 from ottla.records.batch import TRANSACTIONAL, BatchHeader, records_of, seal
 from ottla.records.codec_names import ZSTD
@@ -19,6 +19,8 @@ from ottla.records.record import Record
 _OLD_LIMIT: Final = 2**31 - 1
 _FIRST_WITH_ZSTD: Final = 7
 """First version of Produce whose batches may be compressed with zstd (KIP-110)."""
+_FIRST_WITH_HEADERS: Final = 3
+"""First version of Produce with batches of magic 2 (KIP-82, KIP-98)."""
 
 
 class Delivered(NamedTuple):
@@ -135,7 +137,8 @@ class ClosedBatch(SequencedBatch):
     def sealed(self, version: int) -> bytes:
         """Return the bytes for a Produce request of this version, with the producer id, epoch and sequence of the batch.
 
-        Raises KafkaError for a codec that brokers with this version cannot read.
+        Raises KafkaError for a codec that brokers with this version cannot read, UnsupportedVersion for record headers that
+        would be lost.
         """
         header = self.header
         if header.compression == ZSTD and version < _FIRST_WITH_ZSTD:
@@ -147,8 +150,13 @@ class ClosedBatch(SequencedBatch):
         header.producer_id, header.producer_epoch = self.identity
         header.base_sequence = self.sequence
         data = seal(header, self.payload)
-        if version >= 3:
+        if version >= _FIRST_WITH_HEADERS:
             return data
+        if any(record.headers for record in records_of(data)):
+            least = first_release(PRODUCE, _FIRST_WITH_HEADERS)
+            raise UnsupportedVersion(
+                f"produce to {self.partition}: record headers need Kafka {least} or newer", UNSUPPORTED_VERSION
+            )
         return for_old_client(data, 1 if version == 2 else 0, 0, _OLD_LIMIT)
 
     def complete(self, error: KafkaError | None, base_offset: int = -1, append_time: int = -1) -> None:

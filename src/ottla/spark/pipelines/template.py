@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.spark.pipelines.project import DATA, TEMPLATE_CONFS, InvalidProject
+from ottla.spark.releases import HAS_ADMISSION_CONTROL
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,100}")
 
@@ -51,12 +52,13 @@ def bronze() -> DataFrame:
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", spark.conf.get("{app}.bootstrap.servers"))
         .option("subscribe", spark.conf.get("{app}.source"))
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 100000)
+        .option("startingOffsets", "earliest"){limit}
         .option("groupOffsets", "{name}")  # `ottla consumer-groups --describe --group {name}` shows its lag
         .load()
     )
 '''
+
+_LIMIT: Final = '\n        .option("maxOffsetsPerTrigger", 100000)'
 
 _SILVER: Final = '''\
 """Silver: orders that pass the rules; the others go to the quarantine, with the names of the rules they violate.
@@ -235,6 +237,7 @@ def write_project(root: Path, servers: str, source: str, target: str) -> list[st
     confs = "\n".join(f"{name} {value}" for name, value in TEMPLATE_CONFS.items())
     words = {"name": root.name, "database": root.name.replace("-", "_").lower(), "confs": confs}
     words |= {"servers": servers, "source": source, "target": target, "app": root.name.replace("-", "_")}
+    words["limit"] = _LIMIT if HAS_ADMISSION_CONTROL else ""
     try:
         for name, text in FILES.items():
             file = root / name

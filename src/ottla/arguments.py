@@ -1,7 +1,8 @@
-"""Check of the arguments of public calls by their annotations: a wrong type is a TypeError that names the parameter.
+"""Check of the arguments of public calls by their annotations: a wrong type is a WrongArgument that names the parameter.
 
 Without it the argument fails somewhere below, as a struct.error of an encoder, or silently: a text in place of a list of names
-is a list of its letters. Calls for each record (`produce`, `poll`) are not checked by this, which costs some microseconds.
+is a list of its letters. The client's calls for each record (`produce`, `poll`) are not checked by this, which costs some
+microseconds. Messages do not have the value, which may be a password.
 """
 
 import inspect
@@ -9,27 +10,13 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-P = ParamSpec("P")
-T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
 
-def checked(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method: its arguments are checked when it is called, those of a coroutine when it is awaited."""
-
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        check_call(args[0], method, args[1:], kwargs)
-        return method(*args, **kwargs)
-
-    @wraps(method)
-    async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
-        check_call(args[0], method, args[1:], kwargs)
-        return await method(*args, **kwargs)  # type: ignore[misc]
-
-    return cast("Callable[P, T]", awaited) if inspect.iscoroutinefunction(method) else call
+class WrongArgument(TypeError):
+    """An argument has the wrong type; the message names it."""
 
 
 def checked_tuple(cls: C) -> C:
@@ -39,7 +26,7 @@ def checked_tuple(cls: C) -> C:
 
     def new(own: type, /, *args: Any, **kwargs: Any) -> Any:
         for name, value in (*zip(annotations, args, strict=False), *kwargs.items()):
-            _check(cls.__name__, name, value, annotations.get(name, Any))
+            _check(cls, name, value, annotations.get(name, Any))
         return make(own, *args, **kwargs)
 
     def reduced(own: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -50,36 +37,30 @@ def checked_tuple(cls: C) -> C:
     return cls
 
 
-def check_call(client: Any, method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Check the arguments of a call. Raises TypeError, and IllegalState first where the client cannot be used at all."""
-    try:
-        check_arguments(method, args, kwargs)
-    except TypeError:
-        client._check()
-        client._core.scheduler  # noqa: B018  (what has taken the place of a closed core raises)
-        raise
-
-
 def check_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Check the arguments of a method, without `self`. Raises TypeError."""
-    annotations = _parameters(function)
+    """Check the arguments of a function, or of a method with `self`. Raises WrongArgument."""
+    annotations = annotations_of(function)
     for name, value in (*zip(annotations, args, strict=False), *kwargs.items()):
-        _check(function.__name__, name, value, annotations.get(name, Any))
+        _check(function, name, value, annotations.get(name, Any))
 
 
-def _check(function: str, name: str, value: object, kind: Any) -> None:
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function in messages: that of the class for its constructor."""
+    return f"{function.__qualname__.removesuffix('.__init__').rpartition('.')[2]}()"
+
+
+def _check(function: Callable[..., Any], name: str, value: object, kind: Any) -> None:
     wrong = _mismatch(value, kind)
     if wrong is not None:
-        raise TypeError(f"{function}(): {name} must be {_text(kind)}, not {wrong}")
+        raise WrongArgument(f"{name_of(function)}: {name} must be {_text(kind)}, not {wrong}")
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotation of each parameter of a method but `self`."""
-    parameters = list(inspect.signature(function).parameters.values())[1:]
+def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotation of each parameter; Any for one without, as `self`."""
     return {
         parameter.name: _evaluated(parameter.annotation, function.__globals__)
-        for parameter in parameters
+        for parameter in inspect.signature(function).parameters.values()
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     }
 
@@ -105,13 +86,22 @@ def _mismatch(value: object, kind: Any) -> str | None:
     """Return the type that does not fit an annotation, with its place in a collection; None if all fit."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        faults = [_mismatch(value, option) for option in get_args(kind)]
-        return None if None in faults else max((fault for fault in faults if fault is not None), key=len)
-    if origin is not None and issubclass(origin, Mapping):
+        faults = {option: _mismatch(value, option) for option in get_args(kind)}
+        if None in faults.values():
+            return None
+        # What is wrong inside says more than the type of the whole; a dict is meant as a mapping, not as a list of its keys.
+        meant = [fault for option, fault in faults.items() if isinstance(value, Mapping) and _is_mapping(option)]
+        return max((fault for fault in meant or faults.values() if fault is not None), key=len)
+    if _is_mapping(kind):
         return _in_mapping(value, *get_args(kind))
     if origin is not None and issubclass(origin, Iterable) and origin is not type:
         return _in_collection(value, get_args(kind))
     return None if _fits(value, origin or kind) else type(value).__name__
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _in_mapping(value: object, key_kind: Any, value_kind: Any) -> str | None:
@@ -141,9 +131,11 @@ def _in_collection(value: object, kinds: tuple[Any, ...]) -> str | None:
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Return whether a value fits a plain type; numbers of NumPy are numbers."""
+    """Return whether a value fits a plain type; numbers of NumPy are numbers, not True or False."""
     if kind is None or kind is type(None):
         return value is None
+    if kind in (int, float) and isinstance(value, bool):
+        return False
     if kind is int:
         return hasattr(type(value), "__index__")
     if kind is float:
