@@ -7,10 +7,11 @@ used again outside of it.
 
 from typing import Final
 
-from ottla.schemas.avro_types import NO_DEFAULT, AvroField, AvroType
+from ottla.schemas.avro_types import NO_DEFAULT, AvroField, AvroType, parsed
 from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
 
+__all__ = ["incompatibilities", "parsed"]
 _PROMOTED_FROM: Final = {
     "long": {"int"},
     "float": {"int", "long"},
@@ -21,16 +22,16 @@ _PROMOTED_FROM: Final = {
 Found = list[Incompatibility]
 
 
-class AmbiguousField(ValueError):
+class _AmbiguousField(Exception):
     """A field of the reader has several fields of the writer by its name and aliases; Java's Avro raises here, too."""
 
 
 def incompatibilities(reader: AvroType, writer: AvroType, budget: Budget) -> Found:
-    """Return why the reader's schema cannot read what was written with the writer's; empty if it can.
-
-    Raises AmbiguousField, TooComplex.
-    """
-    return _Comparison(budget).compare(reader, writer, ())
+    """Return why the reader's schema cannot read what was written with the writer's; empty if it can. Raises TooComplex."""
+    try:
+        return _Comparison(budget).compare(reader, writer, ())
+    except _AmbiguousField as failed:
+        return [_at("AMBIGUOUS_FIELD", (), str(failed))]
 
 
 class _Comparison:
@@ -135,9 +136,9 @@ def _symbols(reader: AvroType, writer: AvroType, place: tuple[str, ...]) -> Foun
 
 
 def _source(field: AvroField, written: dict[str, AvroField], reader: AvroType) -> AvroField | None:
-    """Return the writer's field for one of the reader's, by its name or an alias. Raises AmbiguousField."""
+    """Return the writer's field for one of the reader's, by its name or an alias. Raises _AmbiguousField."""
     sources = [written[name] for name in (field.name, *field.aliases) if name in written]
     if len(sources) > 1:
         names = ", ".join(source.name for source in sources)
-        raise AmbiguousField(f"field {field.name} of {reader.name} matches several fields of the writer: {names}")
+        raise _AmbiguousField(f"field {field.name} of {reader.name} matches several fields of the writer: {names}")
     return sources[0] if sources else None

@@ -15,15 +15,20 @@ class Incompatibility(NamedTuple):
     path: str
     detail: str = ""
 
+    def description(self, reader: str, writer: str) -> str:
+        """Return a sentence about it, with names for the two schemas, "new" and "old"."""
+        return _DESCRIPTIONS[self.kind].format(path=self.path, detail=self.detail, reader=reader, writer=writer)
+
     def message(self, reader: str, writer: str) -> str:
-        """Return the message of a registry, with names for the two schemas, "new" and "old"."""
-        described = _DESCRIBED[self.kind].format(path=self.path, detail=self.detail, reader=reader, writer=writer)
+        """Return the message of a registry, see `description`."""
         more = f", additionalInfo:'{self.detail}'" if self.detail else ""
-        return f"{{errorType:'{self.kind}', description:'{described}'{more}}}"
+        return f"{{errorType:'{self.kind}', description:'{self.description(reader, writer)}'{more}}}"
 
 
-_DESCRIBED: Final = {
+_DESCRIPTIONS: Final = {
+    "SCHEMA_TYPE_CHANGED": "The type of the schema has changed: {detail}",
     # Avro
+    "AMBIGUOUS_FIELD": "The check failed: {detail}",
     "NAME_MISMATCH": "The name of the schema has changed (path '{path}')",
     "FIXED_SIZE_MISMATCH": "The {reader} schema has another size than the {writer} schema for the fixed type at '{path}'",
     "MISSING_ENUM_SYMBOLS": "The {reader} schema lacks the symbols {detail} of the {writer} schema at '{path}'",
