@@ -203,6 +203,43 @@ def test_wrong_usage_exits_with_2(words: list[str], error: str) -> None:
     assert error in result.stderr
 
 
+def test_json_schemas_are_compared(folder: Path) -> None:
+    (folder / "old.json").write_text('{"$ref": "number.json"}', encoding="utf-8")
+    (folder / "new.json").write_text('{"type": "integer"}', encoding="utf-8")
+    (folder / "number.json").write_text('{"type": "number"}', encoding="utf-8")
+    words = ["new.json", "--against", "old.json", "--reference", "number.json=number.json"]
+    result = check(*words)
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "new.json: '#/' must be an integer for the new schema, but not for the old schema (TYPE_NARROWED)\n",
+    )
+    assert check(*words, "--level", "FORWARD").exit_code == 0
+    result = check(*words[:3])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "ottla: old.json: not a JSON Schema: # refers to number.json, which is neither in it nor among its references\n"
+    )
+
+
+def test_other_type_is_incompatible(folder: Path, registry: Registry) -> None:
+    registry.add("orders", '{"type": "string"}', "JSON")
+    result = check("one.avsc", "--against", "orders", "--schema-registry", registry.address)
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "one.avsc: The type of the schema has changed: JSON to AVRO (SCHEMA_TYPE_CHANGED)\n",
+    )
+
+
+def test_without_the_extra_json_says_how_to_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "referencing", None)
+    for name in ("json_types", "compatibility.json_schema"):
+        monkeypatch.delitem(sys.modules, f"ottla.schemas.{name}", raising=False)
+    result = check("a.json", "--against", "a.json")
+    assert result.exit_code == 1
+    assert "a.json: schemas of type JSON need referencing: " in result.stderr
+
+
 def test_byte_order_mark_is_skipped(folder: Path) -> None:
     (folder / "mark.avsc").write_text(record(), encoding="utf-8-sig")
     assert check("mark.avsc", "--against", "one.avsc", "--level", "FULL").exit_code == 0

@@ -5,6 +5,7 @@ tests/oracles/test_avro_compatibility.py compares random pairs with Java's Avro.
 
 import json
 import random
+import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -161,7 +162,11 @@ RULES: list[tuple[str, Any, Any, list[tuple[str, str, str]]]] = [
 
 @pytest.mark.parametrize(("reader", "writer", "expected"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
 def test_rule(reader: Any, writer: Any, expected: list[tuple[str, str, str]]) -> None:
-    assert incompatibilities(schema(reader), schema(writer), Budget()) == expected
+    found = incompatibilities(schema(reader), schema(writer), Budget())
+    assert found == expected
+    for each in found:
+        described = f"description:'.*{re.escape(each.path)}.*', additionalInfo:'{re.escape(each.detail)}'"
+        assert re.fullmatch(f"{{errorType:'{each.kind}', {described}}}", each.message("new", "old"))
 
 
 @pytest.mark.parametrize("writer", PRIMITIVES)

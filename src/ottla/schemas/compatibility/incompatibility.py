@@ -25,6 +25,12 @@ class Incompatibility(NamedTuple):
         return f"{{errorType:'{self.kind}', description:'{self.description(reader, writer)}'{more}}}"
 
 
+_LIMITED: Final = "The {reader} schema limits '{path}', which the {writer} schema does not"
+_STRICTER: Final = "The limit '{path}' of the {reader} schema is stricter than that of the {writer} schema"
+_CONTENT: Final = "'{path}' of the {writer} schema does not fit what the {reader} schema allows in its place"
+_UPPER: Final = ("MAX_LENGTH", "MAXIMUM", "EXCLUSIVE_MAXIMUM", "MAX_PROPERTIES", "MAX_ITEMS", "MAX_CONTAINS")
+_LOWER: Final = ("MIN_LENGTH", "MINIMUM", "EXCLUSIVE_MINIMUM", "MIN_PROPERTIES", "MIN_ITEMS", "MIN_CONTAINS")
+_RESTS: Final = ("ADDITIONAL_PROPERTIES", "UNEVALUATED_PROPERTIES", "ADDITIONAL_ITEMS", "UNEVALUATED_ITEMS")
 _DESCRIPTIONS: Final = {
     "SCHEMA_TYPE_CHANGED": "The type of the schema has changed: {detail}",
     # Avro
@@ -36,4 +42,48 @@ _DESCRIPTIONS: Final = {
     " the {writer} schema lacks it",
     "TYPE_MISMATCH": "The type at '{path}' of the {reader} schema cannot read that of the {writer} schema",
     "MISSING_UNION_BRANCH": "The union at '{path}' of the {reader} schema lacks a type of the {writer} schema",
+    # JSON Schema
+    **{f"{name}_ADDED": _LIMITED for name in (*_UPPER, *_LOWER, "PATTERN", "MULTIPLE_OF", "UNIQUE_ITEMS")},
+    **{f"{name}_DECREASED": _STRICTER for name in _UPPER},
+    **{f"{name}_INCREASED": _STRICTER for name in _LOWER},
+    "SCHEMA_ADDED": _LIMITED,
+    "TYPE_CHANGED": "'{path}' has another type in the {reader} schema than in the {writer} schema",
+    "TYPE_NARROWED": "'{path}' must be an integer for the {reader} schema, but not for the {writer} schema",
+    "PATTERN_CHANGED": "The pattern '{path}' of the {reader} schema is not that of the {writer} schema",
+    "MULTIPLE_OF_EXPANDED": _STRICTER,
+    "MULTIPLE_OF_CHANGED": "'{path}' of the {writer} schema is no multiple of that of the {reader} schema",
+    "ENUM_ARRAY_NARROWED": "The values '{path}' of the {reader} schema lack some of the {writer} schema",
+    "ENUM_ARRAY_CHANGED": "The values '{path}' of the {reader} schema are not those of the {writer} schema",
+    "COMBINED_TYPE_CHANGED": "The combination '{path}' of the {reader} schema is another one than in the {writer} schema",
+    "COMBINED_TYPE_SUBSCHEMAS_CHANGED": "The parts of '{path}' in the {reader} schema do not cover those of the {writer}"
+    " schema",
+    "PRODUCT_TYPE_EXTENDED": "'{path}' has further conditions in the {reader} schema that the {writer} schema lacks",
+    "SUM_TYPE_NARROWED": "'{path}' of the {reader} schema has fewer choices than that of the {writer} schema",
+    "NOT_TYPE_EXTENDED": "'{path}' excludes more in the {reader} schema than in the {writer} schema",
+    "REQUIRED_ATTRIBUTE_ADDED": "'{path}' is required by the {reader} schema, without a default, but not by the {writer}"
+    " schema",
+    "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL": "'{path}' is required by the {reader} schema, without a default,"
+    " and the {writer} schema lacks it",
+    "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL": "'{path}' of the {reader} schema may have any value by the {writer} schema,"
+    " which allows additional properties",
+    "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL": "'{path}' of the {writer} schema is not allowed by the {reader} schema",
+    "ITEM_ADDED_TO_OPEN_CONTENT_MODEL": "'{path}' of the {reader} schema may have any value by the {writer} schema, which"
+    " allows additional items",
+    "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL": "'{path}' of the {writer} schema is not allowed by the {reader} schema",
+    **{
+        f"{name}_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL": _CONTENT for name in ("PROPERTY_REMOVED", "ITEM_REMOVED")
+    },
+    **{
+        f"{name}_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL": "'{path}' of the {reader} schema does not take all that the"
+        " {writer} schema allows in its place"
+        for name in ("PROPERTY_ADDED", "ITEM_ADDED")
+    },
+    **{f"{name}_REMOVED": "The {reader} schema has '{path}': false, the {writer} schema has not" for name in _RESTS},
+    **{f"{name}_NARROWED": _LIMITED for name in _RESTS},
+    **{
+        f"DEPENDENCY_ARRAY_{end}": "'{path}' of the {reader} schema demands more than that of the {writer} schema"
+        for end in ("ADDED", "EXTENDED", "CHANGED")
+    },
+    "DEPENDENCY_SCHEMA_ADDED": _LIMITED,
 }
+"""Sentences by kind."""

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from ottla.extras import install_command
 from ottla.schemas.budget import Budget, TooComplex
 from ottla.schemas.compatibility.incompatibility import Incompatibility
-from ottla.schemas.registry import AVRO, Schema, UnsupportedSchema
+from ottla.schemas.registry import AVRO, JSON, Schema, UnsupportedSchema
 
 _DIRECTIONS: Final = ("BACKWARD", "FORWARD", "FULL")
 LEVELS: Final = ("NONE", *(f"{level}{end}" for level in _DIRECTIONS for end in ("", "_TRANSITIVE")))
 OLD: Final = "old"
 NEW: Final = "new"
-_RULES: Final = {AVRO: "ottla.schemas.compatibility.avro"}
+_RULES: Final = {AVRO: "ottla.schemas.compatibility.avro", JSON: "ottla.schemas.compatibility.json_schema"}
 
 
 class ParsedSchema(NamedTuple):
@@ -98,5 +99,8 @@ def first_failure(new: ParsedSchema, earlier: Iterable[ParsedSchema], level: str
 def _rule(kind: str, name: str) -> Callable[..., Any]:
     if kind not in _RULES:
         raise UnsupportedSchema(f"schemas of type {kind} cannot be compared")
-    rule: Callable[..., Any] = getattr(import_module(_RULES[kind]), name)
+    try:
+        rule: Callable[..., Any] = getattr(import_module(_RULES[kind]), name)
+    except ImportError as missing:
+        raise UnsupportedSchema(f"schemas of type {kind} need {missing.name}: {install_command('schema')}") from None
     return rule
