@@ -221,6 +221,24 @@ def test_json_schemas_are_compared(folder: Path) -> None:
     )
 
 
+def test_protobuf_schemas_are_compared(folder: Path) -> None:
+    pytest.importorskip("grpc_tools", reason="protoc comes with the extra: pip install 'ottla[schema]'")
+    (folder / "old.proto").write_text('syntax = "proto3"; import "n.proto"; message M { N n = 1; }', encoding="utf-8")
+    (folder / "new.proto").write_text('syntax = "proto3"; message M { int32 n = 1; }', encoding="utf-8")
+    (folder / "n.proto").write_text('syntax = "proto3"; message N {}', encoding="utf-8")
+    words = ["new.proto", "--against", "old.proto", "--reference", "n.proto=n.proto"]
+    result = check(*words)
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "new.proto: The field '#/M/1' is a scalar, a message or a map in the new schema, and another of these in the old "
+        "schema (FIELD_KIND_CHANGED)\n",
+    )
+    result = check(*words[:3])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("ottla: old.proto: not a .proto file: ")
+    assert result.stderr.count("\n") == 1
+
+
 def test_other_type_is_incompatible(folder: Path, registry: Registry) -> None:
     registry.add("orders", '{"type": "string"}', "JSON")
     result = check("one.avsc", "--against", "orders", "--schema-registry", registry.address)

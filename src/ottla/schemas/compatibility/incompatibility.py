@@ -85,5 +85,22 @@ _DESCRIPTIONS: Final = {
         for end in ("ADDED", "EXTENDED", "CHANGED")
     },
     "DEPENDENCY_SCHEMA_ADDED": _LIMITED,
+    # Protobuf
+    "PACKAGE_CHANGED": "The package of the {reader} schema is not that of the {writer} schema",
+    "MESSAGE_REMOVED": "The {reader} schema lacks the message '{path}' of the {writer} schema",
+    "FIELD_KIND_CHANGED": "The field '{path}' is a scalar, a message or a map in the {reader} schema, and another of these in"
+    " the {writer} schema",
+    "FIELD_SCALAR_KIND_CHANGED": "The type of the field '{path}' in the {reader} schema cannot read that of the {writer}"
+    " schema",
+    "FIELD_NAMED_TYPE_CHANGED": "The message of the field '{path}' in the {reader} schema cannot read that of the {writer}"
+    " schema",
+    "FIELD_NUMERIC_LABEL_CHANGED": "The label of the field '{path}' in the {reader} schema is not that of the {writer} schema",
+    "REQUIRED_FIELD_ADDED": "The required field '{path}' of the {reader} schema is missing in the {writer} schema",
+    "REQUIRED_FIELD_REMOVED": "The required field '{path}' of the {writer} schema is missing in the {reader} schema",
+    "ONEOF_FIELD_REMOVED": "The field '{path}' of the {writer} schema is missing in the oneof of the {reader} schema",
+    "MULTIPLE_FIELDS_MOVED_TO_ONEOF": "The oneof '{path}' of the {reader} schema has several fields that could be set together"
+    " in the {writer} schema",
+    "FIELD_MOVED_TO_EXISTING_ONEOF": "The oneof '{path}' of the {reader} schema has a field that was outside of it in the"
+    " {writer} schema",
 }
 """Sentences by kind."""

@@ -15,13 +15,17 @@ from typing import Any, Final, NamedTuple
 from ottla.extras import install_command
 from ottla.schemas.budget import Budget, TooComplex
 from ottla.schemas.compatibility.incompatibility import Incompatibility
-from ottla.schemas.registry import AVRO, JSON, Schema, UnsupportedSchema
+from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Schema, UnsupportedSchema
 
 _DIRECTIONS: Final = ("BACKWARD", "FORWARD", "FULL")
 LEVELS: Final = ("NONE", *(f"{level}{end}" for level in _DIRECTIONS for end in ("", "_TRANSITIVE")))
 OLD: Final = "old"
 NEW: Final = "new"
-_RULES: Final = {AVRO: "ottla.schemas.compatibility.avro", JSON: "ottla.schemas.compatibility.json_schema"}
+_RULES: Final = {
+    AVRO: "ottla.schemas.compatibility.avro",
+    JSON: "ottla.schemas.compatibility.json_schema",
+    PROTOBUF: "ottla.schemas.compatibility.protobuf",
+}
 
 
 class ParsedSchema(NamedTuple):
