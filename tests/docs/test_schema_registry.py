@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.spark.schema_registry import serving
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "schema-registry.md").read_text(encoding="utf-8")
 
@@ -44,13 +46,15 @@ def test_commands_as_the_page_says(tmp_path: Path, environment: dict[str, str]) 
     folder = tmp_path / "work"
     folder.mkdir()
     assert len(blocks()) >= 4
-    for commands, shown in blocks():
-        if "git show" in commands:
-            committed(folder, environment)
-        done = run("\n".join(line.strip() for line in commands.splitlines()), folder, environment)
-        assert done.returncode == 0, (commands, done.stdout, done.stderr)
-        if shown:
-            assert done.stdout == shown, commands
+    with serving() as registry:
+        for commands, shown in blocks():
+            if "git show" in commands:
+                committed(folder, environment)
+            lines = [line.strip().replace("http://127.0.0.1:8081", registry.address) for line in commands.splitlines()]
+            done = run(" && ".join(lines), folder, environment)
+            assert done.returncode == 0, (commands, done.stdout, done.stderr)
+            if shown:
+                assert done.stdout == shown, commands
 
 
 def test_hook_of_the_page_refuses_a_wrong_change(tmp_path: Path, environment: dict[str, str]) -> None:
