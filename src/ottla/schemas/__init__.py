@@ -4,7 +4,7 @@ context.py     the interface of serializers            serializers.py  the six s
 registry.py    a Schema Registry, or a directory       framing.py      magic byte, schema id, message indexes
 avro.py, json_schema.py, protobuf.py                   schemas and their references, in the three languages
 avro_types.py, avro_text.py                            Avro schemas as Java's Avro sees and prints them
-json_types.py, json_text.py                            JSON Schemas as trees of types; JSON as Jackson prints it
+json_types.py, json_references.py, json_text.py        JSON Schemas as trees of types; JSON as Jackson prints it
 canonical.py, protobuf_text.py                         the text that a registry stores
 compatibility/                                         which schema reads what was written with another
 

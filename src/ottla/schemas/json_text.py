@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from ottla.schemas.registry import UnsupportedSchema
 
-_COMMENT_OR_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+# What has no end goes to the end of the text, so that no character is looked at twice.
+_COMMENT_OR_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|/\*(?:.*?\*/|.*)|//[^\n]*', re.DOTALL)
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _PLAIN_BELOW: Final = 10_000_000

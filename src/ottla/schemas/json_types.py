@@ -11,11 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from referencing import Registry
-from referencing.exceptions import NoSuchAnchor, Unresolvable
-from referencing.jsonschema import DRAFT7, specification_with
-
 from ottla.schemas import json_text
+from ottla.schemas.json_references import References
 from ottla.schemas.registry import UnsupportedSchema
 
 ANY: Final = "any"
@@ -93,69 +90,60 @@ class _Parser:
     def __init__(self, text: str, referred: Mapping[str, str], *, strict: bool) -> None:
         self._strict = strict
         self._types: dict[int, JsonType] = {}
-        self._unfilled: list[tuple[JsonType, dict[str, Any], list[str], Any, str]] = []
+        self._unfilled: list[tuple[JsonType, Any, dict[str, Any], list[str], str]] = []
         schema = json_text.parse(text, "JSON Schema", exact=True)
         if not isinstance(schema, dict | bool):
             raise UnsupportedSchema("not a JSON Schema: must be an object, true or false")
-        specification = _specification(schema, DRAFT7)
         others = {name: json_text.parse(other, "JSON Schema", exact=True) for name, other in referred.items()}
-        resources = [
-            (name, _specification(other, specification).create_resource(other)) for name, other in others.items()
-        ]
-        registry: Registry[Any] = Registry().with_resources(resources)
-        self._specification = specification
-        self._checked(schema if isinstance(schema, dict) else {}, "#")  # the resolver needs a valid id
-        self.root = self._type(schema, registry.resolver_with_root(specification.create_resource(schema)), "#")
+        dialect = schema.get("$schema") if isinstance(schema, dict) else None
+        self._legacy = not isinstance(dialect, str) or any(draft in dialect for draft in _NO_SIBLINGS)
+        try:
+            self._references = References(schema, others, legacy=self._legacy)
+        except ValueError as wrong:
+            raise UnsupportedSchema(f"not a JSON Schema: invalid id: {wrong}") from None
+        self.root = self._type(schema, "#")
         while self._unfilled:
-            made, keywords, references, resolver, place = self._unfilled.pop()
-            targets = [self._type(*self._referred(other, resolver, place)) for other in references]
-            self._fill(made, keywords, resolver, place, targets)
+            made, schema, keywords, references, place = self._unfilled.pop()
+            targets = [self._type(*self._referred(reference, schema, place)) for reference in references]
+            self._fill(made, keywords, place, targets)
 
-    def _type(self, schema: Any, resolver: Any, place: str) -> JsonType:
+    def _type(self, schema: Any, place: str) -> JsonType:
         """Return the type of a schema, which is filled later: references lead through more schemas than calls can be nested."""
-        passed: list[Any] = []
+        passed: dict[int, Any] = {}
         while True:
-            if isinstance(schema, bool):
-                return TRUE if schema else FALSE
-            known = self._types.get(id(schema))
-            if known is not None:
-                return known
-            try:
-                resolver = resolver.in_subresource(self._specification.create_resource(schema))
-            except (AttributeError, TypeError, ValueError):
-                raise UnsupportedSchema(f"not a JSON Schema: {place} has an invalid id") from None
+            made = (TRUE if schema else FALSE) if isinstance(schema, bool) else self._types.get(id(schema))
+            if made is not None:
+                break
+            if id(schema) in passed:
+                raise UnsupportedSchema(f"not a JSON Schema: {place} refers to itself")
+            passed[id(schema)] = schema
             keywords = self._checked(schema, place)
             references = [keywords.pop(name) for name in _REFERENCES if name in keywords]
-            if not references or not (self._ignores_siblings() or not any(name in _ASSERTIONS for name in keywords)):
+            if not references or not (self._legacy or not any(name in _ASSERTIONS for name in keywords)):
+                made = JsonType(ANY)
+                self._unfilled.append((made, schema, keywords, references, place))
                 break
-            if any(schema is other for other in passed):
-                raise UnsupportedSchema(f"not a JSON Schema: {place} refers to itself")
-            passed.append(schema)
-            schema, resolver, place = self._referred(references[0], resolver, place)
-        made = self._types[id(schema)] = JsonType(ANY)
-        self._unfilled.append((made, keywords, references, resolver, place))
+            schema, place = self._referred(references[0], schema, place)
+        self._types.update(dict.fromkeys(passed, made))
         return made
 
-    def _ignores_siblings(self) -> bool:
-        return any(draft in self._specification.name for draft in _NO_SIBLINGS)
-
-    def _referred(self, reference: str, resolver: Any, place: str) -> tuple[Any, Any, str]:
-        """Return a schema by its reference, with its resolver and place. Raises UnsupportedSchema."""
+    def _referred(self, reference: str, schema: Any, place: str) -> tuple[Any, str]:
+        """Return a schema by its reference, and its place. Raises UnsupportedSchema."""
         try:
-            target = resolver.lookup(reference)
-        except (Unresolvable, NoSuchAnchor, ValueError, TypeError, AttributeError):
+            target = self._references.look_up(reference, schema)
+        except (LookupError, ValueError, TypeError):
             raise UnsupportedSchema(
                 f"not a JSON Schema: {place} refers to {reference[:200]}, which is neither in it nor among its references"
             ) from None
-        if not isinstance(target.contents, dict | bool):
+        if not isinstance(target, dict | bool):
             raise UnsupportedSchema(f"not a JSON Schema: {place} refers to {reference[:200]}, which is no schema")
-        return target.contents, target.resolver, reference
+        return target, reference
 
-    def _fill(self, made: JsonType, keywords: dict[str, Any], resolver: Any, place: str, parts: list[JsonType]) -> None:
+    def _fill(self, made: JsonType, keywords: dict[str, Any], place: str, parts: list[JsonType]) -> None:
         """Add the parts that keywords declare, and make the type one of them, or all of them."""
 
         def inner(schema: Any, *steps: object) -> JsonType:
-            return self._type(schema, resolver, "/".join([place, *map(str, steps)]))
+            return self._type(schema, "/".join([place, *map(str, steps)]))
 
         whole = JsonType(ANY, keywords)
         for name in (*_SCHEMA_KEYWORDS, "items"):
@@ -194,11 +182,6 @@ class _Parser:
                 shown = json_text.compact(value)[:100]
                 raise UnsupportedSchema(f"not a JSON Schema: {place} has an invalid {name}: {shown}")
         return keywords
-
-
-def _specification(schema: Any, default: Any) -> Any:
-    dialect = schema.get("$schema") if isinstance(schema, dict) else None
-    return specification_with(dialect, default=default) if isinstance(dialect, str) else default
 
 
 def _as_kind(whole: JsonType, kind: str, **keywords: Any) -> JsonType:

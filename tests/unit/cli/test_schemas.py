@@ -248,14 +248,13 @@ def test_other_type_is_incompatible(folder: Path, registry: Registry) -> None:
     )
 
 
-def test_without_the_extra_json_says_how_to_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "a.json").write_text("{}", encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "referencing", None)
-    for name in ("json_types", "compatibility.json_schema"):
-        monkeypatch.delitem(sys.modules, f"ottla.schemas.{name}", raising=False)
-    result = check("a.json", "--against", "a.json")
+def test_without_the_extra_protobuf_says_how_to_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.proto").write_text("", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
+    monkeypatch.delitem(sys.modules, "ottla.schemas.compatibility.protobuf", raising=False)
+    result = check("a.proto", "--against", "a.proto")
     assert result.exit_code == 1
-    assert "a.json: schemas of type JSON need referencing: " in result.stderr
+    assert "a.proto: schemas of type PROTOBUF need google" in result.stderr
 
 
 def test_byte_order_mark_is_skipped(folder: Path) -> None:
@@ -267,7 +266,8 @@ def test_check_imports_no_codec() -> None:
     """It is run for each commit, and without the extra `schema`."""
     code = (
         "import sys; from ottla.cli.main import main; main(['schemas', 'check', 'one.avsc', '--against', 'one.avsc'], "
-        "standalone_mode=False); print([name for name in ('fastavro', 'jsonschema', 'google.protobuf') if name in sys.modules])"
+        "standalone_mode=False); codecs = ('fastavro', 'jsonschema', 'referencing', 'google.protobuf'); "
+        "print([name for name in codecs if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "one.avsc is BACKWARD compatible with one.avsc\n[]\n"

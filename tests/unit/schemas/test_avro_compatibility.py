@@ -222,6 +222,8 @@ def test_comparison_ends_soon(bomb: str) -> None:
     [
         '{"type":"array","items":' * 1_000 + '"int"' + "}" * 1_000,
         "[" * 100_000,
+        "/*" * 200_000,
+        '"\\' * 200_000 + "/",
         json.dumps(
             [
                 record(field("a", [f"R{other}" for other in range(20)], default={"a": {}}), name=f"R{number}")
@@ -229,7 +231,7 @@ def test_comparison_ends_soon(bomb: str) -> None:
             ]
         ).replace('{"a": {}}', '{"a":' * 25 + "1" + "}" * 25),
     ],
-    ids=["1,000 levels", "brackets", "defaults of recursive unions"],
+    ids=["1,000 levels", "brackets", "comments", "quotes", "defaults of recursive unions"],
 )
 def test_schema_that_would_take_too_long_is_refused(text: str) -> None:
     begun = time.process_time()

@@ -428,6 +428,50 @@ def test_references_lead_to_definitions_anchors_ids_and_other_schemas() -> None:
     assert [parsed.named["properties"][str(index)].kind for index in range(len(targets))] == ["number"] * len(targets)
 
 
+def test_identifiers_within_values_are_none() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "#x"}},
+        "default": {"$id": "#x"},
+        "definitions": {"id": {"id": "y", "$anchor": "x"}},
+    }
+    parsed = json_types.parsed(json.dumps({**schema, **NEW_DRAFT}), {})
+    assert parsed.named["properties"]["a"].kind == "any"
+    with pytest.raises(UnsupportedSchema, match="refers to #x"):
+        json_types.parsed(json.dumps({**schema, **NEW_DRAFT, "definitions": {}}), {})
+
+
+def test_identifiers_without_hierarchy_have_fragments() -> None:
+    schema = {"$id": "urn:a:b", "definitions": {"n": NUMBER}, "properties": {"a": {"$ref": "#/definitions/n"}}}
+    assert json_types.parsed(json.dumps(schema), {}).named["properties"]["a"].kind == "number"
+
+
+def many_references(target: str, **more: Any) -> str:
+    return json.dumps({"properties": {f"p{number}": {"$ref": target} for number in range(20_000)}, **more})
+
+
+def chain(levels: int) -> dict[str, Any]:
+    return {str(level): {"$ref": f"#/definitions/{level + 1}"} for level in range(levels)} | {str(levels): NUMBER}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        many_references("#x", definitions={"a": {"$id": "#x", **NUMBER}}),
+        many_references("other", **{"$id": "http://x/a", "definitions": {"a": {"$id": "other", **NUMBER}}}),
+        many_references("#/definitions/0", definitions=chain(5_000)),
+        json.dumps(
+            props({"definitions": chain(5_000)}, **{f"p{n}": {"$ref": f"#/definitions/{n}"} for n in range(5_000)})
+        ),
+    ],
+    ids=["anchor", "id", "one chain", "chains"],
+)
+def test_references_are_looked_up_soon(text: str) -> None:
+    begun = time.process_time()
+    parsed = json_types.parsed(text, {})
+    assert {member.kind for member in parsed.named["properties"].values()} == {"number"}
+    assert time.process_time() - begun < 5
+
+
 def test_keywords_beside_a_reference_count_from_2019_on() -> None:
     old = referring(STRING, maxLength=3)
     assert compare(old, referring(STRING)) == []
