@@ -11,7 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 
 class Registry:
-    """What it holds, and what it was asked; `failures` statuses are answered first; `user_info`, if set, is demanded."""
+    """What it holds, and what it was asked; `failures` statuses are answered first; `user_info`, if set, is demanded.
+
+    settings  configs and modes, by kind ("config" or "mode") and subject, "" for the default one
+    """
 
     def __init__(self) -> None:
         self.address = ""
@@ -20,6 +23,7 @@ class Registry:
         self.asked: list[str] = []
         self.failures: list[int] = []
         self.user_info: str | None = None
+        self.settings = {("config", ""): "BACKWARD", ("mode", ""): "READWRITE"}
 
     def add(self, subject: str, text: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
         """The id that a schema has or gets under a subject."""
@@ -47,7 +51,7 @@ class Registry:
             case ["subjects", subject, "versions", version], None if subject in self.subjects:
                 numbers = self.subjects[subject]
                 at = len(numbers) if version == "latest" else int(version)
-                if not numbers[at - 1]:
+                if not 0 < at <= len(numbers) or not numbers[at - 1]:
                     return 404, {"error_code": 40402, "message": f"Version {at} not found."}
                 return 200, self._registered(subject, numbers[at - 1], at)
             case ["subjects", subject, "versions"], dict():
@@ -63,8 +67,9 @@ class Registry:
     def _compatibility(self, path: str, body: Any) -> tuple[int, Any] | None:
         """Answer requests about compatibility: a new schema must have the type of the latest one."""
         match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")], body:
-            case ["config", *_], None:
-                return 200, {"compatibilityLevel": "BACKWARD"}
+            case ["config" | "mode" as kind, *subjects], None:
+                value = self.settings.get((kind, "".join(subjects)), self.settings[(kind, "")])
+                return 200, {"mode" if kind == "mode" else "compatibilityLevel": value}
             case ["compatibility", "subjects", subject, "versions", "latest"], dict() if subject in self.subjects:
                 kind = self.schemas[self.subjects[subject][-1] - 1]["schemaType"]
                 if kind == body["schemaType"]:
@@ -72,9 +77,19 @@ class Registry:
                 return 200, {"is_compatible": False, "messages": [f"the latest version is {kind}"]}
         return None
 
+    def put(self, path: str, body: Any) -> tuple[int, Any]:
+        """Set a config or mode."""
+        kind, *subjects = [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]
+        (self.settings[(kind, "".join(subjects))],) = body.values()
+        return 200, body
+
     def delete(self, path: str) -> tuple[int, Any]:
-        """Delete a subject, or the newest version or one before it; version numbers stay."""
+        """Delete a subject, or the newest version or one before it; version numbers stay. Or a config or mode."""
+        if "permanent=true" in path:
+            return 200, []
         match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")]:
+            case ["config" | "mode" as kind, *subjects] if (kind, "".join(subjects)) in self.settings:
+                return 200, {"mode": self.settings.pop((kind, "".join(subjects)))}
             case ["subjects", subject] if subject in self.subjects:
                 return 200, list(range(1, len(self.subjects.pop(subject)) + 1))
             case ["subjects", subject, "versions", version] if subject in self.subjects:
@@ -98,6 +113,9 @@ def serving() -> Iterator[Registry]:
         def do_POST(self) -> None:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+        def do_PUT(self) -> None:
+            self.do_POST()
+
         def do_DELETE(self) -> None:
             self._answer(None)
 
@@ -109,8 +127,12 @@ def serving() -> Iterator[Registry]:
             elif expected and self.headers["Authorization"] != expected:
                 status, answer = 401, {"message": "Unauthorized"}
             else:
-                is_deletion = self.command == "DELETE"
-                status, answer = registry.delete(self.path) if is_deletion else registry.answer(self.path, body)
+                if self.command == "PUT":
+                    status, answer = registry.put(self.path, body)
+                elif self.command == "DELETE":
+                    status, answer = registry.delete(self.path)
+                else:
+                    status, answer = registry.answer(self.path, body)
             payload = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -108,6 +108,15 @@ def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    expose_value=False,
+    callback=_select_profile,
+    shell_complete=complete_profiles,
+    help="Client properties from this table of profiles.toml.",
+)
+
 bootstrap_options = _options(
     click.option(
         "--bootstrap-server",
@@ -115,14 +124,7 @@ bootstrap_options = _options(
         help="Brokers to connect to, comma-separated. "
         f"[default: the profile's, ${BOOTSTRAP_VARIABLE}, {DEFAULT_BOOTSTRAP}]",
     ),
-    click.option(
-        "--profile",
-        metavar="NAME",
-        expose_value=False,
-        callback=_select_profile,
-        shell_complete=complete_profiles,
-        help="Client properties from this table of profiles.toml.",
-    ),
+    profile_option,
 )
 """--bootstrap-server and --profile."""
 

@@ -156,6 +156,9 @@ _THEMES: Final = {
         "reassign-partitions": "reassign_partitions:reassign_partitions",
         "replica-verification": "replica_verification:replica_verification",
     },
+    "Schemas": {
+        "schemas": "schemas:schemas",
+    },
     "Spark": {
         "pipeline": "pipeline:pipeline",
         "spark-checkpoint": "spark_checkpoint:spark_checkpoint",

@@ -3,6 +3,10 @@
 context.py     the interface of serializers            serializers.py  the six serializers and deserializers
 registry.py    a Schema Registry, or a directory       framing.py      magic byte, schema id, message indexes
 avro.py, json_schema.py, protobuf.py                   schemas and their references, in the three languages
+avro_types.py, avro_text.py                            Avro schemas as Java's Avro sees and prints them
+json_types.py, json_references.py, json_text.py        JSON Schemas as trees of types; JSON as Jackson prints it
+canonical.py, protobuf_text.py                         the text that a registry stores
+compatibility/                                         which schema reads what was written with another
 
 The client's `key_serializer`, `value_serializer` and the deserializers use them, and so do Spark's `from_wire` and `to_wire`.
 """

@@ -18,6 +18,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -117,12 +118,30 @@ class SchemaRegistry:
         """Return the version numbers of a subject, oldest first. Raises SchemaNotFound, RegistryError."""
         return sorted(self._store().versions(subject))
 
-    def compatibility(self, subject: str) -> str | None:
+    def compatibility(self, subject: str | None) -> str | None:
         """Return the compatibility level of a subject, its own or the default one; None for a directory, which has none.
 
-        Raises RegistryError.
+        Without a subject it is the default one. Raises RegistryError.
         """
         return self._store().compatibility(subject)
+
+    def set_compatibility(self, subject: str | None, level: str | None) -> None:
+        """Set the compatibility level of a subject, or the default one without a subject; None removes it.
+
+        Raises SchemaNotFound, RegistryError.
+        """
+        self._store().set("config", "compatibility", subject, level)
+
+    def mode(self, subject: str | None) -> str:
+        """Return the mode of a subject, its own or the default one, such as READWRITE. Raises RegistryError."""
+        return self._store().mode(subject)
+
+    def set_mode(self, subject: str | None, mode: str | None) -> None:
+        """Set the mode of a subject, or the default one without a subject; None removes it.
+
+        Raises SchemaNotFound, RegistryError.
+        """
+        self._store().set("mode", "mode", subject, mode)
 
     def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
         """Return why a schema cannot follow the latest version of a subject; empty if it can, and for a directory.
@@ -131,9 +150,16 @@ class SchemaRegistry:
         """
         return self._store().incompatibilities(subject, schema)
 
-    def delete(self, subject: str, version: int | None = None) -> None:
-        """Delete a version of a subject, or all; ids stay readable. Raises SchemaNotFound, RegistryError."""
-        self._store().delete(subject, version)
+    def delete(self, subject: str, version: int | None = None, *, permanent: bool = False) -> None:
+        """Delete a version of a subject, or all. Raises SchemaNotFound, RegistryError.
+
+        permanent  whether ids become unreadable, too
+        """
+        store = self._store()
+        if permanent:
+            with suppress(SchemaNotFound):  # it may have been deleted already
+                store.delete(subject, version)
+        store.delete(subject, version, permanent=permanent)
 
     @property
     def is_directory(self) -> bool:
@@ -199,13 +225,28 @@ class _Http:
     def versions(self, subject: str) -> list[int]:
         return list(self._answer(f"{_subject_path(subject)}/versions"))
 
-    def compatibility(self, subject: str) -> str | None:
-        try:
-            answer = self._answer(f"/config/{urllib.parse.quote(subject, safe='')}?defaultToGlobal=true")
-        except SchemaNotFound:  # a registry that does not know the parameter
-            answer = self._answer("/config")
+    def compatibility(self, subject: str | None) -> str | None:
+        answer = self._setting("config", subject)
         level = answer.get("compatibilityLevel") or answer.get("compatibility")
         return None if level is None else str(level)
+
+    def mode(self, subject: str | None) -> str:
+        return str(self._setting("mode", subject).get("mode"))
+
+    def _setting(self, kind: str, subject: str | None) -> dict[str, Any]:
+        """Return the config or mode of a subject, or the default one; some registries do not know defaultToGlobal."""
+        if subject is not None:
+            with suppress(SchemaNotFound):
+                return dict(self._answer(f"{_setting_path(kind, subject)}?defaultToGlobal=true"))
+        return dict(self._answer(f"/{kind}"))
+
+    def set(self, kind: str, field: str, subject: str | None, value: str | None) -> None:
+        """Set a field of the config or mode, or remove it all for None."""
+        path = _setting_path(kind, subject)
+        if value is None:
+            self._answer(path, method="DELETE")
+        else:
+            self._answer(path, {field: value}, method="PUT")
 
     def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
         path = f"/compatibility{_subject_path(subject)}/versions/latest?verbose=true"
@@ -217,9 +258,10 @@ class _Http:
             return []
         return [str(message) for message in answer.get("messages") or ["The registry gives no reason"]]
 
-    def delete(self, subject: str, version: int | None) -> None:
+    def delete(self, subject: str, version: int | None, *, permanent: bool = False) -> None:
         path = _subject_path(subject)
-        self._answer(path if version is None else f"{path}/versions/{version}", method="DELETE")
+        query = "?permanent=true" if permanent else ""
+        self._answer(f"{path}{query}" if version is None else f"{path}/versions/{version}{query}", method="DELETE")
 
     def _answer(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         """Return the response of the first address that answers; the pause between rounds doubles each time."""
@@ -254,6 +296,10 @@ class _Http:
 
 def _subject_path(subject: str) -> str:
     return f"/subjects/{urllib.parse.quote(subject, safe='')}"
+
+
+def _setting_path(kind: str, subject: str | None) -> str:
+    return f"/{kind}" if subject is None else f"/{kind}/{urllib.parse.quote(subject, safe='')}"
 
 
 def _without_credentials(address: str) -> tuple[str, str | None]:
@@ -348,15 +394,23 @@ class _Directory:
             raise SchemaNotFound(f"{self._path / _INDEX}: no subject {subject}")
         return list(range(1, len(numbers) + 1))
 
-    def compatibility(self, subject: str) -> None:
+    def compatibility(self, subject: str | None) -> None:
         del subject
+
+    def mode(self, subject: str | None) -> str:
+        del subject
+        return "READWRITE"
+
+    def set(self, kind: str, field: str, subject: str | None, value: str | None) -> None:
+        del field, subject, value
+        raise RegistryError(f"{self._path}: a directory of schemas has no {kind}")
 
     def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
         del subject, schema
         return []
 
-    def delete(self, subject: str, version: int | None) -> None:
-        del version
+    def delete(self, subject: str, version: int | None, *, permanent: bool = False) -> None:
+        del version, permanent
         raise RegistryError(f"{self._path}: schemas of a directory cannot be deleted; remove {subject} from {_INDEX}")
 
     def _index(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _NS_A_PASS: Final = 10_000_000
 class Pace:
     """Queue of paced tasks.
 
-    cpu_ns  CPU time of the thread in ns; a clock that stands still pauses nobody, one that jumps at random everybody
+    cpu_ns  CPU time of the thread in ns; with a clock that stands still no task ever pauses
     """
 
     def __init__(self, tasks: CallbackQueue, cpu_ns: Callable[[], int]) -> None:

@@ -20,7 +20,7 @@ def test_every_command_is_listed_once_and_described_in_full() -> None:
         assert len(re.findall(rf"^  {name}  +\S", text, re.MULTILINE)) == 1, name
     assert re.findall(r"^(\S.*):$", text, re.MULTILINE) == [
         *("Options", "Broker", "What there is", "Records", "Topics and configs", "Groups and transactions"),
-        *("Security", "Cluster and replicas", "Spark", "Performance and tests"),
+        *("Security", "Cluster and replicas", "Schemas", "Spark", "Performance and tests"),
     ]
 
 

@@ -1,0 +1,74 @@
+"""The commands of docs/schema-registry.md, in their order, and what they print; its pre-commit hook in a repository."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.spark.schema_registry import serving
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "schema-registry.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    ottla = tmp_path / "bin" / "ottla"
+    ottla.parent.mkdir()
+    ottla.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n', encoding="utf-8")
+    ottla.chmod(0o755)
+    git = {f"GIT_{who}_{what}": "ada" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    return {**os.environ, **git, "PATH": f"{ottla.parent}:{os.environ['PATH']}", "GIT_CONFIG_GLOBAL": os.devnull}
+
+
+def run(command: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def blocks() -> list[tuple[str, str]]:
+    """The commands of each block of the page, and the output below it, if the page shows one."""
+    found = re.findall(r"((?:^    [^\n]+\n)+)(?:\n```text\n(.*?)```)?", PAGE, re.MULTILINE | re.DOTALL)
+    return [(commands, shown) for commands, shown in found if re.match(r"    (printf|mkdir|git|ottla) ", commands)]
+
+
+def committed(folder: Path, environment: dict[str, str]) -> None:
+    done = run("git init -q . && git add order.avsc && git commit -q -m one", folder, environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_as_the_page_says(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    assert len(blocks()) >= 4
+    with serving() as registry:
+        for commands, shown in blocks():
+            if "git show" in commands:
+                committed(folder, environment)
+            lines = [line.strip().replace("http://127.0.0.1:8081", registry.address) for line in commands.splitlines()]
+            done = run(" && ".join(lines), folder, environment)
+            assert done.returncode == 0, (commands, done.stdout, done.stderr)
+            if shown:
+                assert done.stdout == shown, commands
+
+
+def test_hook_of_the_page_refuses_a_wrong_change(tmp_path: Path, environment: dict[str, str]) -> None:
+    """What pre-commit does with `entry`: it is split into words, and files are added."""
+    (config,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (hook,) = yaml.safe_load(config)["repos"][0]["hooks"]
+    schema = '{"type": "record", "name": "Order", "fields": [%s]}'
+    file = tmp_path / "order.avsc"
+    file.write_text(schema % '{"name": "id", "type": "long"}', encoding="utf-8")
+    assert re.search(hook["files"], file.name)
+    committed(tmp_path, environment)
+    assert run(f"{hook['entry']} order.avsc", tmp_path, environment).returncode == 0
+    (tmp_path / "new.avsc").write_text('"int"', encoding="utf-8")
+    assert run(f"{hook['entry']} new.avsc order.avsc", tmp_path, environment).returncode == 0
+    file.write_text(schema % '{"name": "id", "type": "string"}', encoding="utf-8")
+    done = run(f"{hook['entry']} new.avsc order.avsc", tmp_path, environment)
+    assert (done.returncode, "TYPE_MISMATCH" in done.stdout) == (1, True), done.stderr
