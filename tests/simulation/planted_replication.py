@@ -425,7 +425,7 @@ REPLICATION_BUGS: Final[dict[str, Planted]] = {
     ),
     "fetch before the flush": Planted(
         "nothing lost",
-        6,
+        92,
         settings("producer", replicas=3, flushes=True),
         _fetch_before_flush,
         every(_lose_all_power, (6000, 8000)),
