@@ -120,7 +120,6 @@ class EmbeddedBroker:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join()
-        self._loop.run_until_complete(_cancel_tasks())
         end(self.server)
         self._loop.close()
         self._reserve_ports()
@@ -140,12 +139,13 @@ class EmbeddedBroker:
         if thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
-            self._loop.run_until_complete(_cancel_tasks())
             self._loop.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        # In this thread: the one that ends the broker may run an event loop of its own, as a cell of a notebook does.
+        self._loop.run_until_complete(_cancel_tasks())
 
     def _call(self, function: Callable[[], R]) -> R:
         """Run `function` on the thread of the broker; return its result or raise its exception."""
