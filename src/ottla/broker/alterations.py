@@ -30,7 +30,7 @@ from ottla.metadata.alteration import (
 from ottla.metadata.configs import InvalidConfig, without_invalid
 from ottla.metadata.eligibility import has_elr
 from ottla.metadata.image import Image
-from ottla.metadata.metadata import OUTDATED, Conflict, Metadata
+from ottla.metadata.metadata import Conflict, Metadata, outdated
 from ottla.metadata.refusal import Refused
 from ottla.metadata.store import Change
 from ottla.metadata.topic_plans import check_name
@@ -124,7 +124,7 @@ class ConfigAlterations:
                     continue
             break
         else:
-            raise OUTDATED
+            raise outdated()
         if not validate_only:
             names = ", ".join(edit.name for edit in alteration.edits) or "no configs any more"
             where = f"{_KINDS.get(kind, kind)} {name or '(all)'}"

@@ -11,7 +11,7 @@ from ottla.broker.coordination.internal_topics import internal_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata import changes
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
-from ottla.metadata.metadata import OUTDATED, Conflict, Metadata
+from ottla.metadata.metadata import Conflict, Metadata, outdated
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.topic_plans import RequestedTopic, TooLarge, TopicBatch
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
@@ -114,7 +114,7 @@ class TopicCreation:
                 creation.refuse(topics, refused)
             break
         else:
-            creation.refuse(topics, OUTDATED)
+            creation.refuse(topics, outdated())
         if not validate_only:
             await self._report(creation, requester)
         return creation

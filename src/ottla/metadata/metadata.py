@@ -41,14 +41,17 @@ _DELIVERIES_A_STEP: Final = 50
 """Number of deliveries that are applied in one turn of the loop, if they waited."""
 _TIMEOUT_MS: Final = 30_000
 """Maximum time for the watch to deliver a change, and for a plan to be made again."""
-OUTDATED: Final = Refused(REQUEST_TIMED_OUT, "The metadata was changed by other brokers at the same time.")
-"""Error of a plan that had conflicts for the whole timeout."""
 R = TypeVar("R")
 Listener = Callable[[Delta], Steps | None]
 
 
 class Conflict(Exception):
     """A change that was not made: what its plan is based on has changed. The image has that by now."""
+
+
+def outdated() -> Refused:
+    """Return the error of a plan that had conflicts for the whole timeout."""
+    return Refused(REQUEST_TIMED_OUT, "The metadata was changed by other brokers at the same time.")
 
 
 def _is_always_valid(image: Image) -> bool:
@@ -298,7 +301,7 @@ class Metadata:
             except Conflict:
                 continue
             return
-        raise OUTDATED
+        raise outdated()
 
     async def result_of(self, plan: Callable[[Image], Change]) -> ChangeResult:
         """Make a change like `apply`; an error is the result."""
@@ -321,7 +324,8 @@ class Metadata:
             except Refused as refused:
                 return ChangeResult(refused.code, refused.message)
             return CHANGED
-        return ChangeResult(OUTDATED.code, OUTDATED.message)
+        late = outdated()
+        return ChangeResult(late.code, late.message)
 
     def commit(self, change: Change, is_valid: Callable[[Image], bool] = _is_always_valid) -> Deferred[None]:
         """Make a change in its turn; complete when it has taken effect here.

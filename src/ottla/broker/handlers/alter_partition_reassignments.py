@@ -29,7 +29,7 @@ from ottla.broker.permission import may_use_cluster
 from ottla.metadata import changes
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.image import Image, PartitionImage, TopicImage
-from ottla.metadata.metadata import OUTDATED, Conflict
+from ottla.metadata.metadata import Conflict, outdated
 from ottla.metadata.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_replicas
@@ -126,7 +126,7 @@ class _Alteration:
                 row.error_code, row.error_message = NONE, None
             planned = {(one.topic.name, one.partition): one for one in self._plan(entries.items(), image)}
             states = [one[:3] for one in planned.values()]
-            refused = OUTDATED
+            refused = outdated()
             try:
                 for chunk, change in changes.chunks_of_states(image, states, metadata.largest_change):
                     await metadata.commit(change)

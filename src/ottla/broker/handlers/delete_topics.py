@@ -29,7 +29,7 @@ from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata import changes
 from ottla.metadata.image import Image, TopicImage
-from ottla.metadata.metadata import OUTDATED, Conflict
+from ottla.metadata.metadata import Conflict, outdated
 from ottla.metadata.refusal import Refused
 from ottla.protocol.api import DELETE_TOPICS
 from ottla.protocol.context import RequestContext
@@ -77,7 +77,7 @@ async def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> DeleteT
             deletions.refuse_open(refused)
         break
     else:
-        deletions.refuse_open(OUTDATED)
+        deletions.refuse_open(outdated())
     return deletions.response()
 
 

@@ -25,7 +25,7 @@ from ottla.broker.permission import may_use_cluster
 from ottla.metadata import changes
 from ottla.metadata.elections import preferred, unclean
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
-from ottla.metadata.metadata import OUTDATED, Conflict
+from ottla.metadata.metadata import Conflict, outdated
 from ottla.metadata.refusal import Refused
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -83,7 +83,7 @@ async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLe
             return elections.response(refused)
         break
     else:
-        return elections.response(OUTDATED)
+        return elections.response(outdated())
     return elections.response(None)
 
 
