@@ -236,9 +236,12 @@ class Metadata:
     def _act_on(self, delta: Delta) -> Steps:
         # In the order of subscription, one after the other; the list may grow meanwhile.
         for listener in self._listeners:
-            steps = listener(delta)
-            if steps is not None:
-                yield from steps
+            try:
+                steps = listener(delta)
+                if steps is not None:
+                    yield from steps
+            except Exception as error:  # noqa: BLE001  (the image is the new one: the others must act on it)
+                self.tasks.on_error("a listener of the metadata", error)
 
     def _published(self, revision: int) -> None:
         self._is_publishing = False

@@ -233,3 +233,22 @@ def test_a_planted_bug_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     one.commit(changes.configure(old, BROKER, "", {"b": "mine"}))
     cluster.time.advance(100)
     assert one.image.configs_of(BROKER, "") == {"b": "mine"}
+
+
+def test_a_listener_that_raises_is_reported_and_the_others_act() -> None:
+    """Those behind it never heard of the change."""
+    cluster = Cluster()
+    one, _ = cluster.brokers
+    reports: list[str] = []
+    one.tasks.on_error = lambda name, error: reports.append(f"{name}: {error}")
+    acted: list[str] = []
+
+    def fail(_: object) -> None:
+        raise ValueError("a bug")
+
+    one.subscribe(lambda _: acted.append("first"))
+    one.subscribe(fail)
+    one.subscribe(lambda _: acted.append("last"))
+    result = one.tasks.start(one.result_of(lambda image: changes.configure(image, BROKER, "", {"a": "1"})))
+    cluster.time.advance(1000)
+    assert (result.result(), acted, reports) == (CHANGED, ["first", "last"], ["a listener of the metadata: a bug"])
