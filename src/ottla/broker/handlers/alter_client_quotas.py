@@ -34,7 +34,7 @@ from ottla.security.operations import AclOperation
 from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
 
 
-@handles(AlterClientQuotasRequest)
+@handles(AlterClientQuotasRequest, rows="entries")
 async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER_CONFIGS):
         return _denied(request)

@@ -23,7 +23,7 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest)
+@handles(AlterConfigsRequest, rows="resources.configs")
 async def alter_configs(request: AlterConfigsRequest, broker: Broker) -> AlterConfigsResponse:
     requested = [
         Alteration(

@@ -70,7 +70,7 @@ class _Planned(NamedTuple):
     cancels: bool
 
 
-@handles(AlterPartitionReassignmentsRequest)
+@handles(AlterPartitionReassignmentsRequest, rows="topics.partitions")
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:

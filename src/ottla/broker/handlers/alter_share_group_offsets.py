@@ -47,7 +47,7 @@ from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer
 
 
-@handles(AlterShareGroupOffsetsRequest)
+@handles(AlterShareGroupOffsetsRequest, rows="topics.partitions")
 def alter_share_group_offsets(
     request: AlterShareGroupOffsetsRequest, broker: Broker
 ) -> Answer[AlterShareGroupOffsetsResponse]:

@@ -35,7 +35,7 @@ from ottla.tasks.deferred import Answer
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(DeleteGroupsRequest)
+@handles(DeleteGroupsRequest, rows="groups_names")
 def delete_groups(request: DeleteGroupsRequest, broker: Broker) -> Answer[DeleteGroupsResponse]:
     names = list(dict.fromkeys(request.groups_names))
     allowed: list[str] = []

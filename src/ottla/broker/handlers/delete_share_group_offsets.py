@@ -40,7 +40,7 @@ from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer
 
 
-@handles(DeleteShareGroupOffsetsRequest)
+@handles(DeleteShareGroupOffsetsRequest, rows="topics")
 def delete_share_group_offsets(
     request: DeleteShareGroupOffsetsRequest, broker: Broker
 ) -> Answer[DeleteShareGroupOffsetsResponse]:

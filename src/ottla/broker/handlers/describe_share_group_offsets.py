@@ -57,7 +57,7 @@ from ottla.tasks.deferred import Answer
 _NO_TOPIC: Final = bytes(16)
 
 
-@handles(DescribeShareGroupOffsetsRequest)
+@handles(DescribeShareGroupOffsetsRequest, rows="groups.topics.partitions")
 def describe_share_group_offsets(
     request: DescribeShareGroupOffsetsRequest, broker: Broker
 ) -> Answer[DescribeShareGroupOffsetsResponse]:

@@ -62,7 +62,7 @@ class _Election(NamedTuple):
     error_message: str | None = None
 
 
-@handles(ElectLeadersRequest)
+@handles(ElectLeadersRequest, rows="topic_partitions.partitions")
 async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLeadersResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)

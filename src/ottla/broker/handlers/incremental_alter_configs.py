@@ -23,7 +23,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 
 
-@handles(IncrementalAlterConfigsRequest)
+@handles(IncrementalAlterConfigsRequest, rows="resources.configs")
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, broker: Broker
 ) -> IncrementalAlterConfigsResponse:

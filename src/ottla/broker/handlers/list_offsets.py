@@ -67,7 +67,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-@handles(ListOffsetsRequest)
+@handles(ListOffsetsRequest, rows="topics.partitions")
 def list_offsets(request: ListOffsetsRequest, broker: Broker) -> Answer[ListOffsetsResponse]:
     response = ListOffsetsResponse()
     answer: Deferred[ListOffsetsResponse] = Deferred(broker.tasks)

@@ -36,7 +36,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer, Deferred
 
 
-@handles(WriteTxnMarkersRequest)
+@handles(WriteTxnMarkersRequest, rows="markers.topics.partition_indexes")
 def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer[WriteTxnMarkersResponse]:
     may_write = may_use_cluster(request.context, AclOperation.ALTER, is_logged=False)
     may_write = may_write or may_use_cluster(request.context, AclOperation.CLUSTER_ACTION)
