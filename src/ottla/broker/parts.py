@@ -11,6 +11,7 @@ A request is decoded as a whole before its first part is handled: a malformed on
 """
 
 import logging
+from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,11 +20,10 @@ from ottla.broker.dispatch import PositionalRequest, Route
 from ottla.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
 from ottla.protocol.rows import (
     ROWS_OF_PART,
+    JoinedResponse,
     count_rows,
     decode_in_parts,
     divide,
-    encode_in_parts,
-    join,
     response_path,
 )
 from ottla.protocol.schema import Response
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _logger = logging.getLogger("ottla.broker")
+_MOST_OPEN: Final = 8
+"""Most parts that wait for their answers at the same time."""
 LARGE_FRAME: Final = 1 << 14
 """Bytes of a request from which on it is decoded in parts."""
 
@@ -58,13 +60,13 @@ async def serve_in_parts(
 ) -> Response | None:
     """Serve a request with many rows, or a large frame. Raises PeerError.
 
-    request  the decoded request, without its context if the handler gets positions; None while it is not decoded
+    request  the decoded request, or the fields of a positional one; None while it is not decoded
     """
     tasks, version = broker.tasks, envelope.version
     if request is None:
         steps = decode_in_parts(target.request_class, version, envelope.frame, envelope.body, target.rows)
         request = await paced(steps, tasks)
-        request.context = context
+    request.context = context  # of what is decoded for a handler that gets positions too: `divide` copies it
     response: Response | None
     if target.is_coroutine:
         response = await target.handler(request, broker)  # type: ignore[misc]
@@ -78,7 +80,7 @@ async def serve_in_parts(
     path = response_path(type(response), version, len(target.rows))
     if not path or getattr(response, path[0]) is None or count_rows(response, path) <= ROWS_OF_PART:
         return response
-    return await paced(encode_in_parts(response, version, path), tasks)
+    return await paced(JoinedResponse(response, version, path, keeps_rows=target.positions).end(), tasks)
 
 
 class _Parts:
@@ -92,23 +94,32 @@ class _Parts:
         self._is_logged = False
 
     async def serve(self, request: Any) -> Response | None:
-        """Serve the parts one after another, without waiting for their answers, and join these."""
-        answers: list[tuple[Any, int, Answer[Response] | None]] = []
-        for part, depth in divide(request, self._target.rows):
-            await self._broker.tasks.pace()
-            answers.append((part, depth, self._handle(part)))
-        whole: Response | None = None
-        for part, depth, answer in answers:
-            await self._broker.tasks.pace()
-            response = await self._outcome(part, answer)
-            if response is None or getattr(response, "error_code", NONE) != NONE:
-                return response
-            if whole is None:
-                whole = response
+        """Serve the parts one after another, some of them at the same time, and join their responses."""
+        tasks, target = self._broker.tasks, self._target
+        joined: JoinedResponse | None = None
+        open_parts: deque[tuple[Any, int, Answer[Response] | None]] = deque()
+        parts = divide(request, target.rows)
+        has_more = True
+        while has_more or open_parts:
+            await tasks.pace()
+            following = next(parts, None) if has_more else None
+            if following is None:
+                has_more = False
             else:
-                rows = response_path(type(whole), self._envelope.version, len(self._target.rows))
-                join(whole, response, rows, depth)
-        return whole
+                open_parts.append((*following, self._handle(following[0])))
+            if open_parts and (not has_more or len(open_parts) >= _MOST_OPEN):
+                part, depth, answer = open_parts.popleft()
+                response = await self._outcome(part, answer)
+                if response is None:
+                    continue  # Produce without acknowledgement
+                if getattr(response, "error_code", NONE) != NONE:
+                    return response
+                if joined is None:
+                    rows = response_path(type(response), self._envelope.version, len(target.rows))
+                    joined = JoinedResponse(response, self._envelope.version, rows, keeps_rows=target.positions)
+                else:
+                    await paced(joined.add(response, depth), tasks)
+        return None if joined is None else await paced(joined.end(), tasks)
 
     def _handle(self, part: Any) -> Answer[Response] | None:
         try:

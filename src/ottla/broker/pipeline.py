@@ -24,7 +24,7 @@ from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
-from ottla.protocol.rows import ROWS_OF_PART, count_rows
+from ottla.protocol.rows import ROWS_OF_PART, EncodedRows, count_rows
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Answer, Deferred
@@ -146,6 +146,8 @@ class Pipeline:
         if throttling is None:
             return 0
         throttle_ms = throttling.answered(envelope.api.key, context, len(envelope.frame), spent_ns)
+        if type(response) is EncodedRows:
+            response = response.message
         if response is None or not _has_throttle_time(type(response)):
             return throttle_ms
         throttled = cast(_Throttled, response)

@@ -40,7 +40,6 @@ from ottla.protocol.codec import UnsupportedField
 from ottla.protocol.connection import Envelope, open_envelope, response_pieces
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.frames import FrameReader
-from ottla.protocol.rows import EncodedRows
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Deferred
@@ -493,11 +492,10 @@ class ServedConnection:
     def _send(self, envelope: Envelope, response: Response, *, more: bool = False) -> None:
         pipeline = self._pipeline
         throttle_ms = 0
-        message = response.message if type(response) is EncodedRows else response
         if self._weight or pipeline.has_quotas:
-            throttle_ms = self._finish(envelope, message)
+            throttle_ms = self._finish(envelope, response)
         elif self._entry is not None:
-            self._entry.answered(message, self.session.peer)
+            self._entry.answered(response, self.session.peer)
         try:
             pieces = response_pieces(envelope, response)
         except (UnsupportedField, TypeError, ValueError, struct.error):

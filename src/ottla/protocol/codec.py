@@ -31,6 +31,7 @@ from ottla.protocol.wire import PeerError, write_uvarint
 S = TypeVar("S", bound=Struct)
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 Encoder = Callable[[Any, Callable[[Any], None]], None]
+HeadEncoder = Callable[[Any, Callable[[Any], None], int], None]
 
 
 _MALFORMED: Final = (struct.error, IndexError, OverflowError, MemoryError)
@@ -194,8 +195,8 @@ def encoder(cls: type[Struct], version: int) -> Encoder:
     return made
 
 
-def encoders_around(cls: type[Struct], name: str, version: int, flexible: bool) -> tuple[Encoder, Encoder, Encoder]:
-    """Return three encoders of a struct with an array: of what is before its elements, the count included; of a list of
+def encoders_around(cls: type[Struct], name: str, version: int, flexible: bool) -> tuple[HeadEncoder, Encoder, Encoder]:
+    """Return three encoders of a struct with an array: of what is before its elements, with their count; of a list of
     elements; and of what is after them.
     """
     return (
@@ -224,12 +225,12 @@ class _EncoderSource(FunctionSource):
         made: Encoder = self.compiled(f"write_{cls.__name__}", "o, w")
         return made
 
-    def head(self, cls: type[Struct], before: str) -> Encoder:
-        """Generate the encoder of the fields before the array `before`, and of its count."""
+    def head(self, cls: type[Struct], before: str) -> HeadEncoder:
+        """Generate the encoder of the fields before the array `before`, and of a count of its elements."""
         fields, array, _ = self.around(cls, before)
         self.fields(1, cls, fields, "o")
-        self.length(1, f"len(o.{before})", self.compact(array), True, "w")
-        made: Encoder = self.compiled(f"write_{cls.__name__}_before_{before}", "o, w")
+        self.length(1, "count", self.compact(array), True, "w")
+        made: HeadEncoder = self.compiled(f"write_{cls.__name__}_before_{before}", "o, w, count")
         return made
 
     def elements(self, cls: type[Struct], name: str) -> Encoder:

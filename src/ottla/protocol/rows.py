@@ -6,6 +6,7 @@ again. Between two parts the caller may do something else.
 """
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -55,15 +56,19 @@ def response_path(cls: type[Response], version: int, depth: int) -> RowPath:
     return tuple(names)
 
 
-def count_rows(message: Struct, path: RowPath) -> int:
-    """Return the number of rows; an element of an outer array without any counts as one."""
+def count_rows(message: Struct, path: RowPath, most: int = ROWS_OF_PART) -> int:
+    """Return the number of rows, or one above `most`, from which on they are not counted; an element of an outer array without
+    rows counts as one.
+    """
     elements = getattr(message, path[0]) or ()
-    if len(path) == 1:
+    if len(path) == 1 or len(elements) > most:
         return len(elements)
-    if len(path) == 2:
-        name = path[1]
-        return sum([len(getattr(element, name) or "-") for element in elements])
-    return sum([max(1, count_rows(element, path[1:])) for element in elements])
+    count = 0
+    for element in elements:
+        count += max(1, count_rows(element, path[1:], most))
+        if count > most:
+            break
+    return count
 
 
 def divide(message: S, path: RowPath, most: int = ROWS_OF_PART) -> Iterator[tuple[S, int]]:
@@ -74,7 +79,7 @@ def divide(message: S, path: RowPath, most: int = ROWS_OF_PART) -> Iterator[tupl
     elements: list[Any] = []
     size = 0
     for element in getattr(message, name):
-        weight = 1 if len(path) == 1 else max(1, count_rows(element, path[1:]))
+        weight = 1 if len(path) == 1 else max(1, count_rows(element, path[1:], most))
         if elements and size + weight > most:
             yield _with_elements(message, name, elements), 0
             elements, size = [], 0
@@ -179,20 +184,17 @@ class _Encoders:
         element = next(field for field in cls.FIELDS if field.name == path[0]).type.element
         self.inner = _Encoders(element, path[1:], version, flexible) if len(path) > 1 else None
 
-    def write(self, message: Struct, write: Callable[[bytes], None]) -> Iterator[None]:
-        self.head(message, write)
-        yield from self.write_elements(message, write)
-        self.tail(message, write)
-
     def write_elements(self, message: Struct, write: Callable[[bytes], None]) -> Iterator[None]:
         elements: list[Struct] = []
         size = 0
         for element in getattr(message, self.name):
-            weight = 1 if self.inner is None else max(1, count_rows(element, self.inner_path))
+            weight = 1 if self.inner is None else max(1, count_rows(element, self.inner_path, ROWS_OF_PART))
             if self.inner is not None and weight > ROWS_OF_PART:
                 self.elements(elements, write)
                 elements, size = [], 0
-                yield from self.inner.write(element, write)
+                self.inner.head(element, write, len(getattr(element, self.inner.name)))
+                yield from self.inner.write_elements(element, write)
+                self.inner.tail(element, write)
             else:
                 elements.append(element)
                 size += weight
@@ -211,29 +213,93 @@ def _encoders(cls: type[Message], path: RowPath, version: int) -> _Encoders:
 class EncodedRows(Response):
     """Response whose rows are encoded; its other fields are not until it is sent, as the throttle time is set then.
 
-    message  the response
-    rows     its encoded rows, without their count
+    message  the response, perhaps without its rows
+    errors   how often it has each error code
     """
 
-    __slots__ = ("_encoders", "message", "rows")
+    __slots__ = ("_count", "_encoders", "_rows", "errors", "message")
 
-    def __init__(self, message: Response, rows: bytes, encoders: _Encoders) -> None:
+    def __init__(
+        self, message: Response, count: int, rows: list[bytes], errors: Counter[int], encoders: _Encoders
+    ) -> None:
         self.message = message
-        self.rows = rows
+        self.errors = errors
+        self._count = count
+        self._rows = rows
         self._encoders = encoders
 
     def pieces(self) -> list[bytes]:
         """Return the whole response as bytes."""
         pieces: list[bytes] = []
-        self._encoders.head(self.message, pieces.append)
-        pieces.append(self.rows)
+        self._encoders.head(self.message, pieces.append, self._count)
+        pieces += self._rows
         self._encoders.tail(self.message, pieces.append)
         return pieces
 
 
-def encode_in_parts(response: Response, version: int, path: RowPath) -> Generator[None, None, EncodedRows]:
-    """Encode the rows of a response; yields in between. Raises UnsupportedField."""
-    encoders = _encoders(type(response), path, version)
-    pieces: list[bytes] = []
-    yield from encoders.write_elements(response, pieces.append)
-    return EncodedRows(response, b"".join(pieces), encoders)
+class JoinedResponse:
+    """The responses to the parts of a request, as one that is encoded as it grows.
+
+    keeps_rows  whether `EncodedRows.message` has its rows
+    """
+
+    def __init__(self, first: Response, version: int, path: RowPath, *, keeps_rows: bool = False) -> None:
+        self._message = first
+        self._path = path
+        self._encoders = _encoders(type(first), path, version)
+        self._keeps_rows = keeps_rows
+        self._rows: list[bytes] = []
+        self._count = 0
+        self._errors: Counter[int] = Counter()
+
+    def add(self, part: Response, depth: int) -> Generator[None, None, None]:
+        """Add the rows of the response to the next part; yields in between. For `depth` see `divide`."""
+        if depth == 0 and not self._keeps_rows:
+            yield from self._encode()
+            setattr(self._message, self._path[0], [])
+        join(self._message, part, self._path, depth)
+
+    def end(self) -> Generator[None, None, EncodedRows]:
+        """Return the response; yields in between. Raises UnsupportedField."""
+        yield from self._encode()
+        if not self._keeps_rows:
+            setattr(self._message, self._path[0], [])
+        for path in _error_paths(type(self._message)):
+            if path[0] != self._path[0]:
+                _count_errors(self._message, path, self._errors)
+        return EncodedRows(self._message, self._count, self._rows, self._errors, self._encoders)
+
+    def _encode(self) -> Iterator[None]:
+        pieces: list[bytes] = []
+        yield from self._encoders.write_elements(self._message, pieces.append)
+        self._rows.append(b"".join(pieces))
+        self._count += len(getattr(self._message, self._path[0]))
+        for path in _error_paths(type(self._message)):
+            if path[0] == self._path[0]:
+                _count_errors(self._message, path, self._errors)
+
+
+def count_errors(response: Response, errors: Counter[int]) -> None:
+    """Count the error codes of a response."""
+    for path in _error_paths(type(response)):
+        _count_errors(response, path, errors)
+
+
+@cache
+def _error_paths(struct: Any) -> tuple[RowPath, ...]:
+    """Return the fields that lead to the error codes of a struct."""
+    paths: list[RowPath] = []
+    for declared in struct.FIELDS:
+        if declared.name == "error_code":
+            paths.append(("error_code",))
+        elif isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
+            paths += ((declared.name, *path) for path in _error_paths(declared.type.element))
+    return tuple(paths)
+
+
+def _count_errors(value: Any, path: RowPath, errors: Counter[int]) -> None:
+    if len(path) == 1:
+        errors[value.error_code] += 1
+        return
+    for item in getattr(value, path[0]) or ():
+        _count_errors(item, path[1:], errors)

@@ -1,6 +1,7 @@
 """Messages in parts: the same results and errors as in one piece, over random messages of every version with rows."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
@@ -17,7 +18,15 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.rows import RowPath, count_rows, decode_in_parts, divide, encode_in_parts, join, response_path
+from ottla.protocol.rows import (
+    JoinedResponse,
+    RowPath,
+    count_errors,
+    count_rows,
+    decode_in_parts,
+    divide,
+    response_path,
+)
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 
@@ -84,8 +93,9 @@ def test_encoding_in_parts_gives_the_bytes_of_encoding() -> None:
         for _ in range(8):
             message = MessageDice(rng).message(cls, version)
             if getattr(message, path[0]) is not None:
-                encoded = b"".join(result(encode_in_parts(message, version, path)).pieces())
-                assert encoded == codec.encode(message, version), (cls, version, message)
+                expected = codec.encode(message, version)
+                encoded = result(JoinedResponse(message, version, path).end())
+                assert b"".join(encoded.pieces()) == expected, (cls, version, message)
                 tried += 1
     assert tried > 600
 
@@ -93,7 +103,7 @@ def test_encoding_in_parts_gives_the_bytes_of_encoding() -> None:
 def test_fields_that_are_set_after_encoding_are_sent() -> None:
     cls, version = APIS[0].response_class(), 9
     message: Any = cls(responses=[], throttle_time_ms=0)
-    encoded = result(encode_in_parts(message, version, ("responses", "partition_responses")))
+    encoded = result(JoinedResponse(message, version, ("responses", "partition_responses")).end())
     message.throttle_time_ms = 77
     assert codec.decode(cls, version, b"".join(encoded.pieces()))[0].throttle_time_ms == 77  # type: ignore[attr-defined]
 
@@ -107,14 +117,21 @@ def test_parts_of_a_message_joined_are_the_message() -> None:
             parts = list(divide(message, path, 2)) if getattr(message, path[0]) else []
             if not parts:
                 continue
-            assert all(count_rows(part, path) <= 2 or len(getattr(part, path[0])) == 1 for part, _ in parts)
+            assert all(count_rows(part, path, 2) <= 2 or len(getattr(part, path[0])) == 1 for part, _ in parts)
             several += len(parts) > 1
-            whole, depth = parts[0]
-            assert depth == 0
+            expected, errors = codec.encode(message, version), Counter[int]()
+            count_errors(message, errors)
+            keeps_rows = rng.random() < 0.5
+            joined = JoinedResponse(parts[0][0], version, path, keeps_rows=keeps_rows)
             for part, depth in parts[1:]:
-                join(whole, part, path, depth)
-            assert whole == message, (cls, version)
-    assert several > 300
+                for _ in joined.add(part, depth):
+                    pass
+            encoded = result(joined.end())
+            assert b"".join(encoded.pieces()) == expected, (cls, version)
+            assert encoded.errors == errors
+            if keeps_rows:
+                assert encoded.message == message
+    assert several > 250
 
 
 def test_an_element_with_many_rows_continues_in_the_next_parts() -> None:

@@ -40,7 +40,6 @@ from typing import Any, Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.metrics.traffic import count_errors
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
@@ -69,6 +68,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.rows import count_errors
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceType, authorized_operations
 from ottla.tasks.answers import after
