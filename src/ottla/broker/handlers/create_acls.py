@@ -6,6 +6,7 @@ Authorization
 Behaviour
     no authorizer is configured, or a Python class   SECURITY_DISABLED for each
     an invalid ACL                                   INVALID_REQUEST with Kafka's text; the others are added
+    more than 10,000 new ones                        POLICY_VIOLATION for each, and none is added
     an ACL that exists                               no error
     a code of filters (ANY, MATCH)                   UNKNOWN_SERVER_ERROR for each
     the code UNKNOWN                                 the connection is closed
@@ -20,6 +21,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata import changes
+from ottla.metadata.refusal import TooLarge, check_records
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
@@ -68,6 +70,10 @@ async def create_acls(request: CreateAclsRequest, broker: Broker) -> CreateAclsR
             valid.append(acl)
             results.append(AclCreationResult(error_code=NONE, error_message=""))
 
+    try:
+        check_records(changes.count_new_acls(broker.image, valid))
+    except TooLarge as refused:
+        return _for_each(request, refused.code, refused.message)
     code, message = await broker.metadata.apply_all(lambda image, largest: changes.set_acls(image, valid, (), largest))
     if code != NONE:
         for result in results:
