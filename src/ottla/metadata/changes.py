@@ -182,9 +182,9 @@ def set_tokens(image: Image, changed: Mapping[str, DelegationToken | None]) -> C
     )
 
 
-def count_new_acls(image: Image, acls: Iterable[Acl]) -> int:
-    """Return how many of these ACLs the image does not have."""
-    return len({key for key in map(keys.acl_key, acls) if key not in image.acls})
+def is_missing(image: Image, acl: Acl) -> bool:
+    """Return whether the image lacks an ACL."""
+    return keys.acl_key(acl) not in image.acls
 
 
 def set_acls(image: Image, added: Iterable[Acl], removed: Iterable[Acl], largest: int) -> Iterator[Change]:

@@ -44,19 +44,18 @@ from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed
 async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER_CONFIGS):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED)
-    requested = [
-        (
-            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
-            [QuotaChange(operation.key, operation.value, operation.remove) for operation in entry.ops],
-        )
-        for entry in request.entries
-    ]
-    times = Counter(entity for entity, _ in requested)
+    requested: dict[Entity, list[QuotaChange]] = {}
+    times: Counter[Entity] = Counter()
+    for entry in request.entries:
+        await broker.tasks.pace()
+        entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+        requested[entity] = [QuotaChange(operation.key, operation.value, operation.remove) for operation in entry.ops]
+        times[entity] += 1
     outcomes: dict[Entity, ChangeResult] = {}
     result = CHANGED
     for image in broker.metadata.attempts():
         altered: dict[Entity, dict[str, float]] = {}
-        for entity, quotas in dict(requested).items():
+        for entity, quotas in requested.items():
             await broker.tasks.pace()
             outcomes[entity] = CHANGED
             try:

@@ -99,6 +99,7 @@ class _Alteration:
         entries: dict[_Place, list[_Entry]] = {}
         responses: list[ReassignableTopicResponse] = []
         for topic in self._request.topics:
+            await self._broker.tasks.pace()
             rows = [
                 ReassignablePartitionResponse(partition_index=one.partition_index, error_message=None)
                 for one in topic.partitions
@@ -109,7 +110,7 @@ class _Alteration:
         remaining = iter(entries.items())
         while some := list(islice(remaining, _PARTITIONS_A_STEP)):
             await self._write(dict(some))
-            await self._broker.tasks.sleep(0)
+            await self._broker.tasks.pace()
         for name, (begun_count, ended_count) in self._counts.items():
             _logger.info("%s: %d partitions are reassigned, %d were reassigned at once", name, begun_count, ended_count)
         return AlterPartitionReassignmentsResponse(
