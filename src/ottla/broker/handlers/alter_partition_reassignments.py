@@ -110,7 +110,7 @@ class _Alteration:
         remaining = iter(entries.items())
         while some := list(islice(remaining, _PARTITIONS_A_STEP)):
             await self._write(dict(some))
-            await self._broker.tasks.pace()
+            await self._broker.tasks.sleep(0)
         for name, (begun_count, ended_count) in self._counts.items():
             _logger.info("%s: %d partitions are reassigned, %d were reassigned at once", name, begun_count, ended_count)
         return AlterPartitionReassignmentsResponse(
