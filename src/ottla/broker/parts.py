@@ -24,11 +24,12 @@ from ottla.protocol.rows import (
     EncodedMessage,
     JoinedResponse,
     count_rows,
+    encode_in_parts,
     response_path,
 )
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
-from ottla.tasks.deferred import Answer, Deferred, Failed, awaitable
+from ottla.tasks.deferred import Answer, Deferred, Failed
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -64,15 +65,15 @@ async def serve_in_parts(
     request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), tasks)
     request.context = context
     if target.is_whole:
-        response: Response | None = await awaitable(target.handler(request, broker), tasks)
+        response: Response | None = await target.handler(request, broker)  # type: ignore[misc]
     else:
         response = await _Parts(target, envelope, context, broker).serve(encoded.parts(request), request)
     if response is None or type(response) is not envelope.api.response_class():
         return response
-    path = response_path(type(response), version, len(target.rows))
+    path = response_path(type(response), version, target.rows)
     if not path or getattr(response, path[0]) is None or count_rows(response, path) <= ROWS_OF_PART:
         return response
-    return await paced(JoinedResponse(response, version, path, keeps_rows=target.positions).end(), tasks)
+    return await paced(encode_in_parts(response, version, path), tasks)
 
 
 def encoded_message(target: Route, envelope: "Envelope") -> EncodedMessage[Any]:
@@ -125,13 +126,13 @@ class _Parts:
                 if getattr(response, "error_code", NONE) != NONE:
                     return response
                 if joined is None:
-                    path = response_path(type(response), self._envelope.version, len(target.rows))
+                    path = response_path(type(response), self._envelope.version, target.rows)
                     if getattr(response, path[0]) is None:
                         return response
                     joined = JoinedResponse(response, self._envelope.version, path, keeps_rows=target.positions)
                 else:
-                    await paced(joined.add(response, depth), tasks)
-        return None if joined is None else await paced(joined.end(), tasks)
+                    joined.add(response, depth)
+        return None if joined is None else joined.end()
 
     def _handle(self, part: Any) -> Answer[Response] | None:
         target, broker = self._target, self._broker

@@ -43,17 +43,23 @@ def path_in(cls: type[Message], paths: Sequence[str], version: int) -> RowPath:
 
 
 @cache
-def response_path(cls: type[Response], version: int, depth: int) -> RowPath:
-    """Return the path of the rows of a response, one for each row of the request: its first arrays of structs."""
+def response_path(cls: type[Response], version: int, requested: RowPath) -> RowPath:
+    """Return the path of the rows of a response, one for each row of a request: arrays of the same names, or the first."""
     names: list[str] = []
     inner: type[Struct] = cls
-    for _ in range(depth):
-        for declared in inner.FIELDS:
-            kind = declared.type
-            if isinstance(kind, Array) and not isinstance(kind.element, Primitive) and version in declared.versions:
-                names.append(declared.name)
-                inner = kind.element
-                break
+    for requested_name in requested:
+        lists = [
+            field
+            for field in inner.FIELDS
+            if version in field.versions
+            and isinstance(field.type, Array)
+            and not isinstance(field.type.element, Primitive)
+        ]
+        if not lists:
+            break
+        declared = next((field for field in lists if field.name == requested_name), lists[0])
+        names.append(declared.name)
+        inner = declared.type.element
     return tuple(names)
 
 
@@ -281,16 +287,17 @@ class _Encoders:
 
     def __init__(self, cls: type[Struct], path: RowPath, version: int, flexible: bool) -> None:
         self.name = path[0]
-        self.inner_path = path[1:]
+        self.path = path
         self.head, self.elements, self.tail = codec.encoders_around(cls, path[0], version, flexible)
         element = next(field for field in cls.FIELDS if field.name == path[0]).type.element
         self.inner = _Encoders(element, path[1:], version, flexible) if len(path) > 1 else None
 
     def write_elements(self, message: Struct, write: Callable[[bytes], None]) -> Iterator[None]:
+        """Encode the elements of the array, and yield after some rows."""
         elements: list[Struct] = []
         size = 0
         for element in getattr(message, self.name):
-            weight = 1 if self.inner is None else max(1, count_rows(element, self.inner_path, ROWS_OF_PART))
+            weight = 1 if self.inner is None else max(1, count_rows(element, self.inner.path, ROWS_OF_PART))
             if self.inner is not None and weight > ROWS_OF_PART:
                 self.elements(elements, write)
                 elements, size = [], 0
@@ -339,8 +346,66 @@ class EncodedRows(Response):
         return pieces
 
 
+def encode_in_parts(response: Response, version: int, path: RowPath) -> Generator[None, None, EncodedRows]:
+    """Encode the rows of a response; yields in between. Raises UnsupportedField."""
+    encoders = _encoders(type(response), path, version)
+    pieces: list[bytes] = []
+    yield from encoders.write_elements(response, pieces.append)
+    errors: Counter[int] = Counter()
+    count_errors(response, errors)
+    return EncodedRows(response, len(getattr(response, path[0])), [b"".join(pieces)], errors, encoders)
+
+
+class _OpenStruct:
+    """Struct that is encoded while elements are added to its array, the last of which may be open as well."""
+
+    def __init__(self, struct: Struct, encoders: _Encoders, errors: Counter[int]) -> None:
+        self.rows: list[bytes] = []
+        self.count = 0
+        self._struct = struct
+        self._encoders = encoders
+        self._errors = errors
+        self._last: _OpenStruct | None = None
+        self.add(struct, 0)
+
+    def add(self, part: Struct, depth: int) -> None:
+        """Add the elements of the next part; with a depth the first of them continues the last one."""
+        encoders, elements = self._encoders, getattr(part, self._encoders.name)
+        if depth and self._last is not None and elements:
+            first = elements[0]
+            if hasattr(first, "error_code"):
+                self._errors[first.error_code] -= 1  # it is counted already
+            self._last.add(first, depth - 1)
+            elements = elements[1:]
+        if not elements:
+            return
+        self.close_last()
+        self.count += len(elements)
+        if encoders.inner is None or not getattr(elements[-1], encoders.inner.name):
+            self._write(elements)
+        else:
+            self._write(elements[:-1])
+            self._last = _OpenStruct(elements[-1], encoders.inner, self._errors)
+
+    def _write(self, elements: list[Any]) -> None:
+        pieces: list[bytes] = []
+        self._encoders.elements(elements, pieces.append)
+        self.rows.append(b"".join(pieces))
+
+    def close_last(self) -> None:
+        """Encode what is open of the last element."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.close_last()
+            pieces: list[bytes] = []
+            last._encoders.head(last._struct, pieces.append, last.count)
+            pieces += last.rows
+            last._encoders.tail(last._struct, pieces.append)
+            self.rows.append(b"".join(pieces))
+
+
 class JoinedResponse:
-    """The responses to the parts of a request, as one that is encoded as it grows.
+    """The responses to the parts of a request, as one that is encoded as it grows. Raises UnsupportedField.
 
     keeps_rows  whether `EncodedRows.message` has its rows
     """
@@ -348,37 +413,28 @@ class JoinedResponse:
     def __init__(self, first: Response, version: int, path: RowPath, *, keeps_rows: bool = False) -> None:
         self._message = first
         self._path = path
-        self._encoders = _encoders(type(first), path, version)
-        self._keeps_rows = keeps_rows
-        self._rows: list[bytes] = []
-        self._count = 0
         self._errors: Counter[int] = Counter()
+        count_errors(first, self._errors)
+        self._encoders = _encoders(type(first), path, version)
+        self._open = _OpenStruct(first, self._encoders, self._errors)
+        self._keeps_rows = keeps_rows
+        if not keeps_rows:
+            setattr(first, path[0], [])
 
-    def add(self, part: Response, depth: int) -> Generator[None, None, None]:
-        """Add the rows of the response to the next part; yields in between. For `depth` see `join`."""
-        if depth == 0 and not self._keeps_rows:
-            yield from self._encode()
-            setattr(self._message, self._path[0], [])
+    def add(self, part: Response, depth: int) -> None:
+        """Add the rows of the response to the next part, and what else it lists; for `depth` see `join`."""
+        count_errors(part, self._errors)
+        if hasattr(part, "error_code"):
+            self._errors[part.error_code] -= 1
+        self._open.add(part, depth)
+        if not self._keeps_rows:
+            setattr(part, self._path[0], [])
         join(self._message, part, self._path, depth)
 
-    def end(self) -> Generator[None, None, EncodedRows]:
-        """Return the response; yields in between. Raises UnsupportedField."""
-        yield from self._encode()
-        if not self._keeps_rows:
-            setattr(self._message, self._path[0], [])
-        for path in _error_paths(type(self._message)):
-            if path[0] != self._path[0]:
-                _count_errors(self._message, path, self._errors)
-        return EncodedRows(self._message, self._count, self._rows, self._errors, self._encoders)
-
-    def _encode(self) -> Iterator[None]:
-        pieces: list[bytes] = []
-        yield from self._encoders.write_elements(self._message, pieces.append)
-        self._rows.append(b"".join(pieces))
-        self._count += len(getattr(self._message, self._path[0]))
-        for path in _error_paths(type(self._message)):
-            if path[0] == self._path[0]:
-                _count_errors(self._message, path, self._errors)
+    def end(self) -> EncodedRows:
+        """Return the response."""
+        self._open.close_last()
+        return EncodedRows(self._message, self._open.count, self._open.rows, +self._errors, self._encoders)
 
 
 def count_errors(response: Response, errors: Counter[int]) -> None:

@@ -67,7 +67,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.protocol.rows import JoinedResponse
+from ottla.protocol.rows import encode_in_parts
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceType, authorized_operations
 from ottla.tasks.deferred import awaitable
@@ -155,7 +155,7 @@ async def _all_topics(request: MetadataRequest, broker: Broker) -> MetadataRespo
     response = await _response(request, broker, topics)
     if key is None or key != _key_of(request, broker):  # something has changed in a pause
         return response
-    rows = await paced(JoinedResponse(response, context.version, ("topics", "partitions")).end(), broker.tasks)
+    rows = await paced(encode_in_parts(response, context.version, ("topics", "partitions")), broker.tasks)
     encoded = EncodedResponse(b"".join(rows.pieces()), rows.errors)
     broker.encoded_metadata = key, encoded
     return encoded
