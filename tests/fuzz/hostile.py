@@ -33,7 +33,7 @@ PIPELINED: Final = "(pipelined)"
 LARGEST: Final = -1
 """A size: the largest number that a field can hold."""
 MOST: Final = -2
-"""A size: as many elements as all arrays of a request may have together, 100,000."""
+"""A size: as many elements as all arrays of a request may have together: 100,000, or fewer of an administrator."""
 MOST_ELEMENTS: Final = 100_000
 MEGABYTE: Final = 1 << 20
 SHORT_STRING: Final = 32_767
@@ -365,7 +365,8 @@ def request(case: Case, topic_id: bytes = bytes(16)) -> tuple[bytes, int]:
         return frame * count, count
     if case.size == MOST:
         one, two = (elements(case, _Builder(case, count, topic_id).frame()) for count in (1, 2))
-        return _Builder(case, 1 + (MOST_ELEMENTS - one) // (two - one), topic_id).frame(), 1
+        most = min(MOST_ELEMENTS, APIS[case.key].request_class().ELEMENTS)
+        return _Builder(case, 1 + (most - one) // (two - one), topic_id).frame(), 1
     if not case.fits:
         return _Builder(case, case.size, topic_id).frame(), 1
     one, two = (len(_Builder(case, count, topic_id).frame()) for count in (1, 2))

@@ -12,8 +12,11 @@ from ottla.protocol.errors import (
     TOPIC_AUTHORIZATION_FAILED,
 )
 from ottla.security.operations import CLUSTER_NAME, AclOperation, AclResourceType
+from ottla.tasks.scheduler import Scheduler
 
 T = TypeVar("T")
+MANY_TOPICS: Final = 1000
+"""Names of topics in one request from which on it may pause."""
 _TOPIC: Final = AclResourceType.TOPIC
 _GROUP: Final = AclResourceType.GROUP
 _CLUSTER: Final = AclResourceType.CLUSTER
@@ -34,6 +37,17 @@ def may_use_topics(context: RequestContext, operation: AclOperation, topics: Ite
     """Return whether the sender is authorized for an operation on all topics; every topic without it is logged."""
     allowed = [may_use_topic(context, operation, topic) for topic in topics]
     return all(allowed)
+
+
+async def may_use_many_topics(
+    context: RequestContext, operation: AclOperation, topics: Iterable[str], tasks: Scheduler
+) -> bool:
+    """Return what `may_use_topics` does, with pauses."""
+    is_allowed = True
+    for topic in topics:
+        await tasks.pace()
+        is_allowed &= may_use_topic(context, operation, topic)
+    return is_allowed
 
 
 def may_use_group(context: RequestContext, operation: AclOperation, group: str, *, is_logged: bool = True) -> bool:

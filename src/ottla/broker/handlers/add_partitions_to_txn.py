@@ -68,7 +68,7 @@ class _Asked(NamedTuple):
     by_client: bool = False
 
 
-@handles(AddPartitionsToTxnRequest)
+@handles(AddPartitionsToTxnRequest, rows="transactions")
 def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> Answer[AddPartitionsToTxnResponse]:
     context = request.context
     version = context.version

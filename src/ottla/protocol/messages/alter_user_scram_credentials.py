@@ -3,7 +3,20 @@
 Versions by release: 0 in 2.7.
 """
 
-from ottla.protocol.schema import Array, Bytes, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class ScramCredentialDeletion(Struct):
@@ -21,6 +34,7 @@ class ScramCredentialUpsertion(Struct):
 
 @message(api=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     deletions: list[ScramCredentialDeletion] = field(Array(ScramCredentialDeletion))
     upsertions: list[ScramCredentialUpsertion] = field(Array(ScramCredentialUpsertion))
 

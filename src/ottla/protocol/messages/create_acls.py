@@ -3,7 +3,19 @@
 Versions by release: 0 in 0.11.0, 1 in 2.0, 2 in 2.5, 3 in 3.3.
 """
 
-from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class AclCreation(Struct):
@@ -18,6 +30,7 @@ class AclCreation(Struct):
 
 @message(api=30, versions="0-3", flexible="2+")
 class CreateAclsRequest(Request["CreateAclsResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     creations: list[AclCreation] = field(Array(AclCreation))
 
 

@@ -3,7 +3,20 @@
 Versions by release: 0 in 1.1, 1 in 2.0, 2 in 2.4, 3 in 3.3.
 """
 
-from ottla.protocol.schema import Array, Bytes, Int16, Int32, Int64, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class CreatableRenewers(Struct):
@@ -13,6 +26,7 @@ class CreatableRenewers(Struct):
 
 @message(api=38, versions="0-3", flexible="2+")
 class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     owner_principal_type: str | None = field(String, versions="3+", nullable="3+")
     owner_principal_name: str | None = field(String, versions="3+", nullable="3+")
     renewers: list[CreatableRenewers] = field(Array(CreatableRenewers))

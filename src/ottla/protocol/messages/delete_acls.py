@@ -3,7 +3,19 @@
 Versions by release: 0 in 0.11.0, 1 in 2.0, 2 in 2.5, 3 in 3.3.
 """
 
-from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class DeleteAclsFilter(Struct):
@@ -18,6 +30,7 @@ class DeleteAclsFilter(Struct):
 
 @message(api=31, versions="0-3", flexible="2+")
 class DeleteAclsRequest(Request["DeleteAclsResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     filters: list[DeleteAclsFilter] = field(Array(DeleteAclsFilter))
 
 

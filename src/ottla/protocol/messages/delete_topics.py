@@ -3,7 +3,19 @@
 Versions by release: 0 in 0.10.1, 1 in 0.11.0, 2 in 2.0, 3 in 2.1, 4 in 2.4, 5 in 2.7, 6 in 2.8.
 """
 
-from ottla.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct, Uuid, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    field,
+    message,
+)
 
 
 class DeleteTopicState(Struct):
@@ -13,6 +25,7 @@ class DeleteTopicState(Struct):
 
 @message(api=20, versions="0-6", flexible="4+")
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     topic_names: list[str] = field(Array(String), versions="0-5", ignorable=True)
     topics: list[DeleteTopicState] = field(Array(DeleteTopicState), versions="6+")
     timeout_ms: int = field(Int32)

@@ -4,6 +4,7 @@ Versions by release: 0 in 2.6, 1 in 2.8.
 """
 
 from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
     Array,
     Bool,
     Float64,
@@ -27,6 +28,7 @@ class ComponentData(Struct):
 
 @message(api=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     components: list[ComponentData] = field(Array(ComponentData))
     strict: bool = field(Bool)
 

@@ -3,7 +3,20 @@
 Versions by release: 0 in 1.1, 1 in 2.0, 2 in 2.5, 3 in 3.3.
 """
 
-from ottla.protocol.schema import Array, Bytes, Int16, Int32, Int64, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class DescribeDelegationTokenOwner(Struct):
@@ -13,6 +26,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 @message(api=41, versions="0-3", flexible="2+")
 class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     owners: list[DescribeDelegationTokenOwner] | None = field(Array(DescribeDelegationTokenOwner), nullable="0+")
 
 

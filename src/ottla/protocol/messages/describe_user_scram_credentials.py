@@ -3,7 +3,19 @@
 Versions by release: 0 in 2.7.
 """
 
-from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class UserName(Struct):
@@ -12,6 +24,7 @@ class UserName(Struct):
 
 @message(api=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     users: list[UserName] | None = field(Array(UserName), nullable="0+")
 
 

@@ -3,11 +3,24 @@
 Versions by release: 0 in 3.0, 1 in 3.8, 2 in 4.1.
 """
 
-from ottla.protocol.schema import Array, Int16, Int32, Int64, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 @message(api=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest(Request["ListTransactionsResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     state_filters: list[str] = field(Array(String))
     producer_id_filters: list[int] = field(Array(Int64))
     duration_filter: int = field(Int64, versions="1+", default=-1)

@@ -3,7 +3,20 @@
 Versions by release: 0 in 2.7, 1 in 3.3, 2 in 4.0.
 """
 
-from ottla.protocol.schema import Array, Bool, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class FeatureUpdateKey(Struct):
@@ -15,6 +28,7 @@ class FeatureUpdateKey(Struct):
 
 @message(api=57, versions="0-2", flexible="0+")
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
     timeout_ms: int = field(Int32, default=60000)
     feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey))
     validate_only: bool = field(Bool, versions="1+")
