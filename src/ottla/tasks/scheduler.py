@@ -10,7 +10,8 @@ Nothing in this file blocks: outcomes come from readable sockets and timers, whi
 
 Everything runs on one thread. A task that becomes ready while another runs is queued, so code is never re-entered and the
 stack stays flat. A task ends by returning, by raising, or by `cancel`, which raises Cancelled at its current `await`. The
-caller of `start` handles the task's outcome; an error of a background task goes to `on_error`.
+caller of `start` handles the task's outcome. An exception of a task that no code awaits (`background`, `run`) goes to
+`on_error`, once, and a listener finds Failed in its place.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ottla.environment import Clock, Timers
-from ottla.tasks.deferred import Deferred
+from ottla.tasks.deferred import Answer, Deferred, Failed
 from ottla.tasks.pace import Pace
 from ottla.tasks.queue import CallbackQueue, log_error
 
@@ -32,7 +33,7 @@ class Cancelled(BaseException):
 class Task(Deferred[T]):
     """Running coroutine; as a deferred its outcome is the result of the coroutine."""
 
-    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "name")
+    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "is_reported", "name")
 
     def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> None:
         super().__init__(scheduler)
@@ -41,6 +42,8 @@ class Task(Deferred[T]):
         self._coroutine = coroutine
         self._waits_for: Deferred[Any] | None = None
         self._has_begun = False
+        self.is_reported = False
+        """True: an exception goes to `on_error`."""
 
     def cancel(self) -> None:
         """Cancel the task: Cancelled is raised at its current `await`, at once unless another task is running.
@@ -73,13 +76,21 @@ class Task(Deferred[T]):
             self.complete(end.value)
         except Cancelled as cancelled:
             self.fail(cancelled)
-        except Exception as error:  # noqa: BLE001  (it is handed to whoever waits for the task)
-            self.fail(error)
+        except Exception as error:  # noqa: BLE001  (it is reported, or handed to whoever waits for the task)
+            self._fail_with(error)
         else:
             self._waits_for = waits_for
             waits_for.listen(self._wake)
         finally:
             self._scheduler.is_running = False
+
+    def _fail_with(self, error: Exception) -> None:
+        if not self.is_reported:
+            self.fail(error)
+            return
+        self.abandon()
+        if not isinstance(error, Failed):
+            self._scheduler.on_error(self.name, error)
 
 
 class Scheduler(CallbackQueue):
@@ -110,14 +121,20 @@ class Scheduler(CallbackQueue):
 
     def background(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Task[T]:
         """Start a coroutine without a waiter; its error goes to `on_error`."""
-
-        def ended(task: Deferred[Any]) -> None:
-            if isinstance(task.error, Exception):
-                self.on_error(name, task.error)
-
         task = Task(self, coroutine, name)
-        task.listen(ended)
+        task.is_reported = True
         self.advance(task, None)
+        return task
+
+    def run(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Answer[T]:
+        """Start a coroutine for a function that answers now or later; its result if it does not have to wait.
+
+        Raises what the coroutine raises before it waits; what it raises later goes to `on_error`.
+        """
+        task = self.start(coroutine, name)
+        if task.done:
+            return task.result()
+        task.is_reported = True
         return task
 
     def advance(self, task: Task[Any], interrupt: BaseException | None) -> None:

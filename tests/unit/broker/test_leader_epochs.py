@@ -239,10 +239,10 @@ def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: R
     attempts = 0
     append = writer.append
 
-    def counted(*arguments: Any) -> None:
+    def counted(*arguments: Any) -> Any:
         nonlocal attempts
         attempts += 1
-        append(*arguments)
+        return append(*arguments)
 
     setattr(writer, "append", counted)  # noqa: B010
     machine.until(lambda: attempts == 2)

@@ -39,7 +39,7 @@ from ottla.replication.replicas import Replicas
 from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer
 from ottla.tasks.due_work import DueWork
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _RECORDS_A_TURN: Final = 500
@@ -64,7 +64,7 @@ class Coordination:
         values: BrokerValues,
         clock: Clock,
         random: Random,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         replicas: Replicas,
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
