@@ -271,7 +271,12 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
         broker.topics.create,
         broker.peers,
     )
-    writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None), lambda: events.append("done"))
+
+    async def write() -> None:
+        await writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None))
+        events.append("done")
+
+    broker.tasks.background(write(), "dead letters")
     log = machine.partition("dlq.letters").log
     assert log.end_offset == 3
     log.truncate_to(0)
