@@ -113,8 +113,8 @@ class BrokerServer:
         self._background = workers.start("ottla-background")
         """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
         self._removing = workers.start("ottla-removing")
-        self.flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), environment.timers, environment.clock)
-        self._removals = Removals(environment.clock, environment.timers, self._removing)
+        self.flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), self.tasks, environment.clock)
+        self._removals = Removals(self.tasks, self._removing)
         self._storage = Storage(
             self._config,
             environment.random,
@@ -308,7 +308,7 @@ class BrokerServer:
             self._storage.missing,
             in_cluster=single is None,
         )
-        moves = Moves(replicas, environment.timers, self.flusher, self._assign_directory, self._remove)
+        moves = Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove)
         sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"),
             _FETCH_SESSION_EVICTION_MS,
@@ -426,7 +426,7 @@ class BrokerServer:
             broker.slices,
             lambda: broker.config,
             self._checkpoints.write,
-            self.flusher.run,
+            self.flusher.begin,
             broker.replication_throttles.follower,
         )
 
@@ -458,7 +458,7 @@ class BrokerServer:
             self._removals,
             self.broker.replicas,
             self._environment.clock,
-            self._environment.timers,
+            self.tasks,
             config.integer("log.initial.task.delay.ms"),
             config.integer("log.retention.check.interval.ms"),
             config.integer("log.cleaner.backoff.ms") if config.flag("log.cleaner.enable") else -1,

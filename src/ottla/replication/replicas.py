@@ -262,14 +262,6 @@ class Replicas:
         """True if a partition here has replicas on other brokers too."""
         return any(partition.leadership is not None or partition.leader_id != self._node_id for partition in self.all())
 
-    def observe_followers(self) -> Steps:
-        """Look for followers that lag behind, in steps."""
-        now_ms = self._now_ms()
-        for number, partition in enumerate(self.led(), 1):
-            partition.observe(now_ms)
-            if number % _LED_A_STEP == 0:
-                yield None
-
     def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """Return True if a broker is live, does not stop, and has this registration; a broker epoch of -1 is not compared."""
         image = self._image

@@ -14,9 +14,9 @@ caller of `start` handles the task's outcome. An exception of a task that no cod
 `on_error`, once, and a listener finds Failed in its place.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.environment import Clock, Timers
 from ottla.tasks.deferred import Answer, Deferred, Failed
@@ -24,6 +24,9 @@ from ottla.tasks.pace import Pace
 from ottla.tasks.queue import CallbackQueue, log_error
 
 T = TypeVar("T")
+Pieces: TypeAlias = Iterator[Deferred[Any] | None]
+"""Work in pieces of a few milliseconds, between which requests are served; the next piece waits for a yielded deferred. It is
+for compiled modules, in which coroutines have limits; others have coroutines."""
 
 
 class Cancelled(BaseException):
@@ -51,6 +54,9 @@ class Task(Deferred[T]):
         At once, since the event loop of a client that is closed may end with its caller.
         """
         if not self.done:
+            if self._waits_for is not None:  # an outcome does not resume it any more
+                self._waits_for.ignore(self._wake)
+                self._waits_for = None
             self._scheduler.advance(self, Cancelled(self.name))
 
     def _wake(self, deferred: Deferred[Any]) -> None:
@@ -143,6 +149,33 @@ class Scheduler(CallbackQueue):
             self.call(partial(task.step, interrupt))
         else:
             task.step(interrupt)
+
+    def run_pieces(self, pieces: Pieces, name: str) -> Answer[None]:
+        """Do work in pieces. The first one is done at once: there is no task if that is all.
+
+        An exception goes to `on_error`, and the answer is a deferred that fails.
+        """
+        try:
+            for awaited in pieces:
+                return self.background(self._rest_of(pieces, awaited), name)
+        except Exception as error:  # noqa: BLE001  (like that of a later piece)
+            self.on_error(name, error)
+            failed: Deferred[None] = Deferred(self)
+            failed.abandon()
+            return failed
+        return None
+
+    async def _rest_of(self, pieces: Pieces, awaited: Deferred[Any] | None) -> None:
+        """Do the next pieces, each in an event of its own, after what the one before waits for."""
+        while True:
+            if awaited is None:
+                await self.sleep(0)
+            elif not awaited.done:
+                await self._end_of(awaited)
+            try:
+                awaited = next(pieces)
+            except StopIteration:
+                return
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait for `delay_ms`."""
