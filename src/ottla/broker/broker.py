@@ -31,7 +31,6 @@ from ottla.replication.replicas import PartitionView, Replicas
 from ottla.replication.throttle import ReplicationThrottles
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
-from ottla.tasks.slices import Slices
 from ottla.tasks.turns import Turns
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ class Broker:
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
     tasks         the scheduler: everything that waits in this broker
-    slices        long work on the event loop, in slices
     peers         requests to other brokers of the cluster
     config_preparations  what must be read before the checks of new configs of this broker
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
@@ -91,7 +89,6 @@ class Broker:
         self.random = random
         self.tasks = tasks
         self.timeouts: Timers = TimerQueues(tasks, clock)
-        self.slices = Slices(tasks)
         self.large_checks = Turns(tasks)
         self.expirations = Expirations()
         self.encoded_metadata: tuple[tuple[object, ...], EncodedResponse] | None = None
@@ -178,7 +175,6 @@ class Broker:
                 self.peers,
             )
             self._coordination.load(self.image)
-            self.metadata.subscribe(self._coordination.apply)
         return self._coordination
 
     @property
@@ -247,5 +243,5 @@ class Broker:
         if self._coordination is not None:
             self._coordination.close()
         self.peers.close()
-        self.slices.close()
+        self.tasks.end_pieces()
         self.moves.close()

@@ -118,6 +118,7 @@ class Scheduler(CallbackQueue):
         self._pace = Pace(self, cpu_ns)
         self.is_running = False
         """True while a task runs: another one that is started then waits for its turn."""
+        self._ends_pieces = False
 
     def start(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str = "") -> Task[T]:
         """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
@@ -155,15 +156,17 @@ class Scheduler(CallbackQueue):
 
         An exception goes to `on_error`, and the answer is a deferred that fails.
         """
-        try:
-            for awaited in pieces:
-                return self.background(self._rest_of(pieces, awaited), name)
-        except Exception as error:  # noqa: BLE001  (like that of a later piece)
-            self.on_error(name, error)
-            failed: Deferred[None] = Deferred(self)
-            failed.abandon()
-            return failed
-        return None
+        if not self._ends_pieces:
+            try:
+                for awaited in pieces:
+                    return self.background(self._rest_of(pieces, awaited), name)
+            except Exception as error:  # noqa: BLE001  (like that of a later piece)
+                self.on_error(name, error)
+            else:
+                return None
+        failed: Deferred[None] = Deferred(self)
+        failed.abandon()
+        return failed
 
     async def _rest_of(self, pieces: Pieces, awaited: Deferred[Any] | None) -> None:
         """Do the next pieces, each in an event of its own, after what the one before waits for."""
@@ -172,10 +175,16 @@ class Scheduler(CallbackQueue):
                 await self.sleep(0)
             elif not awaited.done:
                 await self._end_of(awaited)
+            if self._ends_pieces:
+                raise Cancelled("pieces")
             try:
                 awaited = next(pieces)
             except StopIteration:
                 return
+
+    def end_pieces(self) -> None:
+        """Begin no further piece: what they work on is closed."""
+        self._ends_pieces = True
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait for `delay_ms`."""

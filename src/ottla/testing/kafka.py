@@ -442,7 +442,7 @@ class Kafka(EmbeddedBroker, Contents):
 
     def _apply(self) -> None:
         if self._is_running and (self._throttle_ms or self.broker.throttling is not None):
-            self._call(lambda: self.server.throttle_all(self._throttle_ms))
+            self._call(lambda: self.server.reconfiguration.throttle_all(self._throttle_ms))
 
     # The clock.
 

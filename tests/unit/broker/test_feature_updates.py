@@ -44,6 +44,7 @@ class Cluster:
             lambda: 1,
             lambda: 1,
         )
+        self.metadata.follow()
 
     def register(self, node: int, features: dict[str, tuple[int, int]]) -> None:
         """Write the registration of a broker; it need not be live."""

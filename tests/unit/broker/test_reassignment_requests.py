@@ -45,6 +45,7 @@ class Broker:
         store = self.shared.connect(latency=lambda: 1)
         store.largest_change = largest_change  # type: ignore[misc]
         self.metadata = Metadata(store, self.shared.snapshot(), random, self.tasks, lambda: 1, lambda: 1)
+        self.metadata.follow()
         self.rules = 0
         self.steps = 0
 

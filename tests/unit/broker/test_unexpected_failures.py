@@ -169,9 +169,9 @@ def test_more_producers_than_a_block_has_ids_all_get_one() -> None:
     queue = manual_queue()
     blocks: list[Deferred[int]] = []
 
-    def reserve() -> Answer[int]:
+    async def reserve() -> int:
         blocks.append(Deferred(queue))
-        return blocks[-1]
+        return await blocks[-1]
 
     ids = ProducerIds(reserve, queue)
     taken: list[int] = []

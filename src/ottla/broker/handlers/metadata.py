@@ -72,7 +72,7 @@ from ottla.protocol.messages.metadata import (
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceType, authorized_operations
 from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer
 
 _PARTITIONS_A_STEP: Final = 1_000
 ELECTION_MS: Final = 300
@@ -97,7 +97,7 @@ def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataRespons
         return not lost or not any(leader in lost for leader in _leaders(asked, broker))
 
     confirmed = broker.peers.confirm(sorted(leaders))
-    elected = after(confirmed, lambda _: broker.metadata.when(has_leaders, ELECTION_MS))
+    elected: Answer[bool] = after(confirmed, lambda _: broker.metadata.when(has_leaders, ELECTION_MS))
     return after(elected, lambda _: _some_topics(asked, request, broker))
 
 
@@ -144,22 +144,20 @@ def _all_topics(request: MetadataRequest, broker: Broker) -> Answer[Any]:
     key, latest = _key_of(request, broker), broker.encoded_metadata
     if key is not None and latest is not None and latest[0] == key:
         return latest[1]
-    described: Deferred[Any] = Deferred(broker.tasks)
     topics: list[MetadataResponseTopic] = []
 
-    def respond() -> None:
+    def respond(_: None) -> Any:
         response = _response(request, broker, topics)
         if key is None or key != _key_of(request, broker):  # something has changed between two steps
-            described.follow(response)
-            return
+            return response
         errors = Counter[int]()
         count_errors(response, errors)
         encoded = EncodedResponse(encode(response, request.context.version), errors)
         broker.encoded_metadata = key, encoded
-        described.complete(encoded)
+        return encoded
 
-    broker.slices.run(_describe_all(topics, broker, request.context), respond)
-    return described
+    described = broker.tasks.run_pieces(_describe_all(topics, broker, request.context), "Metadata of all topics")
+    return after(described, respond)
 
 
 def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | None:

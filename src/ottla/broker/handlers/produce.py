@@ -421,9 +421,7 @@ class _Appends:
         return whole
 
     def _check(self) -> Answer[None]:
-        checked: Deferred[None] = Deferred(self._broker.tasks)
-        self._broker.slices.run(self._finish(), lambda: checked.complete(None))
-        return checked
+        return self._broker.tasks.run_pieces(self._finish(), "the check of a large batch")
 
     def _finish(self) -> Iterator[None]:
         for partition, leader_epoch, unfinished, answer in self._unfinished:

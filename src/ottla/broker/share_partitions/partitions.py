@@ -128,7 +128,6 @@ class SharePartitions:
         self._numbers = 0
         self._alarm = DueWork("a timer of share partitions", self._run_due, clock, tasks)
         coordination.share_resets.append(self._reset)
-        metadata.subscribe(self._apply)
 
     # Services for share partitions.
 
@@ -230,7 +229,7 @@ class SharePartitions:
             if not of_group:
                 del self._shared[reset.group_id]
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
         """Close the share partitions of deleted topics, and those whose partition has another leader or leader epoch."""
         deleted = {topic.id for topic in delta.deleted}
         moved = {delta.image.topics[name].id for name in delta.moved} | {topic.id for topic in delta.changed}
