@@ -214,7 +214,7 @@ class Broker:
         if self._streams_topics is None:
             from ottla.broker.streams_topics import StreamsTopics
 
-            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.clock, self.tasks)
+            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.tasks)
         return self._streams_topics
 
     @property

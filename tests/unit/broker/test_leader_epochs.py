@@ -316,7 +316,7 @@ def test_an_epoch_is_in_the_checkpoint_with_its_first_batch(machine: Replicated)
 
 
 def test_a_coordinator_that_leads_again_in_a_new_epoch_is_loaded_again(machine: Replicated) -> None:
-    machine.result(lambda: machine.broker.topics.create_internal(OFFSETS_TOPIC))
+    machine.create_internal(OFFSETS_TOPIC)
     groups = machine.broker.coordination.groups
     watchers = machine.partition(OFFSETS_TOPIC).watchers
     for epoch in (1, 2, 3):

@@ -319,7 +319,7 @@ class Membership:
         try:
             if hands_over:
                 self.shutdown = self._shutdown()
-                # A task of its own: the last field that it writes is on the way to the store before the sign of life is removed.
+                # A task of its own: what it writes last is on the way to the store before the sign of life is removed.
                 await self._scheduler.start(self.shutdown.run(), "controlled shutdown")
         except Exception as error:  # noqa: BLE001  (a bug there must not keep this broker from leaving)
             self._scheduler.on_error("controlled shutdown", error)

@@ -115,7 +115,8 @@ class ShareCoordinators:
         if self._routing.is_remote(node_id):
             from ottla.broker.coordination.remote_share_state import run_remotely
 
-            return cast(Answer[R], run_remotely(self._peers, node_id, operation, request))
+            remote = run_remotely(self._peers, self._tasks, node_id, operation, request)
+            return cast(Answer[R], self._tasks.run(remote, "a request to a share coordinator"))
         return self._local.run(key, operation, request)
 
     def run_when_available(

@@ -15,8 +15,8 @@ Kafka.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
@@ -48,7 +48,7 @@ from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Header, Record
 from ottla.replication.replicas import Replicas
-from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.deferred import Deferred, awaitable
 from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class DeadLetterWriter:
         tasks: Scheduler,
         metadata: Metadata,
         replicas: Replicas,
-        create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
+        create_topic: Callable[[RequestedTopic], Coroutine[Deferred[Any], Any, ChangeResult]],
         peers: OtherBrokers,
     ) -> None:
         self._config = config
@@ -172,8 +172,7 @@ class DeadLetterWriter:
             text = f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
             raise _NotWritten(text, is_final=True)
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
-        creation = self._create_topic(RequestedTopic(name, -1, -1, {}, configs))
-        change = await awaitable(creation, self._tasks)
+        change = await self._create_topic(RequestedTopic(name, -1, -1, {}, configs))
         if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
             raise _NotWritten(change.error_message or name_of(change.error_code), is_final=True)
 
