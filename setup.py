@@ -97,7 +97,6 @@ COMPILED = [
     "src/ottla/tasks/queue.py",
     "src/ottla/tasks/scheduler.py",
     "src/ottla/tasks/signal.py",
-    "src/ottla/tasks/slices.py",
 ]
 
 

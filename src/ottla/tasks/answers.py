@@ -5,23 +5,15 @@ that follow it fail with the same error, up to the connection that waits for the
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from ottla.tasks.deferred import Answer, Deferred
 
 T = TypeVar("T")
 U = TypeVar("U")
 _logger = logging.getLogger("ottla.tasks")
-
-
-class NotReady(Exception):
-    """A required resource is not available yet, but will be soon: the request can be retried."""
-
-
-Steps: TypeAlias = Iterator[Deferred[Any] | None]
-"""Work in steps of a few milliseconds, between which requests are served; the next step waits for a yielded `Deferred`."""
 
 
 def after(answer: Answer[T], follow: Callable[[T], Answer[U]]) -> Answer[U]:

@@ -36,8 +36,8 @@ from ottla.replication.fetching import Fetching, FetchLimits
 from ottla.replication.followed import LATEST, Effect, FollowedPartition, LookUp
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import Steps
 from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Pieces
 
 ID = b"t" * 16
 HOME = Path("/data/t-0")
@@ -78,7 +78,7 @@ class Call:
 class Work:
     """Effects of one response, which are carried out in steps."""
 
-    def __init__(self, fetching: Fetching, steps: Steps) -> None:
+    def __init__(self, fetching: Fetching, steps: Pieces) -> None:
         self.fetching = fetching
         self._steps = steps
         self._awaited: Deferred[Any] | None = None

@@ -9,7 +9,7 @@ from tests.queues import immediate_queue
 from ottla.log.config import LogConfig
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import Steps
+from ottla.tasks.scheduler import Pieces
 
 TOPICS = 200
 MOST_A_STEP = 16
@@ -59,7 +59,7 @@ def topic(number: int, replica: int = 1) -> TopicImage:
     return TopicImage(f"t{number}", number.to_bytes(16, "big"), (placed,), {})
 
 
-def most_between_steps(steps: Steps, done: list[Any]) -> int:
+def most_between_steps(steps: Pieces, done: list[Any]) -> int:
     """The largest number of entries that are added to `done` in one step."""
     most = before = 0
     for _ in steps:

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from ottla.coordinators.readiness import NotReady
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK
-from ottla.tasks.answers import NotReady
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.scheduler import Scheduler
 
