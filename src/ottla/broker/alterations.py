@@ -31,7 +31,7 @@ from ottla.metadata.configs import InvalidConfig, without_invalid
 from ottla.metadata.eligibility import has_elr
 from ottla.metadata.image import Image
 from ottla.metadata.metadata import Conflict, Metadata, outdated
-from ottla.metadata.refusal import Refused
+from ottla.metadata.refusal import MOST_RECORDS, Refused, TooLarge, check_records
 from ottla.metadata.store import Change
 from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
@@ -88,8 +88,16 @@ class ConfigAlterations:
     async def alter(
         self, alterations: Sequence[Alteration], context: RequestContext, *, validate_only: bool
     ) -> list[Outcome]:
-        """Alter each resource on its own, one after the other: an error of one does not affect the others."""
+        """Alter each resource on its own, one after the other: an error of one does not affect the others.
+
+        More than 10,000 altered configs in all are refused, and none is altered, as in Apache Kafka.
+        """
         times = Counter((requested.kind, requested.name) for requested in alterations)
+        if sum(max(1, len(requested.edits)) for requested in alterations) > MOST_RECORDS:
+            try:
+                check_records(await self._count_altered(alterations, times, context))
+            except TooLarge as refused:
+                return [Outcome(one.kind, one.name, refused.code, refused.message) for one in alterations]
         outcomes = []
         for alteration in alterations:
             await self._metadata.tasks.pace()
@@ -102,6 +110,24 @@ class ConfigAlterations:
                 code, message = refused.code, refused.message
             outcomes.append(Outcome(alteration.kind, alteration.name, code, message))
         return outcomes
+
+    async def _count_altered(
+        self, alterations: Sequence[Alteration], times: Counter[tuple[int, str]], context: RequestContext
+    ) -> int:
+        """Return how many configs would be altered."""
+        image, count = self._metadata.image, 0
+        for alteration in alterations:
+            await self._metadata.tasks.pace()
+            kind, name = alteration.kind, alteration.name
+            if times[kind, name] > 1 or config_denial(context, AclOperation.ALTER_CONFIGS, kind, name) != NONE:
+                continue
+            try:
+                check_edits(alteration.edits, replaces=alteration.replaces)
+                current, texts = self._planned(alteration, image)
+            except Refused:
+                continue
+            count += len({config for config, _ in current.items() ^ texts.items()})
+        return count
 
     async def _alter(self, alteration: Alteration, context: RequestContext, *, validate_only: bool) -> None:
         """Alter one resource. Raises Refused."""

@@ -16,6 +16,7 @@ from ottla.protocol.api import PRODUCE
 from ottla.protocol.codec import decode
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
+from ottla.protocol.rows import RowPath, path_in
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Answer
@@ -35,26 +36,33 @@ class PositionalRequest(NamedTuple):
 class Route(NamedTuple):
     """A registered handler.
 
-    positions  the handler receives a `PositionalRequest`
+    positions     the handler receives a `PositionalRequest`
     is_coroutine  the handler is a coroutine function: it may wait in the middle
+    paths         paths of the rows of a request, by which it is served in parts (`parts.py`): that of a version is the first
+                  which it has
+    rows          the one of the version of a request; empty without one
     """
 
     request_class: type[Request]
     handler: Handler
     positions: bool
     is_coroutine: bool
+    paths: tuple[str, ...] = ()
+    rows: RowPath = ()
 
 
 _ROUTES: Final[dict[int, Route]] = {}
 
 
 def handles(
-    request_class: type[R], *, positions: bool = False
+    request_class: type[R], *, positions: bool = False, rows: str | tuple[str, ...] = ()
 ) -> Callable[[Callable[[Any, Broker], Any]], Callable[[Any, Broker], Any]]:
     """Register a function as the handler of `request_class`, see `Route`; its versions are in handlers/__init__.py."""
 
+    paths = (rows,) if isinstance(rows, str) else rows
+
     def register(handler: Callable[[Any, Broker], Any]) -> Callable[[Any, Broker], Any]:
-        _ROUTES[request_class.API] = Route(request_class, handler, positions, iscoroutinefunction(handler))
+        _ROUTES[request_class.API] = Route(request_class, handler, positions, iscoroutinefunction(handler), paths)
         return handler
 
     return register
@@ -80,7 +88,8 @@ def route(envelope: Envelope, *, allows_unstable: Callable[[], bool]) -> Route:
         raise PeerError(f"{envelope.api.name} is not served")
     if version not in served.versions and not (version in served.unstable and allows_unstable()):
         raise PeerError(f"{envelope.api.name} version {version} is not served, only {served.versions}")
-    return registered(key)
+    target = registered(key)
+    return target._replace(rows=path_in(target.request_class, target.paths, version)) if target.paths else target
 
 
 def refusal(envelope: Envelope, code: int) -> Response:

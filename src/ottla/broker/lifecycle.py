@@ -246,13 +246,17 @@ class BrokerServer:
             self.node.controller.configs_applied()
 
     def _coordinate(self, delta: Delta) -> None:
-        """Pass a change to the coordinators, which are created when this broker becomes leader of a partition of an internal
-        topic: timers run for open transactions and groups whose clients may never come here.
-        """
+        """Pass a change to the coordinators."""
         coordination = self.broker.used_coordination
         if coordination is not None:
             coordination.apply(delta)
-            return
+        else:
+            self._provide_coordination(delta)
+
+    def _provide_coordination(self, delta: Delta) -> None:
+        """Create the coordinators when this broker becomes leader of a partition of an internal topic: its timers run for open
+        transactions and groups whose clients may never come here.
+        """
         names = INTERNAL_TOPICS & {*delta.moved, *(topic.name for topic in delta.changed)}
         partitions = (placed for name in names for placed in delta.image.topics[name].partitions)
         if self.broker.replicas.is_loaded and any(placed.leader == self.broker.node_id for placed in partitions):

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import PositionalRequest, Route, refusal, route
+from ottla.broker.parts import LARGE_FRAME, serve_in_parts
 from ottla.environment import Clock
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
+from ottla.protocol.rows import ROWS_OF_PART, EncodedRows, count_rows
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Answer, Deferred, Failed
@@ -74,17 +76,24 @@ class Pipeline:
         """
         version = envelope.version
         target = self._routes.get((envelope.api.key, version)) or self._route(envelope)
+        size = len(envelope.frame) if target.rows else 0
+        if size >= LARGE_FRAME and not target.positions:
+            return self._start(serve_in_parts(target, envelope, context, self._broker), envelope, context)
         if target.positions:
-            fields, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
-            request: Any = PositionalRequest(context, envelope.frame, fields)
+            body, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
+            request: Any = PositionalRequest(context, envelope.frame, body)
         elif envelope.asked != version:
-            request = target.request_class()  # ApiVersions in an unknown version, whose body cannot be read
+            # ApiVersions in an unknown version, whose body cannot be read.
+            body = request = target.request_class()
             request.context = context
         else:
-            request, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
-            request.context = context
+            body, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
+            body.context = context
+            request = body
+        if size > ROWS_OF_PART and count_rows(body, target.rows) > ROWS_OF_PART:
+            return self._start(serve_in_parts(target, envelope, context, self._broker, body), envelope, context)
         if target.is_coroutine:
-            return self._start(target, request, envelope)
+            return self._start(target.handler(request, self._broker), envelope, context)
         return self._handle(target, request, envelope)
 
     def _route(self, envelope: Envelope) -> Route:
@@ -107,14 +116,13 @@ class Pipeline:
             if context.authorizer is not None:
                 context.authorizer.end_request(context)
 
-    def _start(self, target: Route, request: Any, envelope: Envelope) -> Answer[Any]:
+    def _start(self, coroutine: Any, envelope: Envelope, context: RequestContext) -> Answer[Any]:
         """Run a handler that may wait; return its response if it did not have to. Raises PeerError."""
-        coroutine: Any = target.handler(request, self._broker)
         task: Deferred[Any] = self.tasks.start(coroutine, envelope.api.name)
         if not task.done:
-            task.listen(partial(self._end, request.context, envelope))
+            task.listen(partial(self._end, context, envelope))
             return task
-        self._end(request.context, envelope, task)
+        self._end(context, envelope, task)
         if task.error is None:
             return task.result()
         if isinstance(task.error, PeerError):
@@ -138,6 +146,8 @@ class Pipeline:
         if throttling is None:
             return 0
         throttle_ms = throttling.answered(envelope.api.key, context, len(envelope.frame), spent_ns)
+        if type(response) is EncodedRows:
+            response = response.message
         if response is None or not _has_throttle_time(type(response)):
             return throttle_ms
         throttled = cast(_Throttled, response)

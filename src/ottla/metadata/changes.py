@@ -6,6 +6,7 @@ another broker has written one of them since, the store refuses the change, howe
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from ottla.metadata import keys
 from ottla.metadata.alteration import BROKER
@@ -19,6 +20,7 @@ from ottla.security.delegation_tokens import DelegationToken
 from ottla.security.quotas import Entity
 from ottla.security.scram import ScramCredential
 
+T = TypeVar("T")
 PlacedState = tuple[TopicImage, int, PartitionImage]
 """Topic, index and new state of a partition."""
 
@@ -131,12 +133,17 @@ def configure(image: Image, kind: int, name: str, texts: Mapping[str, str]) -> C
     return _written(image, {key: keys.compact(dict(texts)) if texts else None})
 
 
-def set_quotas(image: Image, changed: Mapping[Entity, Mapping[str, float]]) -> Change:
-    """Replace the quotas of each entity; an empty mapping removes all of them."""
-    return _written(
-        image,
-        {keys.quota_key(entity): keys.compact(dict(values)) if values else None for entity, values in changed.items()},
-    )
+def set_quotas(image: Image, changed: Mapping[Entity, Mapping[str, float]], largest: int) -> Iterator[Change]:
+    """Yield the changes that replace the quotas of each entity; an empty mapping removes all of them."""
+    for entities in _parts(list(changed), largest):
+        values = {entity: changed[entity] for entity in entities}
+        yield _written(
+            image,
+            {
+                keys.quota_key(entity): keys.compact(dict(quotas)) if quotas else None
+                for entity, quotas in values.items()
+            },
+        )
 
 
 def set_features(
@@ -152,12 +159,19 @@ def set_features(
     return _written(image, values)
 
 
-def set_credentials(image: Image, changed: Mapping[tuple[str, int], ScramCredential | None]) -> Change:
-    """Set credentials by user and mechanism; None removes one."""
-    return _written(
-        image,
-        {keys.scram_key(*user): None if made is None else made.encoded() for user, made in changed.items()},
-    )
+def set_credentials(
+    image: Image, changed: Mapping[tuple[str, int], ScramCredential | None], largest: int
+) -> Iterator[tuple[Sequence[tuple[str, int]], Change]]:
+    """Yield the changes that set credentials by user and mechanism, each with its users; None removes one."""
+    for users in _parts(list(changed), largest):
+        credentials = {user: changed[user] for user in users}
+        yield (
+            users,
+            _written(
+                image,
+                {keys.scram_key(*user): made and made.encoded() for user, made in credentials.items()},
+            ),
+        )
 
 
 def set_tokens(image: Image, changed: Mapping[str, DelegationToken | None]) -> Change:
@@ -168,6 +182,11 @@ def set_tokens(image: Image, changed: Mapping[str, DelegationToken | None]) -> C
     )
 
 
+def is_missing(image: Image, acl: Acl) -> bool:
+    """Return whether the image lacks an ACL."""
+    return keys.acl_key(acl) not in image.acls
+
+
 def set_acls(image: Image, added: Iterable[Acl], removed: Iterable[Acl], largest: int) -> Iterator[Change]:
     """Yield the changes that add and remove ACLs, in several if the store demands it.
 
@@ -176,8 +195,8 @@ def set_acls(image: Image, added: Iterable[Acl], removed: Iterable[Acl], largest
     changed: dict[str, bytes | None] = {keys.acl_key(acl): acl.encoded() for acl in added}
     changed |= dict.fromkeys(map(keys.acl_key, removed))
     missing = [key for key, value in changed.items() if (value is None) == (key in image.acls)]
-    for first in range(0, len(missing), largest):
-        yield _written(image, {key: changed[key] for key in missing[first : first + largest]})
+    for part in _parts(missing, largest):
+        yield _written(image, {key: changed[key] for key in part})
 
 
 def _written(image: Image, values: Mapping[str, bytes | None]) -> Change:
@@ -185,6 +204,12 @@ def _written(image: Image, values: Mapping[str, bytes | None]) -> Change:
     put = {key: value for key, value in values.items() if value is not None}
     delete = [key for key, value in values.items() if value is None]
     return Change({key: image.revision_of(key) for key in values}, put=put, delete=delete)
+
+
+def _parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield rows in parts of a size; one without any if there are none."""
+    for first in range(0, max(len(rows), 1), size):
+        yield rows[first : first + size]
 
 
 def _chunks(topics: Sequence[TopicImage], largest: int) -> list[list[TopicImage]]:

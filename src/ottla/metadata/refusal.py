@@ -2,7 +2,11 @@
 
 from typing import Final, NamedTuple
 
-from ottla.protocol.errors import NONE
+from ottla.protocol.errors import NONE, POLICY_VIOLATION
+
+MOST_RECORDS: Final = 10_000
+"""Records that one request may add to the metadata (Kafka's QuorumController.MAX_RECORDS_PER_USER_OP)."""
+TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
 
 
 class Refused(Exception):
@@ -12,6 +16,16 @@ class Refused(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class TooLarge(Refused):
+    """Refusal of a whole request: it would change more than Kafka changes at once."""
+
+
+def check_records(records: int) -> None:
+    """Raise TooLarge if one request would add more records to the metadata than it may."""
+    if records > MOST_RECORDS:
+        raise TooLarge(POLICY_VIOLATION, TOO_MANY_RECORDS)
 
 
 class ChangeResult(NamedTuple):

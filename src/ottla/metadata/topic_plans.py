@@ -12,7 +12,7 @@ from ottla.metadata.configs import InvalidConfig, validate_topic
 from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from ottla.metadata.placement import ReplicaPlacer, assigned
-from ottla.metadata.refusal import Refused
+from ottla.metadata.refusal import Refused, TooLarge, check_records
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -25,7 +25,6 @@ from ottla.protocol.errors import (
 )
 
 MOST_PARTITIONS_AT_ONCE: Final = 10_000
-_MOST_RECORDS: Final = 10_000
 """Records that one request may write in Apache Kafka: one for each topic, config and partition."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC_NAME: Final = 249
@@ -39,10 +38,6 @@ class RequestedTopic(NamedTuple):
     replication_factor: int
     assignments: Mapping[int, Sequence[int]]
     configs: Mapping[str, str | None]
-
-
-class TooLarge(Refused):
-    """Refusal of a whole request: it would create more than Kafka creates at once."""
 
 
 def check_additions(partitions: int) -> None:
@@ -62,8 +57,7 @@ class TopicBatch:
     def add(self, topic: TopicImage) -> None:
         """Add a planned topic. Raises TooLarge if Kafka could not write so many at once."""
         self._records += 1 + len(topic.configs) + len(topic.partitions)
-        if self._records > _MOST_RECORDS:
-            raise TooLarge(POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        check_records(self._records)
         self.topics[topic.name] = topic
         self.by_metric_name[_metric_name(topic.name)] = topic.name
 

@@ -31,6 +31,7 @@ from ottla.protocol.wire import PeerError, write_uvarint
 S = TypeVar("S", bound=Struct)
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 Encoder = Callable[[Any, Callable[[Any], None]], None]
+HeadEncoder = Callable[[Any, Callable[[Any], None], int], None]
 
 
 _MALFORMED: Final = (struct.error, IndexError, OverflowError, MemoryError)
@@ -194,6 +195,17 @@ def encoder(cls: type[Struct], version: int) -> Encoder:
     return made
 
 
+def encoders_around(cls: type[Struct], name: str, version: int, flexible: bool) -> tuple[HeadEncoder, Encoder, Encoder]:
+    """Return three encoders of a struct with an array: of what is before its elements, with their count; of a list of
+    elements; and of what is after them.
+    """
+    return (
+        _EncoderSource(flexible, version).head(cls, name),
+        _EncoderSource(flexible, version).elements(cls, name),
+        _EncoderSource(flexible, version).tail(cls, name),
+    )
+
+
 def _checked(cls: type[Struct], version: int) -> bool:
     """Return True if `version` of `cls` is flexible. Raises UnsupportedField for an undeclared version."""
     if not issubclass(cls, Message):
@@ -213,12 +225,49 @@ class _EncoderSource(FunctionSource):
         made: Encoder = self.compiled(f"write_{cls.__name__}", "o, w")
         return made
 
-    def struct(self, depth: int, cls: type[Struct], source: str) -> None:
+    def head(self, cls: type[Struct], before: str) -> HeadEncoder:
+        """Generate the encoder of the fields before the array `before`, and of a count of its elements."""
+        fields, array, _ = self.around(cls, before)
+        self.fields(1, cls, fields, "o")
+        self.length(1, "count", self.compact(array), True, "w")
+        made: HeadEncoder = self.compiled(f"write_{cls.__name__}_before_{before}", "o, w, count")
+        return made
+
+    def elements(self, cls: type[Struct], name: str) -> Encoder:
+        """Generate the encoder of a list of elements of an array."""
+        _, array, _ = self.around(cls, name)
+        self.each(1, array.type.element, "o", "w")
+        made: Encoder = self.compiled(f"write_{name}_of_{cls.__name__}", "o, w")
+        return made
+
+    def tail(self, cls: type[Struct], after: str) -> Encoder:
+        """Generate the encoder of what follows the array `after`."""
+        _, _, fields = self.around(cls, after)
+        self.refusals(1, cls, "o")
+        self.fields(1, cls, fields, "o")
+        self.end(1, cls, "o")
+        made: Encoder = self.compiled(f"write_{cls.__name__}_after_{after}", "o, w")
+        return made
+
+    def around(self, cls: type[Struct], name: str) -> tuple[list[Field], Field, list[Field]]:
+        """Return the fields before a field, the field, and those after it."""
         present = [f for f in cls.FIELDS if self.present(f)]
+        at = [f.name for f in present].index(name)
+        return present[:at], present[at], present[at + 1 :]
+
+    def struct(self, depth: int, cls: type[Struct], source: str) -> None:
+        self.refusals(depth, cls, source)
+        self.fields(depth, cls, [f for f in cls.FIELDS if self.present(f)], source)
+        self.end(depth, cls, source)
+
+    def refusals(self, depth: int, cls: type[Struct], source: str) -> None:
+        """Generate the checks of the fields that the version lacks."""
         tagged = self.tagged(cls.FIELDS)
         for declared in cls.FIELDS:
-            if declared not in present and declared not in tagged and not declared.ignorable:
+            if not self.present(declared) and declared not in tagged and not declared.ignorable:
                 self.refuse(depth, cls, declared, f"{source}.{declared.name}")
+
+    def fields(self, depth: int, cls: type[Struct], present: list[Field], source: str) -> None:
         index = 0
         while index < len(present):
             run = [present[index]]
@@ -229,8 +278,11 @@ class _EncoderSource(FunctionSource):
             else:
                 self.value(depth, cls, run[0], f"{source}.{run[0].name}", "w")
             index += len(run)
+
+    def end(self, depth: int, cls: type[Struct], source: str) -> None:
+        """Generate the tagged section, or the check that there are no tags."""
         if self.flexible:
-            self.tags(depth, cls, tagged, source)
+            self.tags(depth, cls, self.tagged(cls.FIELDS), source)
         else:
             message = f"unknown tagged fields of {cls.__name__} cannot travel in version {self.version}"
             self.line(depth, f"if {source}.unknown_tags: raise UnsupportedField({message!r})")
@@ -324,6 +376,11 @@ class _EncoderSource(FunctionSource):
 
     def array(self, depth: int, element: Any, source: str, compact: bool, write: str) -> None:
         self.length(depth, f"len({source})", compact, True, write)
+        self.each(depth, element, source, write)
+
+    def each(self, depth: int, element: Any, source: str, write: str) -> None:
+        """Generate code that encodes the elements of an array."""
+        compact = self.flexible
         if isinstance(element, Primitive) and element.format:
             pack = self.bind(struct.pack)
             if element.size == 16:
@@ -398,6 +455,7 @@ __all__ = [
     "encode",
     "encode_pieces",
     "encoder",
+    "encoders_around",
     "positions",
     "reader",
 ]

@@ -14,6 +14,7 @@ from ottla.protocol import codec
 from ottla.protocol.api import API_VERSIONS, APIS, Api
 from ottla.protocol.frames import FrameReader
 from ottla.protocol.messages.header import RequestHeader, ResponseHeader
+from ottla.protocol.rows import EncodedRows
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 
@@ -109,7 +110,10 @@ def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
     if type(response) is EncodedResponse:
         size = 4 + len(tags) + len(response.body)
         return [_SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + tags, response.body]
-    pieces = codec.encode_pieces(response, envelope.version, tags)
+    if type(response) is EncodedRows:
+        pieces: list[Any] = [tags, *response.pieces()]
+    else:
+        pieces = codec.encode_pieces(response, envelope.version, tags)
     size = 4 + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))
     pieces[0] = _SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + pieces[0]
     return pieces

@@ -147,6 +147,12 @@ class Plan:
         self.has_tags = bool(steps) and steps[-1].code == TAGS
         self.next_trial: i64 = 0
 
+    def read_part(self, data: bytes, position: i64, allowance: Allowance) -> tuple[Any, int]:
+        """Decode the struct at `position`, a part of a message; see `read`."""
+        values: list[Any] = []
+        end = _run(self, data, position, 1, values, allowance)
+        return self.one(values), end
+
     def read(self, data: bytes, position: i64) -> tuple[Any, int]:
         """Decode the struct at `position`; return it and the position after it. Raises PeerError and IndexError."""
         values: list[Any] = []
@@ -286,16 +292,56 @@ def _text(data: bytes, p: i64, end: i64) -> str:
         return data[p:end].decode("utf-8", "replace")
 
 
-def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any], allowance: Allowance) -> i64:
-    values: list[Any] = []
+def _check_count(step: Step, count: i64, left: i64, allowance: Allowance) -> None:
+    """Count the elements of an array before they are decoded. Raises PeerError.
+
+    left  number of bytes that are left in the frame
+    """
     if count > MOST_OF_MANY:
         raise PeerError(f"an array of {count} elements is larger than the {MOST_OF_MANY} allowed")
     if not step.many:
         allowance.take(count)
-    if count * step.least > len(data) - p:
+    if count * step.least > left:
         raise PeerError("an array runs past the frame")
-    if code == STRUCT_ARRAY and count > MOST_ELEMENTS and count > MOST_ELEMENTS + (len(data) - p) // LEAST_OF_MANY:
+    if step.code == STRUCT_ARRAY and count > MOST_ELEMENTS and count > MOST_ELEMENTS + left // LEAST_OF_MANY:
         raise PeerError(f"an array of {count} elements that are nearly all empty")
+
+
+def begin_array(step: Step, data: bytes, p: i64, allowance: Allowance) -> tuple[int, int]:
+    """Read the count of an array that is decoded in parts; return it, -1 for null, and the position of the first element.
+    Raises PeerError and IndexError.
+    """
+    count: i64
+    if step.compact:
+        count, p = read_uvarint(data, p)
+        count -= 1
+    else:
+        number: int = read_i32_be(data, p)
+        count = number
+        p += 4
+    if count < 0 and not step.nullable:
+        raise PeerError("a length or count is negative where null is not allowed")
+    _check_count(step, max(count, 0), len(data) - p, allowance)
+    return count, p
+
+
+def read_elements(step: Step, data: bytes, p: i64, count: i64, allowance: Allowance) -> tuple[list[Any], int]:
+    """Decode the next `count` elements of an array; return them and the position after them. Raises as `begin_array`."""
+    values: list[Any] = []
+    if step.code == INT32_ARRAY:
+        for _ in range(count):
+            values.append(read_i32_be(data, p))
+            p += 4
+        return values, p
+    plan = step.plan
+    assert plan is not None
+    p = _run(plan, data, p, count, values, allowance)
+    return (values if step.code == VALUE_ARRAY else plan.many(values, count)), p
+
+
+def _array(step: Step, code: i64, data: bytes, p: i64, count: i64, out: list[Any], allowance: Allowance) -> i64:
+    values: list[Any] = []
+    _check_count(step, count, len(data) - p, allowance)
     if code == INT32_ARRAY:
         end: i64 = p + count * 4
         while p < end:

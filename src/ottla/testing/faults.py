@@ -229,7 +229,7 @@ class Failure(RequestFault):
         """Return the metadata with the error for each topic; brokers are kept, because clients rely on them."""
         request.context = context
         request.allow_auto_topic_creation = False
-        answer: Answer[Response] = registered(self.key).handler(request, broker)  # type: ignore[assignment]
+        answer: Answer[Response] = broker.tasks.start(registered(self.key).handler(request, broker))  # type: ignore[arg-type]
 
         def failed(response: Any) -> Response:
             if isinstance(response, EncodedResponse):  # it is shared with other requests

@@ -104,7 +104,9 @@ class Kafka(EmbeddedBroker, Contents):
     def _create_users(self) -> None:
         users = self._security.credentials() if self._security is not None else {}
         if users:
-            self._change_metadata(lambda image, _: [changes.set_credentials(image, users)])
+            self._change_metadata(
+                lambda image, most: [change for _, change in changes.set_credentials(image, users, most)]
+            )
 
     def _new_server(self, loop: asyncio.AbstractEventLoop) -> BrokerServer:
         self._timers = MovableTimers(loop, self._clock)

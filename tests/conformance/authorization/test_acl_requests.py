@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from ottla.protocol.errors import INVALID_REQUEST, NONE
+from ottla.protocol.errors import INVALID_REQUEST, NONE, POLICY_VIOLATION
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
@@ -353,3 +353,14 @@ def _binding(match: Any) -> Binding:
         match.pattern_type,
         match.host,
     )
+
+
+def test_more_than_10_000_new_acls_are_refused_all_together(acls: Acls, root: Wire) -> None:
+    creations = [AclCreation(**(VALID | {"resource_name": f"t{number}"})) for number in range(10_001)]
+    invalid = [AclCreation(**(VALID | {"principal": "bob"}))] * 5
+    results = root.send(CreateAclsRequest(creations=[*creations, *invalid]), 3).results
+    text = "Unable to perform excessively large batch operation."
+    assert [(row.error_code, row.error_message) for row in results] == [(POLICY_VIOLATION, text)] * 10_006
+    assert described(root) == []
+    results = root.send(CreateAclsRequest(creations=[*creations[:3], *invalid * 2_001]), 3).results
+    assert [row.error_code for row in results] == [NONE] * 3 + [INVALID_REQUEST] * 10_005

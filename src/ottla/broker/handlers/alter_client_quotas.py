@@ -8,6 +8,7 @@ Behaviour
     an entity or a quota twice      INVALID_REQUEST, answered once
     an address                      an IP address, or a host name that can be resolved
     validate only                   everything is checked, nothing is changed
+    more than 10,000 entities       POLICY_VIOLATION for each, and nothing is changed
 
 Versions
     1  flexible
@@ -20,10 +21,15 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata import changes
-from ottla.metadata.image import Image
-from ottla.metadata.refusal import CHANGED, ChangeResult
-from ottla.metadata.store import Change
-from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, error
+from ottla.metadata.metadata import Conflict, outdated
+from ottla.metadata.refusal import CHANGED, MOST_RECORDS, ChangeResult, Refused
+from ottla.protocol.errors import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
+    error,
+)
 from ottla.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -34,23 +40,23 @@ from ottla.security.operations import AclOperation
 from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
 
 
-@handles(AlterClientQuotasRequest)
+@handles(AlterClientQuotasRequest, rows="entries")
 async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER_CONFIGS):
-        return _denied(request)
-    requested = [
-        (
-            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
-            [QuotaChange(operation.key, operation.value, operation.remove) for operation in entry.ops],
-        )
-        for entry in request.entries
-    ]
-    times = Counter(entity for entity, _ in requested)
+        return _for_each(request, CLUSTER_AUTHORIZATION_FAILED)
+    requested: dict[Entity, list[QuotaChange]] = {}
+    times: Counter[Entity] = Counter()
+    for entry in request.entries:
+        await broker.tasks.pace()
+        entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
+        requested[entity] = [QuotaChange(operation.key, operation.value, operation.remove) for operation in entry.ops]
+        times[entity] += 1
     outcomes: dict[Entity, ChangeResult] = {}
-
-    def plan(image: Image) -> Change:
+    result = CHANGED
+    for image in broker.metadata.attempts():
         altered: dict[Entity, dict[str, float]] = {}
-        for entity, quotas in dict(requested).items():
+        for entity, quotas in requested.items():
+            await broker.tasks.pace()
             outcomes[entity] = CHANGED
             try:
                 if times[entity] > 1 or len({change.key for change in quotas}) < len(quotas):
@@ -60,9 +66,20 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker)
                 altered[entity] = changed(entity, image.quotas.get(entity, {}), quotas)
             except InvalidQuota as cause:
                 outcomes[entity] = ChangeResult(INVALID_REQUEST, str(cause))
-        return Change() if request.validate_only else changes.set_quotas(image, altered)
-
-    result = await broker.metadata.result_of(plan)
+        if request.validate_only:
+            break
+        if len(altered) > MOST_RECORDS:
+            return _for_each(request, POLICY_VIOLATION)
+        try:
+            for change in changes.set_quotas(image, altered, broker.metadata.largest_change):
+                await broker.metadata.commit(change)
+        except Conflict:
+            continue
+        except Refused as refused:
+            result = ChangeResult(refused.code, refused.message)
+        break
+    else:
+        result = ChangeResult(REQUEST_TIMED_OUT, outdated().message)
     entries = []
     for entity, outcome in outcomes.items():
         code, message = result if outcome == CHANGED else outcome
@@ -71,8 +88,7 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker)
     return AlterClientQuotasResponse(entries=entries)
 
 
-def _denied(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    code = CLUSTER_AUTHORIZATION_FAILED
+def _for_each(request: AlterClientQuotasRequest, code: int) -> AlterClientQuotasResponse:
     entries = [
         AlterClientQuotasResponseEntryData(
             error_code=code,

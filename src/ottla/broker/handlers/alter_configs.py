@@ -23,17 +23,13 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest)
+@handles(AlterConfigsRequest, rows="resources.configs")
 async def alter_configs(request: AlterConfigsRequest, broker: Broker) -> AlterConfigsResponse:
-    requested = [
-        Alteration(
-            resource.resource_type,
-            resource.resource_name,
-            [Edit(config.name, SET, config.value) for config in resource.configs],
-            replaces=True,
-        )
-        for resource in request.resources
-    ]
+    requested = []
+    for resource in request.resources:
+        await broker.tasks.pace()
+        edits = [Edit(config.name, SET, config.value) for config in resource.configs]
+        requested.append(Alteration(resource.resource_type, resource.resource_name, edits, replaces=True))
     alterations = ConfigAlterations(
         broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks, broker.config_preparations
     )

@@ -70,7 +70,7 @@ class _Planned(NamedTuple):
     cancels: bool
 
 
-@handles(AlterPartitionReassignmentsRequest)
+@handles(AlterPartitionReassignmentsRequest, rows="topics.partitions")
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:
@@ -99,6 +99,7 @@ class _Alteration:
         entries: dict[_Place, list[_Entry]] = {}
         responses: list[ReassignableTopicResponse] = []
         for topic in self._request.topics:
+            await self._broker.tasks.pace()
             rows = [
                 ReassignablePartitionResponse(partition_index=one.partition_index, error_message=None)
                 for one in topic.partitions

@@ -38,19 +38,19 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(AlterReplicaLogDirsRequest)
-def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) -> Answer[AlterReplicaLogDirsResponse]:
+@handles(AlterReplicaLogDirsRequest, rows="dirs.topics.partitions")
+async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) -> AlterReplicaLogDirsResponse:
     target_directories = {
         (topic.name, index): wish.path for wish in request.dirs for topic in wish.topics for index in topic.partitions
     }
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     is_allowed = may_use_cluster(request.context, AclOperation.ALTER)
     for (topic, index), path in target_directories.items():
+        await broker.tasks.pace()
         code = _begun(topic, index, Path(path), broker) if is_allowed else CLUSTER_AUTHORIZATION_FAILED
         result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
         results.setdefault(topic, []).append(result)

@@ -46,7 +46,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import awaitable
 
 
-@handles(AlterShareGroupOffsetsRequest)
+@handles(AlterShareGroupOffsetsRequest, rows="topics.partitions")
 async def alter_share_group_offsets(
     request: AlterShareGroupOffsetsRequest, broker: Broker
 ) -> AlterShareGroupOffsetsResponse:

@@ -38,7 +38,7 @@ from ottla.tasks.answers import gather
 from ottla.tasks.deferred import Answer
 
 
-@handles(ConsumerGroupDescribeRequest)
+@handles(ConsumerGroupDescribeRequest, rows="group_ids")
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, broker: Broker
 ) -> Answer[ConsumerGroupDescribeResponse]:

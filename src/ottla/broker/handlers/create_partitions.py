@@ -7,7 +7,7 @@ Behaviour
     a name twice                INVALID_REQUEST "Duplicate topic name.", answered once
     unknown topic               UNKNOWN_TOPIC_OR_PARTITION, without a text
     the present count, or lower INVALID_PARTITIONS
-    more than 10,000 partitions are added in all   POLICY_VIOLATION for every topic
+    more than 10,000 topics, or partitions added in all   POLICY_VIOLATION for every topic
     assignments                 one for each new partition, else INVALID_REPLICA_ASSIGNMENT
     validate only               everything is checked, nothing is created
     a timeout of 0 or below     REQUEST_TIMED_OUT for every topic, and nothing is created; not if all are refused for a name
@@ -30,9 +30,9 @@ from ottla.broker.permission import may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata import changes
 from ottla.metadata.image import Image, TopicImage
-from ottla.metadata.refusal import Refused
+from ottla.metadata.refusal import Refused, TooLarge, check_records
 from ottla.metadata.store import Change
-from ottla.metadata.topic_plans import TooLarge, check_additions
+from ottla.metadata.topic_plans import check_additions
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import (
     INVALID_REQUEST,
@@ -53,13 +53,14 @@ from ottla.security.operations import AclOperation
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(CreatePartitionsRequest)
+@handles(CreatePartitionsRequest, rows="topics")
 async def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     allowed: list[CreatePartitionsTopic] = []
     mutations = Mutations(broker.throttling, CREATE_PARTITIONS, request.context)
     for name, requested in {topic.name: topic for topic in request.topics}.items():
+        await broker.tasks.pace()
         try:
             if times[name] > 1:
                 raise Refused(INVALID_REQUEST, "Duplicate topic name.")
@@ -74,6 +75,7 @@ async def create_partitions(request: CreatePartitionsRequest, broker: Broker) ->
     growth = _Growth(allowed, broker, mutations)
     code, message = NONE, None
     try:
+        check_records(len(allowed))
         await broker.metadata.apply(partial(growth.plan, validate_only=request.validate_only))
     except TooLarge as refused:
         return _all_refused(request, refused.code, refused.message)
@@ -82,6 +84,7 @@ async def create_partitions(request: CreatePartitionsRequest, broker: Broker) ->
     for name, refusal in growth.refused.items():
         results[name] = _row(name, refusal.code, refusal.message)
     for name, topic in growth.grown.items():
+        await broker.tasks.pace()
         result = results[name]
         result.error_code, result.error_message = code, message
         if code == NONE and not request.validate_only:

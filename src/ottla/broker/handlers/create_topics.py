@@ -31,8 +31,8 @@ from ottla.broker.throttling import Mutations
 from ottla.metadata.config_descriptions import describe_resource
 from ottla.metadata.configs import topic_configs
 from ottla.metadata.image import TopicImage
-from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import RequestedTopic, TooLarge
+from ottla.metadata.refusal import Refused, TooLarge
+from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.create_topics import (
@@ -49,7 +49,7 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 _Described = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
-@handles(CreateTopicsRequest)
+@handles(CreateTopicsRequest, rows="topics")
 async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     allowed: list[RequestedTopic] = []

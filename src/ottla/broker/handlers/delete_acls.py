@@ -7,6 +7,7 @@ Behaviour
     no authorizer is configured, or a Python class   SECURITY_DISABLED for each filter
     an invalid filter                                INVALID_REQUEST for it; the others have their effect
     an ACL that several filters match                is in the result of each
+    a filter that selects more than 10,000           INVALID_REQUEST for it, and none of them is removed
     the code UNKNOWN                                 the connection is closed
     the answer                                       comes when the ACLs have no effect any more on this broker
 
@@ -15,18 +16,17 @@ Versions
     3  user resources
 """
 
-from collections.abc import Iterator
-
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
 from ottla.metadata import changes
-from ottla.metadata.image import Image
-from ottla.metadata.store import Change
+from ottla.metadata.metadata import Conflict, outdated
+from ottla.metadata.refusal import CHANGED, MOST_RECORDS, Refused
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
     NONE,
+    REQUEST_TIMED_OUT,
     SECURITY_DISABLED,
     error,
 )
@@ -42,7 +42,7 @@ from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
 
 
-@handles(DeleteAclsRequest)
+@handles(DeleteAclsRequest, rows="filters")
 async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
@@ -65,14 +65,27 @@ async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsR
     invalid = [_why_invalid(acl_filter) for acl_filter in filters]
     selected: list[dict[Acl, None]] = [{} for _ in filters]
     """ACLs that each filter has selected, over all attempts: those deleted before a conflict stay deleted."""
-
-    def plan(image: Image, largest: int) -> Iterator[Change]:
-        for acl_filter, reason, acls in zip(filters, invalid, selected, strict=True):
-            if reason is None:
+    code, message = CHANGED
+    for image in broker.metadata.attempts():
+        for number, (acl_filter, acls) in enumerate(zip(filters, selected, strict=True)):
+            await broker.tasks.pace()
+            if invalid[number] is None:
                 acls.update(dict.fromkeys(filter(acl_filter.selects, image.acls.values())))
-        return changes.set_acls(image, (), [acl for acls in selected for acl in acls], largest)
-
-    code, message = await broker.metadata.apply_all(plan)
+                if len(acls) > MOST_RECORDS:
+                    acls.clear()
+                    invalid[number] = f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation."
+        try:
+            for change in changes.set_acls(
+                image, (), dict.fromkeys(acl for acls in selected for acl in acls), broker.metadata.largest_change
+            ):
+                await broker.metadata.commit(change)
+        except Conflict:
+            continue
+        except Refused as refused:
+            code, message = refused.code, refused.message
+        break
+    else:
+        code, message = REQUEST_TIMED_OUT, outdated().message
     results = []
     for reason, acls in zip(invalid, selected, strict=True):
         if reason is not None:

@@ -33,7 +33,7 @@ from ottla.tasks.deferred import awaitable
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(DeleteGroupsRequest)
+@handles(DeleteGroupsRequest, rows="groups_names")
 async def delete_groups(request: DeleteGroupsRequest, broker: Broker) -> DeleteGroupsResponse:
     names = list(dict.fromkeys(request.groups_names))
     allowed: list[str] = []

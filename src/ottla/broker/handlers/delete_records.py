@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(DeleteRecordsRequest)
+@handles(DeleteRecordsRequest, rows="topics.partitions")
 def delete_records(request: DeleteRecordsRequest, broker: Broker) -> Answer[DeleteRecordsResponse]:
     topics = []
     waits: list[Deleted] = []

@@ -38,7 +38,7 @@ from ottla.protocol.messages.delete_share_group_offsets import (
 from ottla.security.operations import AclOperation
 
 
-@handles(DeleteShareGroupOffsetsRequest)
+@handles(DeleteShareGroupOffsetsRequest, rows="topics")
 async def delete_share_group_offsets(
     request: DeleteShareGroupOffsetsRequest, broker: Broker
 ) -> DeleteShareGroupOffsetsResponse:

@@ -27,7 +27,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(DeleteShareGroupStateRequest)
+@handles(DeleteShareGroupStateRequest, rows="topics.partitions")
 def delete_share_group_state(
     request: DeleteShareGroupStateRequest, broker: Broker
 ) -> Answer[DeleteShareGroupStateResponse]:

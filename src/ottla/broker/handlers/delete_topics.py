@@ -55,7 +55,7 @@ from ottla.security.operations import AclOperation
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(DeleteTopicsRequest)
+@handles(DeleteTopicsRequest, rows=("topics", "topic_names"))
 async def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> DeleteTopicsResponse:
     by_state = request.context.version >= 6
     states = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]
@@ -64,7 +64,7 @@ async def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> DeleteT
         return DeleteTopicsResponse(responses=[_failed(state, code) for state in states])
     deletions = _Deletions(request, states, broker)
     for image in broker.metadata.attempts():
-        if not deletions.plan(image):
+        if not await deletions.plan(image):
             return _timed_out(states)
         try:
             chunks = changes.delete_topics(image, deletions.planned, broker.metadata.largest_change)
@@ -89,6 +89,7 @@ class _Deletions:
 
     def __init__(self, request: DeleteTopicsRequest, states: Sequence[DeleteTopicState], broker: Broker) -> None:
         self._request = request
+        self._tasks = broker.tasks
         self._context = request.context
         self._states = {_identity(state): state for state in states}
         self._names = Counter(state.name for state in states if state.name is not None and state.topic_id == ZERO_UUID)
@@ -101,11 +102,12 @@ class _Deletions:
         self._rows: list[DeletableTopicResult] = []
         self.planned: list[TopicImage] = []
 
-    def plan(self, image: Image) -> bool:
+    async def plan(self, image: Image) -> bool:
         """Plan what is still open on an image; False if the request has no time for it."""
         self._rows, self.planned = [], []
         named = {topic.id for name in self._names if (topic := self._named(name, image)) is not None}
         for state in self._states.values():
+            await self._tasks.pace()
             if state.name is None:
                 topic = self._deleted.get(state.topic_id) or image.topics_by_id.get(state.topic_id)
             else:

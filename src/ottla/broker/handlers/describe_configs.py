@@ -50,7 +50,7 @@ from ottla.security.operations import AclOperation
 _TYPES: Final = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
 
-@handles(DescribeConfigsRequest)
+@handles(DescribeConfigsRequest, rows="resources.configuration_keys")
 async def describe_configs(request: DescribeConfigsRequest, broker: Broker) -> DescribeConfigsResponse:
     results = []
     if any(resource.resource_type not in _TYPES for resource in request.resources):

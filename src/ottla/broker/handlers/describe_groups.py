@@ -29,7 +29,7 @@ from ottla.tasks.deferred import Answer
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
-@handles(DescribeGroupsRequest)
+@handles(DescribeGroupsRequest, rows="groups")
 def describe_groups(request: DescribeGroupsRequest, broker: Broker) -> Answer[DescribeGroupsResponse]:
     def shaped(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
         for group in groups:

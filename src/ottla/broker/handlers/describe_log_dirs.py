@@ -30,23 +30,26 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
 @handles(DescribeLogDirsRequest)
-def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> Answer[DescribeLogDirsResponse]:
+async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> DescribeLogDirsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        asked = set()
+        for named in request.topics:
+            await broker.tasks.pace()
+            asked.update((named.topic, index) for index in named.partitions)
     results = [_failed(path) for path in broker.replicas.missing]
     for directory in broker.replicas.directories:
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         if directory.offline is not None:
             results.append(_failed(directory.path))
             continue
-        for (topic, index), log in directory.logs().items():
+        for (topic, index), log in list(directory.logs().items()):
+            await broker.tasks.pace()
             if asked is None or (topic, index) in asked:
                 lies = DescribeLogDirsPartition(partition_index=index, partition_size=log.size)
                 topics.setdefault(topic, []).append(lies)

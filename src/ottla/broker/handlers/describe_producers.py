@@ -26,7 +26,7 @@ from ottla.protocol.messages.describe_producers import (
 from ottla.security.operations import AclOperation
 
 
-@handles(DescribeProducersRequest)
+@handles(DescribeProducersRequest, rows="topics.partition_indexes")
 async def describe_producers(request: DescribeProducersRequest, broker: Broker) -> DescribeProducersResponse:
     topics = []
     for topic in request.topics:

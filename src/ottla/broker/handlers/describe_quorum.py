@@ -42,7 +42,7 @@ _SINGLE_EPOCH: Final = 1
 """Constant leader epoch of a single broker, which is the controller from its first revision on."""
 
 
-@handles(DescribeQuorumRequest)
+@handles(DescribeQuorumRequest, rows="topics.partitions")
 def describe_quorum(request: DescribeQuorumRequest, broker: Broker) -> Answer[DescribeQuorumResponse]:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         code = CLUSTER_AUTHORIZATION_FAILED

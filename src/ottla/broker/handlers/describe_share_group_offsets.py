@@ -54,7 +54,7 @@ from ottla.tasks.deferred import awaitable
 _NO_TOPIC: Final = bytes(16)
 
 
-@handles(DescribeShareGroupOffsetsRequest)
+@handles(DescribeShareGroupOffsetsRequest, rows="groups.topics.partitions")
 async def describe_share_group_offsets(
     request: DescribeShareGroupOffsetsRequest, broker: Broker
 ) -> DescribeShareGroupOffsetsResponse:

@@ -31,7 +31,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(DescribeTransactionsRequest)
+@handles(DescribeTransactionsRequest, rows="transactional_ids")
 def describe_transactions(request: DescribeTransactionsRequest, broker: Broker) -> Answer[DescribeTransactionsResponse]:
     return DescribeTransactionsResponse(
         transaction_states=[

@@ -26,13 +26,12 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
-@handles(DescribeUserScramCredentialsRequest)
-def describe_user_scram_credentials(
+@handles(DescribeUserScramCredentialsRequest, rows="users")
+async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, broker: Broker
-) -> Answer[DescribeUserScramCredentialsResponse]:
+) -> DescribeUserScramCredentialsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         return _denied(request)
     known: dict[str, list[CredentialInfo]] = {}
@@ -42,6 +41,7 @@ def describe_user_scram_credentials(
     times = Counter(user.name for user in request.users or ()) or Counter(known.keys())
     results = []
     for user in times:
+        await broker.tasks.pace()
         result = DescribeUserScramCredentialsResult(user=user, error_message="", credential_infos=known.get(user, []))
         if times[user] > 1:
             result.error_code = DUPLICATE_RESOURCE

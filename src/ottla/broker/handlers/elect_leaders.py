@@ -45,6 +45,7 @@ from ottla.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.scheduler import Scheduler
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -62,7 +63,7 @@ class _Election(NamedTuple):
     error_message: str | None = None
 
 
-@handles(ElectLeadersRequest)
+@handles(ElectLeadersRequest, rows="topic_partitions.partitions")
 async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLeadersResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
@@ -72,7 +73,7 @@ async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLe
         return ElectLeadersResponse(error_code=INVALID_REQUEST)
     elections = _Elections(request, broker)
     for image in broker.metadata.attempts():
-        planned = elections.plan(image)
+        planned = await elections.plan(image, broker.tasks)
         try:
             for states, change in changes.chunks_of_states(image, planned, broker.metadata.largest_change):
                 await broker.metadata.commit(change)
@@ -113,10 +114,10 @@ class _Elections:
         self._elections: dict[_Place, _Election] = {}
         self._image = broker.image
 
-    def plan(self, image: Image) -> list[changes.PlacedState]:
+    async def plan(self, image: Image, tasks: Scheduler) -> list[changes.PlacedState]:
         """Plan the elections that are still open on an image; return the new states of partitions."""
         self._image = image
-        self._elections = self._planned()
+        self._elections = await self._planned(tasks)
         return [
             (image.topics[name], index, election.state)
             for (name, index), election in self._elections.items()
@@ -147,7 +148,7 @@ class _Elections:
             return list(topics)
         return [topic.topic for topic in self._request.topic_partitions]
 
-    def _planned(self) -> dict[_Place, _Election]:
+    async def _planned(self, tasks: Scheduler) -> dict[_Place, _Election]:
         """Plan the elections, by topic and partition."""
         topics = self._image.topics
         if self._request.topic_partitions is None:
@@ -156,6 +157,7 @@ class _Elections:
             places = [(topic.topic, index) for topic in self._request.topic_partitions for index in topic.partitions]
         elections = {}
         for place in places:
+            await tasks.pace()
             name, index = place
             topic = topics.get(name)
             if place in self._elected:

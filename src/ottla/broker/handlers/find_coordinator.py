@@ -56,7 +56,7 @@ class _Found(NamedTuple):
     port: int = -1
 
 
-@handles(FindCoordinatorRequest)
+@handles(FindCoordinatorRequest, rows="coordinator_keys")
 def find_coordinator(request: FindCoordinatorRequest, broker: Broker) -> Answer[FindCoordinatorResponse]:
     name = _TOPICS.get(request.key_type)
     keys = request.coordinator_keys if request.context.version >= _FIRST_WITH_SEVERAL else [request.key]

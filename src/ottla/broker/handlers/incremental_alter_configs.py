@@ -23,19 +23,15 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 
 
-@handles(IncrementalAlterConfigsRequest)
+@handles(IncrementalAlterConfigsRequest, rows="resources.configs")
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, broker: Broker
 ) -> IncrementalAlterConfigsResponse:
-    requested = [
-        Alteration(
-            resource.resource_type,
-            resource.resource_name,
-            [Edit(config.name, config.config_operation, config.value) for config in resource.configs],
-            replaces=False,
-        )
-        for resource in request.resources
-    ]
+    requested = []
+    for resource in request.resources:
+        await broker.tasks.pace()
+        edits = [Edit(config.name, config.config_operation, config.value) for config in resource.configs]
+        requested.append(Alteration(resource.resource_type, resource.resource_name, edits, replaces=False))
     alterations = ConfigAlterations(
         broker.metadata, lambda: broker.config, broker.node_id, broker.config_checks, broker.config_preparations
     )

@@ -28,7 +28,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(InitializeShareGroupStateRequest)
+@handles(InitializeShareGroupStateRequest, rows="topics.partitions")
 def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, broker: Broker
 ) -> Answer[InitializeShareGroupStateResponse]:

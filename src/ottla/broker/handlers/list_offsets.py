@@ -67,7 +67,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-@handles(ListOffsetsRequest)
+@handles(ListOffsetsRequest, rows="topics.partitions")
 async def list_offsets(request: ListOffsetsRequest, broker: Broker) -> ListOffsetsResponse:
     response = ListOffsetsResponse()
     await awaitable(broker.tasks.run_pieces(_look_up(request, broker, response), "ListOffsets"), broker.tasks)

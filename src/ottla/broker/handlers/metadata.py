@@ -34,20 +34,18 @@ Versions
     13 an error code of its own
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
-from ottla.broker.metrics.traffic import count_errors
+from ottla.broker.parts import paced
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name
 from ottla.protocol.api import METADATA
-from ottla.protocol.codec import encode
 from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
@@ -69,12 +67,11 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.rows import JoinedResponse
 from ottla.protocol.schema import ZERO_UUID
 from ottla.security.operations import NOT_REQUESTED, AclOperation, AclResourceType, authorized_operations
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
-_PARTITIONS_A_STEP: Final = 1_000
 ELECTION_MS: Final = 300
 """Time that a response waits for a leader: a broker that was killed is fenced after some 80 ms."""
 _FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
@@ -83,22 +80,21 @@ _WITH_OPERATIONS: Final = frozenset((NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_T
 """Error codes of topics whose authorized operations are returned: the sender may describe a topic of that name."""
 
 
-@handles(MetadataRequest)
-def metadata(request: MetadataRequest, broker: Broker) -> Answer[MetadataResponse]:
+@handles(MetadataRequest, rows="topics")
+async def metadata(request: MetadataRequest, broker: Broker) -> MetadataResponse | EncodedResponse:
     asked = request.topics
     if asked is None or (request.context.version == 0 and not asked):
-        return _all_topics(request, broker)
+        return await _all_topics(request, broker)
     leaders = _leaders(asked, broker) - {broker.node_id} if len(broker.image.brokers) > 1 else None
-    if not leaders:
-        return _some_topics(asked, request, broker)
+    if leaders:
+        await awaitable(broker.peers.confirm(sorted(leaders)), broker.tasks)
 
-    def has_leaders() -> bool:
-        lost = broker.peers.lost
-        return not lost or not any(leader in lost for leader in _leaders(asked, broker))
+        def has_leaders() -> bool:
+            lost = broker.peers.lost
+            return not lost or not any(leader in lost for leader in _leaders(asked, broker))
 
-    confirmed = broker.peers.confirm(sorted(leaders))
-    elected: Answer[bool] = after(confirmed, lambda _: broker.metadata.when(has_leaders, ELECTION_MS))
-    return after(elected, lambda _: _some_topics(asked, request, broker))
+        await broker.metadata.when(has_leaders, ELECTION_MS)
+    return await _some_topics(asked, request, broker)
 
 
 def _leaders(asked: Sequence[MetadataRequestTopic], broker: Broker) -> set[int]:
@@ -110,9 +106,9 @@ def _leaders(asked: Sequence[MetadataRequestTopic], broker: Broker) -> set[int]:
     return {partition.leader for topic in topics if topic is not None for partition in topic.partitions} - {NO_LEADER}
 
 
-def _some_topics(
+async def _some_topics(
     asked: Sequence[MetadataRequestTopic], request: MetadataRequest, broker: Broker
-) -> Answer[MetadataResponse]:
+) -> MetadataResponse:
     topics: list[MetadataResponseTopic] = []
     missing: list[str] = []
     if asked:
@@ -128,36 +124,36 @@ def _some_topics(
             )
         else:
             asked = list({requested.name: requested for requested in asked}.values())
-        topics = [_asked_for(requested, request, broker, missing, by_id=by_id) for requested in asked]
+        for requested in asked:
+            await broker.tasks.pace()
+            topics.append(_asked_for(requested, request, broker, missing, by_id=by_id))
         if request.context.authorizer is not None:
             topics = _denied_last(topics)
-    response = _response(request, broker, topics)
-    if not missing:
-        return response
-    mutations = Mutations(broker.throttling, METADATA, request.context)
-    created = broker.topics.create_automatic(missing, request.context.requester, mutations)
-    return after(created, lambda _: response)
+    response = await _response(request, broker, topics)
+    if missing:
+        mutations = Mutations(broker.throttling, METADATA, request.context)
+        await awaitable(broker.topics.create_automatic(missing, request.context.requester, mutations), broker.tasks)
+    return response
 
 
-def _all_topics(request: MetadataRequest, broker: Broker) -> Answer[Any]:
+async def _all_topics(request: MetadataRequest, broker: Broker) -> MetadataResponse | EncodedResponse:
     """Return the response with all topics. It is encoded once for all requests that get the same answer."""
     key, latest = _key_of(request, broker), broker.encoded_metadata
     if key is not None and latest is not None and latest[0] == key:
         return latest[1]
+    context = request.context
     topics: list[MetadataResponseTopic] = []
-
-    def respond(_: None) -> Any:
-        response = _response(request, broker, topics)
-        if key is None or key != _key_of(request, broker):  # something has changed between two steps
-            return response
-        errors = Counter[int]()
-        count_errors(response, errors)
-        encoded = EncodedResponse(encode(response, request.context.version), errors)
-        broker.encoded_metadata = key, encoded
-        return encoded
-
-    described = broker.tasks.run_pieces(_describe_all(topics, broker, request.context), "Metadata of all topics")
-    return after(described, respond)
+    for topic in broker.image.topics.values():
+        await broker.tasks.pace()
+        if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False):
+            topics.append(_described(topic, broker, context))
+    response = await _response(request, broker, topics)
+    if key is None or key != _key_of(request, broker):  # something has changed in a pause
+        return response
+    rows = await paced(JoinedResponse(response, context.version, ("topics", "partitions")).end(), broker.tasks)
+    encoded = EncodedResponse(b"".join(rows.pieces()), rows.errors)
+    broker.encoded_metadata = key, encoded
+    return encoded
 
 
 def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | None:
@@ -184,24 +180,12 @@ def _key_of(request: MetadataRequest, broker: Broker) -> tuple[object, ...] | No
     )
 
 
-def _describe_all(rows: list[MetadataResponseTopic], broker: Broker, context: RequestContext) -> Iterator[None]:
-    """Add a row for every topic, in steps."""
-    partitions = 0
-    for topic in broker.image.topics.values():
-        if not may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False):
-            continue
-        rows.append(_described(topic, broker, context))
-        partitions += len(topic.partitions)
-        if partitions >= _PARTITIONS_A_STEP:
-            partitions = 0
-            yield
-
-
-def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+async def _response(request: MetadataRequest, broker: Broker, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     """Return the response with these rows."""
     image = broker.image
     if request.include_topic_authorized_operations:
         for topic in topics:
+            await broker.tasks.pace()
             if topic.error_code in _WITH_OPERATIONS:
                 operations = authorized_operations(request.context, AclResourceType.TOPIC, topic.name or "")
                 topic.topic_authorized_operations = operations

@@ -39,7 +39,7 @@ from ottla.tasks.answers import after, gather
 from ottla.tasks.deferred import Answer
 
 
-@handles(OffsetCommitRequest)
+@handles(OffsetCommitRequest, rows="topics.partitions")
 def offset_commit(request: OffsetCommitRequest, broker: Broker) -> Answer[OffsetCommitResponse]:
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         return offsets.refuse_commit(request, GROUP_AUTHORIZATION_FAILED)

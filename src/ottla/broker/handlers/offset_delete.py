@@ -35,7 +35,7 @@ from ottla.tasks.answers import gather
 from ottla.tasks.deferred import Answer
 
 
-@handles(OffsetDeleteRequest)
+@handles(OffsetDeleteRequest, rows="topics.partitions")
 def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> Answer[OffsetDeleteResponse]:
     if not may_use_group(request.context, AclOperation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=GROUP_AUTHORIZATION_FAILED)

@@ -59,7 +59,7 @@ _FIRST_WITH_GROUPS: Final = 8
 _FIRST_WITH_TOPIC_IDS: Final = 10
 
 
-@handles(OffsetFetchRequest)
+@handles(OffsetFetchRequest, rows=("groups.topics.partition_indexes", "topics.partition_indexes"))
 def offset_fetch(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
     if request.context.version == 0:
         return after(broker.topics.provide_internal(OFFSETS_TOPIC), lambda exists: _answer(request, broker))  # noqa: ARG005

@@ -33,7 +33,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(OffsetForLeaderEpochRequest)
+@handles(OffsetForLeaderEpochRequest, rows="topics.partitions")
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, broker: Broker
 ) -> Answer[OffsetForLeaderEpochResponse]:

@@ -120,7 +120,7 @@ _WITHOUT_LOG_START: Final = frozenset((CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECOR
 """Errors of a batch for which Kafka returns no log start offset: of some exceptions of the append it returns only the code."""
 
 
-@handles(ProduceRequest, positions=True)
+@handles(ProduceRequest, positions=True, rows="topic_data.partition_data")
 def produce(request: PositionalRequest, broker: Broker) -> Answer[ProduceResponse] | None:
     if request.context.authorizer is None:
         return _produced(request, broker)

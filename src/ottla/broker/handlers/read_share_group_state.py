@@ -29,7 +29,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(ReadShareGroupStateRequest)
+@handles(ReadShareGroupStateRequest, rows="topics.partitions")
 def read_share_group_state(request: ReadShareGroupStateRequest, broker: Broker) -> Answer[ReadShareGroupStateResponse]:
     if not may_use_cluster(request.context, AclOperation.CLUSTER_ACTION):
         return ReadShareGroupStateResponse(results=deny_each(request.topics, ReadStateResult, PartitionResult))

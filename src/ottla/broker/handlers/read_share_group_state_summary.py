@@ -31,7 +31,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(ReadShareGroupStateSummaryRequest)
+@handles(ReadShareGroupStateSummaryRequest, rows="topics.partitions")
 def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, broker: Broker
 ) -> Answer[ReadShareGroupStateSummaryResponse]:

@@ -34,7 +34,7 @@ from ottla.tasks.answers import gather
 from ottla.tasks.deferred import Answer
 
 
-@handles(ShareGroupDescribeRequest)
+@handles(ShareGroupDescribeRequest, rows="group_ids")
 def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> Answer[ShareGroupDescribeResponse]:
     if not serves_share_groups(broker.image.features):
         refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]

@@ -48,7 +48,7 @@ _FAILED: Final = 2
 _GIVEN: Final = 3
 
 
-@handles(StreamsGroupDescribeRequest)
+@handles(StreamsGroupDescribeRequest, rows="group_ids")
 def streams_group_describe(
     request: StreamsGroupDescribeRequest, broker: Broker
 ) -> Answer[StreamsGroupDescribeResponse]:

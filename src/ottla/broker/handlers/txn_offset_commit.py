@@ -69,7 +69,7 @@ _MARKED_MEANWHILE: Final = -2
 """Outcome of a verification during which a marker of the producer came: maybe that of the transaction before."""
 
 
-@handles(TxnOffsetCommitRequest)
+@handles(TxnOffsetCommitRequest, rows="topics.partitions")
 def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> Answer[TxnOffsetCommitResponse]:
     commit = _as_offset_commit(request)
     if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):

@@ -35,7 +35,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer
 
 
-@handles(WriteShareGroupStateRequest)
+@handles(WriteShareGroupStateRequest, rows="topics.partitions")
 def write_share_group_state(
     request: WriteShareGroupStateRequest, broker: Broker
 ) -> Answer[WriteShareGroupStateResponse]:

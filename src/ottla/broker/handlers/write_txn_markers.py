@@ -33,7 +33,7 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.security.operations import AclOperation
 
 
-@handles(WriteTxnMarkersRequest)
+@handles(WriteTxnMarkersRequest, rows="markers.topics.partition_indexes")
 async def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> WriteTxnMarkersResponse:
     may_write = may_use_cluster(request.context, AclOperation.ALTER, is_logged=False)
     may_write = may_write or may_use_cluster(request.context, AclOperation.CLUSTER_ACTION)

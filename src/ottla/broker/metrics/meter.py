@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ottla.broker.metrics.traffic import Traffic
 from ottla.observability.request_metrics import ApiMetrics, RequestMetrics
 from ottla.protocol.api import FETCH, PRODUCE
+from ottla.protocol.rows import EncodedRows
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.traffic import TopicTraffic
@@ -74,7 +75,7 @@ class ApiVersionMeter:
         if response is None:
             return
         if self._is_produce:
-            self._produced(response)
+            self._produced(response.message if type(response) is EncodedRows else response)
         elif self._is_fetch:
             self._fetched(response, peer)
         else:

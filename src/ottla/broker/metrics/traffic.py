@@ -11,7 +11,7 @@ from ottla.protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import Peer
 from ottla.protocol.errors import NONE
-from ottla.protocol.schema import Array, Primitive
+from ottla.protocol.rows import EncodedRows, count_errors
 
 Path = tuple[str, ...]
 _MOST_UNCHECKED: Final = 1000
@@ -82,7 +82,7 @@ class Traffic:
         return self._counting.get(api, self._other)
 
     def _other(self, response: Any, peer: Peer, errors: Counter[int]) -> None:  # noqa: ARG002
-        if type(response) is EncodedResponse:
+        if type(response) is EncodedRows or type(response) is EncodedResponse:
             errors.update(response.errors)
         else:
             count_errors(response, errors)
@@ -125,34 +125,3 @@ class Traffic:
             for row in topic.partitions:
                 errors[row.error_code] += 1
                 traffic.failed_share_acknowledgements += row.error_code != NONE
-
-
-_PATHS: Final[dict[type, tuple[Path, ...]]] = {}
-"""Attributes that lead to the error codes of a response, by its class."""
-
-
-def count_errors(response: Any, errors: Counter[int]) -> None:
-    """Count the error codes of a response."""
-    paths = _PATHS.get(type(response))
-    if paths is None:
-        paths = _PATHS[type(response)] = _error_paths(type(response))
-    for path in paths:
-        _count_errors(response, path, errors)
-
-
-def _error_paths(struct: Any) -> tuple[Path, ...]:
-    paths: list[Path] = []
-    for declared in struct.FIELDS:
-        if declared.name == "error_code":
-            paths.append(("error_code",))
-        elif isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
-            paths += ((declared.name, *path) for path in _error_paths(declared.type.element))
-    return tuple(paths)
-
-
-def _count_errors(value: Any, path: Path, errors: Counter[int]) -> None:
-    if len(path) == 1:
-        errors[value.error_code] += 1
-        return
-    for item in getattr(value, path[0]) or ():
-        _count_errors(item, path[1:], errors)

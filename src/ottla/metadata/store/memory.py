@@ -231,7 +231,7 @@ class _Pipe:
 class MemoryMetadataStore:
     """Connection of one broker to `SharedMetadata`; an implementation of `MetadataStore`."""
 
-    largest_change: Final = 1 << 30
+    largest_change: Final = 1000
 
     def __init__(
         self,

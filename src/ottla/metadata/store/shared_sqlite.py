@@ -255,7 +255,7 @@ class SharedSqliteStore:
     Raises DamagedStore if the file is not a metadata store of several brokers, OSError when it cannot be opened.
     """
 
-    largest_change: Final = 1 << 30
+    largest_change: Final = 1000
 
     def __init__(
         self,

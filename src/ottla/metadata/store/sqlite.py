@@ -29,7 +29,7 @@ class SqliteStore(SqliteFile):
     Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
     """
 
-    largest_change: Final = 1 << 30
+    largest_change: Final = 1000
 
     def __init__(self, path: Path, background: Worker | None = None, tasks: Scheduler | None = None) -> None:
         super().__init__(path)

@@ -1,0 +1,305 @@
+"""Rows of messages: the elements of their innermost arrays, of which a client may send very many in one request.
+
+A path names the arrays that lead to the rows, from the outside: ("topics", "partitions"). A message with many rows is decoded
+and encoded in parts here, and a request with many rows can be divided into requests with few, whose responses are joined
+again. Between two parts the caller may do something else.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from ottla.protocol import codec
+from ottla.protocol.plan import Allowance, Plan, Step, begin_array, read_elements
+from ottla.protocol.planning import Planner
+from ottla.protocol.schema import Array, Message, Primitive, Request, Response, Struct
+from ottla.protocol.wire import PeerError
+
+S = TypeVar("S", bound=Struct)
+M = TypeVar("M", bound=Message)
+RowPath = tuple[str, ...]
+
+ROWS_OF_PART: Final = 500
+"""Most rows of a part: handling one takes some microseconds."""
+_MALFORMED: Final = (struct.error, IndexError, OverflowError, MemoryError)
+
+
+def path_in(cls: type[Message], paths: Sequence[str], version: int) -> RowPath:
+    """Return the path of the version: of several, written "topics.partitions", the first whose arrays it has; else ()."""
+    for path in paths:
+        names: RowPath = tuple(path.split("."))
+        inner: Any = cls
+        for name in names:
+            declared = next(field for field in inner.FIELDS if field.name == name)
+            if version not in declared.versions:
+                break
+            inner = declared.type.element
+        else:
+            return names
+    return ()
+
+
+@cache
+def response_path(cls: type[Response], version: int, depth: int) -> RowPath:
+    """Return the path of the rows of a response, one for each row of the request: its first arrays of structs."""
+    names: list[str] = []
+    inner: type[Struct] = cls
+    for _ in range(depth):
+        for declared in inner.FIELDS:
+            kind = declared.type
+            if isinstance(kind, Array) and not isinstance(kind.element, Primitive) and version in declared.versions:
+                names.append(declared.name)
+                inner = kind.element
+                break
+    return tuple(names)
+
+
+def count_rows(message: Struct, path: RowPath, most: int = ROWS_OF_PART) -> int:
+    """Return the number of rows, or one above `most`, from which on they are not counted; an element of an outer array without
+    rows counts as one.
+    """
+    elements = getattr(message, path[0]) or ()
+    if len(path) == 1 or len(elements) > most:
+        return len(elements)
+    count = 0
+    for element in elements:
+        count += max(1, count_rows(element, path[1:], most))
+        if count > most:
+            break
+    return count
+
+
+def divide(message: S, path: RowPath, most: int = ROWS_OF_PART) -> Iterator[tuple[S, int]]:
+    """Yield copies of a message with up to `most` of its rows, in order, and the number of their outer elements, from the
+    outside, which continue those at the end of the part before.
+    """
+    name = path[0]
+    elements: list[Any] = []
+    size = 0
+    for element in getattr(message, name):
+        weight = 1 if len(path) == 1 else max(1, count_rows(element, path[1:], most))
+        if elements and size + weight > most:
+            yield _with_elements(message, name, elements), 0
+            elements, size = [], 0
+        if weight > most and len(path) > 1:
+            for number, (part, depth) in enumerate(divide(element, path[1:], most)):
+                yield _with_elements(message, name, [part]), depth + 1 if number else 0
+        else:
+            elements.append(element)
+            size += weight
+    if elements:
+        yield _with_elements(message, name, elements), 0
+
+
+def _with_elements(message: S, name: str, elements: list[Any]) -> S:
+    """Return a copy of a message with other elements of an array."""
+    cls = type(message)
+    copied = cls.__new__(cls)
+    for declared in cls.FIELDS:
+        setattr(copied, declared.name, getattr(message, declared.name))
+    copied.unknown_tags = message.unknown_tags
+    if isinstance(message, Request):
+        copied.context = message.context  # type: ignore[attr-defined]
+    setattr(copied, name, elements)
+    return copied
+
+
+def join(whole: Struct, part: Struct, path: RowPath, depth: int) -> None:
+    """Add the rows of the response to a part, and what else it lists, such as nodes; for `depth` see `divide`."""
+    for declared in type(whole).FIELDS:
+        if isinstance(declared.type, Array):
+            elements, more = getattr(whole, declared.name), getattr(part, declared.name)
+            if elements is None or not more:
+                continue
+            if declared.name != path[0]:
+                elements.extend([element for element in more if element not in elements])
+            elif depth and elements:
+                join(elements[-1], more[0], path[1:], depth - 1)
+                elements.extend(more[1:])
+            else:
+                elements.extend(more)
+
+
+class _Level:
+    """Arrays of one depth: the plans of the struct before and after its array, and the step of the array."""
+
+    def __init__(self, cls: type[Struct], path: RowPath, version: int, flexible: bool) -> None:
+        planner = Planner(flexible, version, positions=False)
+        present = [field for field in cls.FIELDS if planner.present(field)]
+        at = [field.name for field in present].index(path[0])
+        self.name = path[0]
+        self.head: Plan = planner.part(cls, present[:at], has_tags=False)
+        self.array: Step = planner.step(present[at], tagged=False)
+        self.tail: Plan = planner.part(cls, present[at + 1 :], has_tags=flexible)
+        self.tail_names = [field.name for field in (*present[at + 1 :], *planner.tagged(cls.FIELDS))] + ["unknown_tags"]
+        self.inner = _Level(present[at].type.element, path[1:], version, flexible) if len(path) > 1 else None
+
+    def read(self, data: bytes, p: int, allowance: Allowance) -> Generator[None, None, tuple[Any, int]]:
+        made, p = self.head.read_part(data, p, allowance)
+        count, p = begin_array(self.array, data, p, allowance)
+        elements: list[Any] | None = [] if count >= 0 else None
+        setattr(made, self.name, elements)
+        if elements is not None:
+            while len(elements) < count:
+                if self.inner is None:
+                    some = min(ROWS_OF_PART, count - len(elements))
+                    more, p = read_elements(self.array, data, p, some, allowance)
+                    elements += more
+                    yield
+                else:
+                    element, p = yield from self.inner.read(data, p, allowance)
+                    elements.append(element)
+        end, p = self.tail.read_part(data, p, allowance)
+        for name in self.tail_names:
+            setattr(made, name, getattr(end, name))
+        return made, p
+
+
+@cache
+def _level(cls: type[Message], path: RowPath, version: int) -> _Level:
+    return _Level(cls, path, version, version in cls.FLEXIBLE)
+
+
+def decode_in_parts(cls: type[M], version: int, data: bytes, position: int, path: RowPath) -> Generator[None, None, M]:
+    """Decode a message as `codec.decode` does; yields in between. Raises PeerError."""
+    try:
+        made, end = yield from _level(cls, path, version).read(data, position, Allowance(cls.ELEMENTS))
+    except _MALFORMED as cause:
+        raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
+    if end > len(data):
+        raise PeerError(f"{cls.__name__} version {version} is cut off")
+    message: M = made
+    return message
+
+
+class _Encoders:
+    """Encoders of a struct around an array: before it, of some of its elements, and after it."""
+
+    def __init__(self, cls: type[Struct], path: RowPath, version: int, flexible: bool) -> None:
+        self.name = path[0]
+        self.inner_path = path[1:]
+        self.head, self.elements, self.tail = codec.encoders_around(cls, path[0], version, flexible)
+        element = next(field for field in cls.FIELDS if field.name == path[0]).type.element
+        self.inner = _Encoders(element, path[1:], version, flexible) if len(path) > 1 else None
+
+    def write_elements(self, message: Struct, write: Callable[[bytes], None]) -> Iterator[None]:
+        elements: list[Struct] = []
+        size = 0
+        for element in getattr(message, self.name):
+            weight = 1 if self.inner is None else max(1, count_rows(element, self.inner_path, ROWS_OF_PART))
+            if self.inner is not None and weight > ROWS_OF_PART:
+                self.elements(elements, write)
+                elements, size = [], 0
+                self.inner.head(element, write, len(getattr(element, self.inner.name)))
+                yield from self.inner.write_elements(element, write)
+                self.inner.tail(element, write)
+            else:
+                elements.append(element)
+                size += weight
+            if size >= ROWS_OF_PART:
+                self.elements(elements, write)
+                elements, size = [], 0
+                yield
+        self.elements(elements, write)
+
+
+@cache
+def _encoders(cls: type[Message], path: RowPath, version: int) -> _Encoders:
+    return _Encoders(cls, path, version, version in cls.FLEXIBLE)
+
+
+class EncodedRows(Response):
+    """Response whose rows are encoded; its other fields are not until it is sent, as the throttle time is set then.
+
+    message  the response, perhaps without its rows
+    errors   how often it has each error code
+    """
+
+    __slots__ = ("_count", "_encoders", "_rows", "errors", "message")
+
+    def __init__(
+        self, message: Response, count: int, rows: list[bytes], errors: Counter[int], encoders: _Encoders
+    ) -> None:
+        self.message = message
+        self.errors = errors
+        self._count = count
+        self._rows = rows
+        self._encoders = encoders
+
+    def pieces(self) -> list[bytes]:
+        """Return the whole response as bytes."""
+        pieces: list[bytes] = []
+        self._encoders.head(self.message, pieces.append, self._count)
+        pieces += self._rows
+        self._encoders.tail(self.message, pieces.append)
+        return pieces
+
+
+class JoinedResponse:
+    """The responses to the parts of a request, as one that is encoded as it grows.
+
+    keeps_rows  whether `EncodedRows.message` has its rows
+    """
+
+    def __init__(self, first: Response, version: int, path: RowPath, *, keeps_rows: bool = False) -> None:
+        self._message = first
+        self._path = path
+        self._encoders = _encoders(type(first), path, version)
+        self._keeps_rows = keeps_rows
+        self._rows: list[bytes] = []
+        self._count = 0
+        self._errors: Counter[int] = Counter()
+
+    def add(self, part: Response, depth: int) -> Generator[None, None, None]:
+        """Add the rows of the response to the next part; yields in between. For `depth` see `divide`."""
+        if depth == 0 and not self._keeps_rows:
+            yield from self._encode()
+            setattr(self._message, self._path[0], [])
+        join(self._message, part, self._path, depth)
+
+    def end(self) -> Generator[None, None, EncodedRows]:
+        """Return the response; yields in between. Raises UnsupportedField."""
+        yield from self._encode()
+        if not self._keeps_rows:
+            setattr(self._message, self._path[0], [])
+        for path in _error_paths(type(self._message)):
+            if path[0] != self._path[0]:
+                _count_errors(self._message, path, self._errors)
+        return EncodedRows(self._message, self._count, self._rows, self._errors, self._encoders)
+
+    def _encode(self) -> Iterator[None]:
+        pieces: list[bytes] = []
+        yield from self._encoders.write_elements(self._message, pieces.append)
+        self._rows.append(b"".join(pieces))
+        self._count += len(getattr(self._message, self._path[0]))
+        for path in _error_paths(type(self._message)):
+            if path[0] == self._path[0]:
+                _count_errors(self._message, path, self._errors)
+
+
+def count_errors(response: Response, errors: Counter[int]) -> None:
+    """Count the error codes of a response."""
+    for path in _error_paths(type(response)):
+        _count_errors(response, path, errors)
+
+
+@cache
+def _error_paths(struct: Any) -> tuple[RowPath, ...]:
+    """Return the fields that lead to the error codes of a struct."""
+    paths: list[RowPath] = []
+    for declared in struct.FIELDS:
+        if declared.name == "error_code":
+            paths.append(("error_code",))
+        elif isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
+            paths += ((declared.name, *path) for path in _error_paths(declared.type.element))
+    return tuple(paths)
+
+
+def _count_errors(value: Any, path: RowPath, errors: Counter[int]) -> None:
+    if len(path) == 1:
+        errors[value.error_code] += 1
+        return
+    for item in getattr(value, path[0]) or ():
+        _count_errors(item, path[1:], errors)

@@ -1,0 +1,154 @@
+"""Messages in parts: the same results and errors as in one piece, over random messages of every version with rows."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from tests.oracles.dice import MessageDice
+from tests.unit.protocol.test_plan import damaged
+
+from ottla.broker.dispatch import registered
+from ottla.broker.handlers import SERVED
+from ottla.protocol import codec, rows
+from ottla.protocol.api import APIS
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.rows import (
+    JoinedResponse,
+    RowPath,
+    count_errors,
+    count_rows,
+    decode_in_parts,
+    divide,
+    response_path,
+)
+from ottla.protocol.schema import Request, Response
+from ottla.protocol.wire import PeerError
+
+T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROWS_OF_PART", 2)
+
+
+def requests_with_rows() -> Iterator[tuple[type[Request], int, RowPath]]:
+    for key in SERVED:
+        target = registered(key)
+        if target.paths and not target.positions:
+            for version in range(target.request_class.VERSIONS.first, target.request_class.VERSIONS.last + 1):
+                path = rows.path_in(target.request_class, target.paths, version)
+                if path:
+                    yield target.request_class, version, path
+
+
+def responses_with_rows() -> Iterator[tuple[type[Response], int, RowPath]]:
+    for cls, version, path in requests_with_rows():
+        response_class = APIS[cls.API].response_class()
+        yield response_class, version, response_path(response_class, version, len(path))
+
+
+def result(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+def outcome(decoding: Callable[[], Any]) -> object:
+    try:
+        return decoding()
+    except PeerError:
+        return PeerError
+
+
+def test_decoding_in_parts_gives_the_message_and_the_errors_of_decoding() -> None:
+    rng = random.Random(5)
+    tried = 0
+    for cls, version, path in requests_with_rows():
+        for _ in range(6):
+            message = MessageDice(rng).message(cls, version)
+            data = codec.encode(message, version, b"head")
+            assert result(decode_in_parts(cls, version, data, 4, path)) == message, (cls, version)
+            for _ in range(6):
+                bad = damaged(rng, data)
+                whole = outcome(lambda: codec.decode(cls, version, bad, 4)[0])  # noqa: B023
+                assert outcome(lambda: result(decode_in_parts(cls, version, bad, 4, path))) == whole  # noqa: B023
+            tried += 1
+    assert tried > 600
+
+
+def test_encoding_in_parts_gives_the_bytes_of_encoding() -> None:
+    rng = random.Random(6)
+    tried = 0
+    for cls, version, path in responses_with_rows():
+        for _ in range(8):
+            message = MessageDice(rng).message(cls, version)
+            if getattr(message, path[0]) is not None:
+                expected = codec.encode(message, version)
+                encoded = result(JoinedResponse(message, version, path).end())
+                assert b"".join(encoded.pieces()) == expected, (cls, version, message)
+                tried += 1
+    assert tried > 600
+
+
+def test_fields_that_are_set_after_encoding_are_sent() -> None:
+    cls, version = APIS[0].response_class(), 9
+    message: Any = cls(responses=[], throttle_time_ms=0)
+    encoded = result(JoinedResponse(message, version, ("responses", "partition_responses")).end())
+    message.throttle_time_ms = 77
+    assert codec.decode(cls, version, b"".join(encoded.pieces()))[0].throttle_time_ms == 77  # type: ignore[attr-defined]
+
+
+def test_parts_of_a_message_joined_are_the_message() -> None:
+    rng = random.Random(7)
+    several = 0
+    for cls, version, path in responses_with_rows():
+        for _ in range(8):
+            message = MessageDice(rng).message(cls, version)
+            parts = list(divide(message, path, 2)) if getattr(message, path[0]) else []
+            if not parts:
+                continue
+            assert all(count_rows(part, path, 2) <= 2 or len(getattr(part, path[0])) == 1 for part, _ in parts)
+            several += len(parts) > 1
+            expected, errors = codec.encode(message, version), Counter[int]()
+            count_errors(message, errors)
+            keeps_rows = rng.random() < 0.5
+            joined = JoinedResponse(parts[0][0], version, path, keeps_rows=keeps_rows)
+            for part, depth in parts[1:]:
+                for _ in joined.add(part, depth):
+                    pass
+            encoded = result(joined.end())
+            assert b"".join(encoded.pieces()) == expected, (cls, version)
+            assert encoded.errors == errors
+            if keeps_rows:
+                assert encoded.message == message
+    assert several > 250
+
+
+def test_an_element_with_many_rows_continues_in_the_next_parts() -> None:
+    def topic(name: str, count: int) -> OffsetCommitRequestTopic:
+        return OffsetCommitRequestTopic(
+            name=name, partitions=[OffsetCommitRequestPartition(partition_index=index) for index in range(count)]
+        )
+
+    request = OffsetCommitRequest(group_id="g", topics=[topic("a", 1), topic("b", 5), topic("c", 1), topic("d", 1)])
+    parts = [
+        (depth, [(inner.name, [row.partition_index for row in inner.partitions]) for inner in part.topics])
+        for part, depth in divide(request, ("topics", "partitions"), 2)
+    ]
+    assert parts == [
+        (0, [("a", [0])]),
+        (0, [("b", [0, 1])]),
+        (1, [("b", [2, 3])]),
+        (1, [("b", [4])]),
+        (0, [("c", [0]), ("d", [0])]),
+    ]
