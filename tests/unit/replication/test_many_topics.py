@@ -7,7 +7,7 @@ import pytest
 from tests.queues import immediate_queue
 
 from ottla.log.config import LogConfig
-from ottla.metadata.image import PartitionImage, TopicImage
+from ottla.metadata.image import EMPTY, Delta, PartitionImage, TopicImage
 from ottla.replication.replicas import Replicas
 from ottla.tasks.scheduler import Pieces
 
@@ -85,3 +85,11 @@ def test_they_are_released_in_steps(replicas: Replicas, directory: Directory) ->
     replicas._failed |= {(f"t{number}", 0) for number in range(TOPICS)}
     steps = (step for number in range(TOPICS) for step in replicas._release(topic(number, replica=2), [0]))
     assert most_between_steps(steps, directory.discarded) <= MOST_A_STEP
+
+
+def test_a_change_before_the_start_has_loaded_all_opens_nothing(replicas: Replicas) -> None:
+    """In a cluster the metadata is followed before the logs are open; `load` opens what the newest image names."""
+    image = EMPTY._replace(topics={"t1": topic(1)}, topics_by_id={topic(1).id: topic(1)})
+    assert replicas.apply(Delta(image, (topic(1),))) is None
+    assert replicas.reconfigure(image) is None
+    assert replicas.all() == []
