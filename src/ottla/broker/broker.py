@@ -72,6 +72,7 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
+        *,
         clock: Clock,
         random: Random,
         tasks: Scheduler,
@@ -163,16 +164,16 @@ class Broker:
             from ottla.broker.coordination.coordinators import Coordination
 
             self._coordination = Coordination(
-                self.node_id,
-                self.config,
-                self.clock,
-                self.random,
-                self.tasks,
-                self.replicas,
-                lambda: feature_level(self.image.features, "transaction.version"),
-                self.producer_ids.take,
-                self.topics.provide_internal,
-                self.peers,
+                node_id=self.node_id,
+                values=self.config,
+                clock=self.clock,
+                random=self.random,
+                tasks=self.tasks,
+                replicas=self.replicas,
+                transaction_version=lambda: feature_level(self.image.features, "transaction.version"),
+                new_producer_id=self.producer_ids.take,
+                provide_topic=self.topics.provide_internal,
+                peers=self.peers,
             )
             self._coordination.load(self.image)
         return self._coordination
@@ -191,11 +192,23 @@ class Broker:
 
             config, clock, tasks = lambda: self.config, self.clock, self.tasks
             dead_letters = DeadLetterWriter(
-                config, clock, tasks, self.metadata, self.replicas, self.topics.create, self.peers
+                config=config,
+                clock=clock,
+                tasks=tasks,
+                metadata=self.metadata,
+                replicas=self.replicas,
+                create_topic=self.topics.create,
+                peers=self.peers,
             )
 
             self._share_partitions = SharePartitions(
-                config, clock, tasks, self.metadata, self.replicas, self.coordination, dead_letters
+                config=config,
+                clock=clock,
+                tasks=tasks,
+                metadata=self.metadata,
+                replicas=self.replicas,
+                coordination=self.coordination,
+                dead_letters=dead_letters,
             )
         return self._share_partitions
 

@@ -22,7 +22,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits, LimitConfigs
 from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener
-from ottla.broker.maintenance import Maintenance
+from ottla.broker.maintenance import Maintenance, MaintenanceConfig
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
 from ottla.broker.pipeline import Pipeline
@@ -270,43 +270,43 @@ class BrokerServer:
         metadata = Metadata(
             store,
             snapshot,
-            environment.random,
-            self.tasks,
-            lambda: self.broker.config.integer("num.partitions"),
-            lambda: self.broker.config.integer("default.replication.factor"),
-            single,
-            self._fail,
+            random=environment.random,
+            tasks=self.tasks,
+            default_partitions=lambda: self.broker.config.integer("num.partitions"),
+            default_replicas=lambda: self.broker.config.integer("default.replication.factor"),
+            single=single,
+            failed=self._fail,
         )
         replicas = Replicas(
-            config.node_id,
-            self.tasks,
-            self._storage.directories,
-            self._log_config,
-            self._discard,
-            self.flusher.flush,
-            self._checkpoints.write,
-            environment.clock.now_ms,
-            config.integer("replica.lag.time.max.ms"),
-            self._storage.missing,
+            node_id=config.node_id,
+            tasks=self.tasks,
+            directories=self._storage.directories,
+            configs=self._log_config,
+            discard=self._discard,
+            flush=self.flusher.flush,
+            checkpoint=self._checkpoints.write,
+            now_ms=environment.clock.now_ms,
+            max_lag_ms=config.integer("replica.lag.time.max.ms"),
+            missing=self._storage.missing,
             in_cluster=single is None,
         )
         self.broker = Broker(
             config,
-            environment.clock,
-            environment.random,
-            self.tasks,
-            metadata,
-            replicas,
-            Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove),
-            FetchSessions(
+            clock=environment.clock,
+            random=environment.random,
+            tasks=self.tasks,
+            metadata=metadata,
+            replicas=replicas,
+            moves=Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove),
+            sessions=FetchSessions(
                 config.integer("max.incremental.fetch.session.cache.slots"),
                 _FETCH_SESSION_EVICTION_MS,
                 environment.random,
                 self.tasks,
             ),
-            environment.resolve,
-            self._connect(metadata) if single is None else NoOtherBrokers(),
-            _throttles(config, metadata),
+            resolve=environment.resolve,
+            peers=self._connect(metadata) if single is None else NoOtherBrokers(),
+            replication_throttles=_throttles(config, metadata),
         )
         self._ends.callback(self.broker.close)
         self.pipeline = Pipeline(self.broker, environment.now_ns)
@@ -343,7 +343,12 @@ class BrokerServer:
             credentials = peer_credentials(self._config, listener, self._environment, self.tasks)
             transport = peer_transport(self._config, listener, transport)
         self._peers = Peers(
-            self._config.node_id, lambda: metadata.image, self._environment, self.tasks, credentials, transport
+            self._config.node_id,
+            image=lambda: metadata.image,
+            environment=self._environment,
+            tasks=self.tasks,
+            credentials=credentials,
+            transport=transport,
         )
         return self._peers
 
@@ -351,17 +356,17 @@ class BrokerServer:
         from ottla.broker.cluster.node import ClusterNode, registration
 
         node = ClusterNode(
-            lambda: self.broker.config,
-            registration(self._config, self.broker.listeners.bound, self._storage.directories),
-            self._storage.directories,
-            store,
-            self.broker.metadata,
-            self.broker.replicas,
-            self._environment,
-            self.tasks,
-            self.broker.election_rules,
-            self.fences_quickly,
-            self._fail,
+            config=lambda: self.broker.config,
+            registration=registration(self._config, self.broker.listeners.bound, self._storage.directories),
+            directories=self._storage.directories,
+            store=store,
+            metadata=self.broker.metadata,
+            replicas=self.broker.replicas,
+            environment=self._environment,
+            tasks=self.tasks,
+            rules=self.broker.election_rules,
+            fences_quickly=self.fences_quickly,
+            failed=self._fail,
         )
         self._ends.callback(node.close)
         self.broker.replicas.isr_changed = node.isr_changes.request
@@ -372,14 +377,14 @@ class BrokerServer:
 
         broker = self.broker
         following = Following(
-            broker.node_id,
-            broker.replicas,
-            self._peers,
-            self.tasks,
-            lambda: broker.config,
-            self._checkpoints.write,
-            self.flusher.begin,
-            broker.replication_throttles.follower,
+            node_id=broker.node_id,
+            replicas=broker.replicas,
+            peers=self._peers,
+            tasks=self.tasks,
+            config=lambda: broker.config,
+            checkpoint=self._checkpoints.write,
+            run_flush=self.flusher.begin,
+            throttle=broker.replication_throttles.follower,
         )
         self._ends.callback(following.close)
         return following
@@ -417,21 +422,14 @@ class BrokerServer:
     def _begin_maintenance(self) -> None:
         config = self.broker.config
         self._maintenance = maintenance = Maintenance(
-            self._checkpoints.write,
-            self._removals,
-            self.broker.replicas,
-            self._environment.clock,
-            self.tasks,
-            config.integer("log.initial.task.delay.ms"),
-            config.integer("log.retention.check.interval.ms"),
-            config.integer("log.cleaner.backoff.ms") if config.flag("log.cleaner.enable") else -1,
-            (
-                config.integer("producer.id.expiration.check.interval.ms"),
-                lambda: self.broker.config.integer("producer.id.expiration.ms"),
-            ),
-            self.flusher,
-            config.integer("replica.lag.time.max.ms") // 2,
-            config.integer("replica.high.watermark.checkpoint.interval.ms"),
+            config=MaintenanceConfig.of(config),
+            write_checkpoints=self._checkpoints.write,
+            removals=self._removals,
+            replicas=self.broker.replicas,
+            clock=self._environment.clock,
+            tasks=self.tasks,
+            producer_expiration_ms=lambda: self.broker.config.integer("producer.id.expiration.ms"),
+            flusher=self.flusher,
         )
         maintenance.begin()
         self._ends.callback(maintenance.close)

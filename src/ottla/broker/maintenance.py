@@ -7,8 +7,9 @@ the dirtiest first.
 
 import logging
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.removals import Removals
 from ottla.environment import Clock
@@ -28,46 +29,65 @@ _PARTITIONS_A_STEP: Final = 200
 """Number of partitions processed in one turn of the loop, which takes some milliseconds."""
 
 
-class Maintenance:
-    """Timers of a broker's periodic work.
+class MaintenanceConfig(NamedTuple):
+    """Intervals of the periodic work of a broker, in ms.
 
-    write_checkpoints      writes the offset checkpoints of all directories
-    removals               deletes segments that are no longer part of a log from the disk
     first_retention_ms     log.initial.task.delay.ms
     retention_interval_ms  log.retention.check.interval.ms
-    flusher                runs the flushes of a compaction, and of logs whose flush.ms is over
-    expiry                 producer.id.expiration.check.interval.ms, and the current producer.id.expiration.ms
     cleaner_backoff_ms     log.cleaner.backoff.ms: the pause when no log is dirty; below zero compaction is off
+    expiry_interval_ms     producer.id.expiration.check.interval.ms
     lag_check_ms           interval at which leaders look for followers that lag behind
     high_watermark_ms      replica.high.watermark.checkpoint.interval.ms, for partitions with followers
     """
 
+    first_retention_ms: int
+    retention_interval_ms: int
+    cleaner_backoff_ms: int
+    expiry_interval_ms: int
+    lag_check_ms: int
+    high_watermark_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "MaintenanceConfig":
+        """Return the intervals in the configs of a broker."""
+        return cls(
+            config.integer("log.initial.task.delay.ms"),
+            config.integer("log.retention.check.interval.ms"),
+            config.integer("log.cleaner.backoff.ms") if config.flag("log.cleaner.enable") else -1,
+            config.integer("producer.id.expiration.check.interval.ms"),
+            max(1, config.integer("replica.lag.time.max.ms") // 2),
+            max(1, config.integer("replica.high.watermark.checkpoint.interval.ms")),
+        )
+
+
+class Maintenance:
+    """Timers of a broker's periodic work.
+
+    write_checkpoints       writes the offset checkpoints of all directories
+    removals                deletes segments that are no longer part of a log from the disk
+    flusher                 runs the flushes of a compaction, and of logs whose flush.ms is over
+    producer_expiration_ms  returns the current producer.id.expiration.ms
+    """
+
     def __init__(
         self,
+        *,
+        config: MaintenanceConfig,
         write_checkpoints: Callable[[], Answer[None]],
         removals: Removals,
         replicas: Replicas,
         clock: Clock,
         tasks: Scheduler,
-        first_retention_ms: int,
-        retention_interval_ms: int,
-        cleaner_backoff_ms: int,
-        expiry: tuple[int, Callable[[], int]],
+        producer_expiration_ms: Callable[[], int],
         flusher: Flusher,
-        lag_check_ms: int,
-        high_watermark_ms: int,
     ) -> None:
-        self._lag_check_ms = max(1, lag_check_ms)
-        self._high_watermark_ms = max(1, high_watermark_ms)
+        self._config = config
         self._write_checkpoints = write_checkpoints
         self._removals = removals
         self._replicas = replicas
         self._clock = clock
         self._tasks = tasks
-        self._first_retention_ms = first_retention_ms
-        self._retention_interval_ms = retention_interval_ms
-        self._cleaner_backoff_ms = cleaner_backoff_ms
-        self._expiry_interval_ms, self._producer_expiration_ms = expiry
+        self._producer_expiration_ms = producer_expiration_ms
         self._flusher = flusher
         self._compaction: tuple[Log, Generator[Flush | list[Segment]]] | None = None
         """The log that is being compacted, and the remaining steps."""
@@ -75,15 +95,16 @@ class Maintenance:
 
     def begin(self) -> None:
         """Start all timers."""
+        config = self._config
         self._every("writing checkpoints", self._checkpoint, _CHECKPOINT_MS)
-        self._every("writing high watermarks", self._checkpoint_replicated, self._high_watermark_ms)
-        self._every("looking for lagging followers", self._observe_followers, self._lag_check_ms)
+        self._every("writing high watermarks", self._checkpoint_replicated, config.high_watermark_ms)
+        self._every("looking for lagging followers", self._observe_followers, config.lag_check_ms)
         self._every("flushing by time", self._flush, _FLUSH_CHECK_MS)
         self._every("opening partitions", self._open_postponed, _REOPEN_MS)
-        self._every("retention", self._retain, self._retention_interval_ms, self._first_retention_ms)
-        self._every("expiry of producers", self._expire_producers, self._expiry_interval_ms)
-        if self._cleaner_backoff_ms >= 0:
-            self._every("compaction", self._clean, self._cleaner_backoff_ms, self._first_retention_ms)
+        self._every("retention", self._retain, config.retention_interval_ms, config.first_retention_ms)
+        self._every("expiry of producers", self._expire_producers, config.expiry_interval_ms)
+        if config.cleaner_backoff_ms >= 0:
+            self._every("compaction", self._clean, config.cleaner_backoff_ms, config.first_retention_ms)
 
     def _every(
         self,

@@ -82,6 +82,7 @@ class Metadata:
         self,
         store: MetadataStore,
         snapshot: Snapshot,
+        *,
         random: Random,
         tasks: Scheduler,
         default_partitions: Callable[[], int],

@@ -59,6 +59,7 @@ class LogEffects:
         self,
         clock: Clock,
         tasks: CallbackQueue,
+        *,
         find: Callable[[FollowedPartition], Partition | None],
         checkpoint: Callable[[], Answer[None]],
         flush: Callable[[Flush, Callable[[OSError | None], None]], None],

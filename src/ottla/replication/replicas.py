@@ -67,6 +67,7 @@ class Replicas:
 
     def __init__(
         self,
+        *,
         node_id: int,
         tasks: Scheduler,
         directories: list[LogDirectory],
@@ -77,7 +78,6 @@ class Replicas:
         now_ms: Callable[[], int],
         max_lag_ms: int,
         missing: Iterable[Path] = (),
-        *,
         in_cluster: bool = False,
     ) -> None:
         self._node_id = node_id

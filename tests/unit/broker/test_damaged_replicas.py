@@ -46,7 +46,14 @@ class Cluster:
         self.shared.change(Change(put=put))
         snapshot: Snapshot = self.shared.snapshot()
         random: Any = None
-        self.metadata = Metadata(self.shared.connect(), snapshot, random, self.queue, lambda: 1, lambda: 1)
+        self.metadata = Metadata(
+            self.shared.connect(),
+            snapshot,
+            random=random,
+            tasks=self.queue,
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+        )
         log = Log(MemoryStore(), Path("/data/t-0"), LogConfig())
         self.partition = Partition("t", ID, 0, log, leader, 5, lambda _: None, self.queue)
         replicas: Any = SimpleNamespace(

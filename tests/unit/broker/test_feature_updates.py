@@ -39,10 +39,10 @@ class Cluster:
         self.metadata = Metadata(
             self.shared.connect(latency=lambda: 1),
             self.shared.snapshot(),
-            random,
-            Scheduler(self.time, self.time),
-            lambda: 1,
-            lambda: 1,
+            random=random,
+            tasks=Scheduler(self.time, self.time),
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
         )
         self.metadata.follow()
 

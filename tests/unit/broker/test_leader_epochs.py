@@ -263,13 +263,13 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     events: list[str] = []
     broker = machine.broker
     writer = DeadLetterWriter(
-        lambda: broker.config,
-        broker.clock,
-        broker.tasks,
-        metadata,
-        broker.replicas,
-        broker.topics.create,
-        broker.peers,
+        config=lambda: broker.config,
+        clock=broker.clock,
+        tasks=broker.tasks,
+        metadata=metadata,
+        replicas=broker.replicas,
+        create_topic=broker.topics.create,
+        peers=broker.peers,
     )
 
     async def write() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.queues import manual_queue
 
-from ottla.broker.maintenance import Maintenance
+from ottla.broker.maintenance import Maintenance, MaintenanceConfig
 from ottla.broker.removals import Removals
 from ottla.environment.disk import DiskStore
 from ottla.log import reading
@@ -92,20 +92,15 @@ def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
     )
     flusher: Any = flushes or Flushes()
     removals = Removals(Scheduler(world, world), AtOnce())
-    expiry = (600_000, lambda: 24 * HOUR)
     return Maintenance(
-        lambda: None,
-        removals,
-        replicas,
-        world,
-        Scheduler(world, world),
-        30_000,
-        300_000,
-        15_000,
-        expiry,
-        flusher,
-        15_000,
-        5_000,
+        config=MaintenanceConfig(30_000, 300_000, 15_000, 600_000, 15_000, 5_000),
+        write_checkpoints=lambda: None,
+        removals=removals,
+        replicas=replicas,
+        clock=world,
+        tasks=Scheduler(world, world),
+        producer_expiration_ms=lambda: 24 * HOUR,
+        flusher=flusher,
     )
 
 

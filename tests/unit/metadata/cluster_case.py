@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.node import found_cluster
@@ -103,7 +103,14 @@ class _Process:
     async def _start(self) -> None:
         case = self.case
         snapshot = await found_cluster(self.store, self.tasks, None, Zeros(), 1)
-        metadata = self.metadata = Metadata(self.store, snapshot, _Chance(), self.tasks, lambda: 1, lambda: 1)
+        metadata = self.metadata = Metadata(
+            self.store,
+            snapshot,
+            random=_Chance(),
+            tasks=self.tasks,
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+        )
         rules = lambda topic: ElectionRules(  # noqa: E731
             int(topic.configs.get("min.insync.replicas", 1)) if case.has_elr else 0, case.allows_unclean
         )
@@ -114,10 +121,23 @@ class _Process:
         before = metadata.image.registered.get(self.node)
         own = OwnDirectories([directory], MemoryStore(), before, is_partial=False)
         membership = self.membership = Membership(
-            registration, incarnation, own, self.store, metadata, self.tasks, _SESSION_MS, failed
+            registration,
+            incarnation=incarnation,
+            directories=own,
+            store=self.store,
+            metadata=metadata,
+            tasks=self.tasks,
+            session_timeout_ms=_SESSION_MS,
+            failed=failed,
         )
         self.controller = Controller(
-            self.node, membership, metadata, self.tasks, rules, lambda: False, 300_000, _SESSION_MS
+            config=ControllerConfig(300_000, _SESSION_MS),
+            node_id=self.node,
+            membership=membership,
+            metadata=metadata,
+            tasks=self.tasks,
+            rules=rules,
+            balances_leaders=lambda: False,
         )
         metadata.follow(
             membership.applied_revisions.apply, membership.apply, self.controller.apply, membership.act_on_shutdown

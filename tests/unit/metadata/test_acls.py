@@ -47,7 +47,17 @@ def store(tmp_path: Path) -> SmallChanges:
 def metadata_on(store: SmallChanges) -> Metadata:
     nothing: Any = None
     single = BrokerImage(1, "", -1, None)
-    return followed(Metadata(store, store.load(), nothing, immediate_queue(), lambda: 1, lambda: 1, single))
+    return followed(
+        Metadata(
+            store,
+            store.load(),
+            random=nothing,
+            tasks=immediate_queue(),
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+            single=single,
+        )
+    )
 
 
 def set_acls(metadata: Metadata, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> Any:

@@ -67,7 +67,16 @@ class Cluster:
         tasks = Scheduler(self.time, self.time)
         store = self.shared.connect(latency=lambda: 3, tasks=tasks)
         store.largest_change = self.largest_change  # type: ignore[misc]
-        return followed(Metadata(store, self.shared.snapshot(), CountingRandom(), tasks, lambda: 1, lambda: 1))
+        return followed(
+            Metadata(
+                store,
+                self.shared.snapshot(),
+                random=CountingRandom(),
+                tasks=tasks,
+                default_partitions=lambda: 1,
+                default_replicas=lambda: 1,
+            )
+        )
 
     def creation(self, broker: Metadata) -> TopicCreation:
         replicas: Any = Replicas()

@@ -47,7 +47,17 @@ class Counting:
 def metadata_on(store: SqliteStore, partitions: int = 1) -> Metadata:
     single = BrokerImage(1, "", -1, None)
     tasks = immediate_queue()
-    return followed(Metadata(store, store.load(), Counting(), tasks, lambda: partitions, lambda: 1, single))
+    return followed(
+        Metadata(
+            store,
+            store.load(),
+            random=Counting(),
+            tasks=tasks,
+            default_partitions=lambda: partitions,
+            default_replicas=lambda: 1,
+            single=single,
+        )
+    )
 
 
 @pytest.fixture

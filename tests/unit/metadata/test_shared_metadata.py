@@ -41,7 +41,16 @@ class Cluster:
         store = self.shared.connect(latency=lambda: 3, skip=lambda: self.skips)
         self.stores.append(store)
         tasks = Scheduler(self.time, self.time)
-        return followed(Metadata(store, self.shared.snapshot(), Counting(), tasks, lambda: 1, lambda: 1))
+        return followed(
+            Metadata(
+                store,
+                self.shared.snapshot(),
+                random=Counting(),
+                tasks=tasks,
+                default_partitions=lambda: 1,
+                default_replicas=lambda: 1,
+            )
+        )
 
     def settle(self) -> None:
         self.time.advance(60_000)

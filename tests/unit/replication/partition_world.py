@@ -128,13 +128,13 @@ class Replica:
         self.effects = LogEffects(
             self.world.clock,
             self.queue,
-            self._find,
-            lambda: None,
-            lambda flush, done: self.cuts.append((flush, done)),
-            lambda fetching, effect: self.look_ups.append((fetching, effect)),
-            lambda _: None,
-            lambda *_: None,
-            lambda *_: None,
+            find=self._find,
+            checkpoint=lambda: None,
+            flush=lambda flush, done: self.cuts.append((flush, done)),
+            look_up=lambda fetching, effect: self.look_ups.append((fetching, effect)),
+            resumed=lambda _: None,
+            failed=lambda *_: None,
+            damaged=lambda *_: None,
         )
 
     def _find(self, followed: FollowedPartition) -> Partition:

@@ -41,15 +41,15 @@ def directory() -> Directory:
 def replicas(directory: Directory) -> Replicas:
     directories: list[Any] = [directory]
     return Replicas(
-        1,
-        immediate_queue(),
-        directories,
-        lambda topic: LogConfig(),
-        lambda directory, path: None,
-        lambda partition: None,
-        lambda: None,
-        lambda: 0,
-        30_000,
+        node_id=1,
+        tasks=immediate_queue(),
+        directories=directories,
+        configs=lambda topic: LogConfig(),
+        discard=lambda directory, path: None,
+        flush=lambda partition: None,
+        checkpoint=lambda: None,
+        now_ms=lambda: 0,
+        max_lag_ms=30_000,
         in_cluster=True,
     )
 

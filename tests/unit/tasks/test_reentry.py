@@ -288,7 +288,15 @@ def test_no_listener_runs_inside_a_method_of_the_metadata(seed: int) -> None:
     )
     store = shared.connect(tasks=queue)
     single = BrokerImage(1, "", -1, None)
-    metadata = Metadata(store, shared.snapshot(), CountingRandom(), queue, lambda: 1, lambda: 1, single)
+    metadata = Metadata(
+        store,
+        shared.snapshot(),
+        random=CountingRandom(),
+        tasks=queue,
+        default_partitions=lambda: 1,
+        default_replicas=lambda: 1,
+        single=single,
+    )
     metadata.follow(guard.listener)
     names = [f"t{number}" for number in range(4)]
 

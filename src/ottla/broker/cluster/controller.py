@@ -13,9 +13,10 @@ writes nothing.
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.membership import Membership
+from ottla.broker.config import BrokerConfig
 from ottla.environment import Cancellable
 from ottla.metadata import changes, keys
 from ottla.metadata.elections import ElectionRules, online, preferred, with_min_isr, without
@@ -71,35 +72,51 @@ class PartitionIndex:
         return list(self._by_node.get(node, ()))
 
 
+class ControllerConfig(NamedTuple):
+    """Times of the controller, in ms.
+
+    balance_ms          leader.imbalance.check.interval.seconds
+    session_timeout_ms  broker.session.timeout.ms: a broker that has left may be back in this time, for instance because it was
+                        fenced quickly; only then records of its log are given up by an unclean election
+    """
+
+    balance_ms: int
+    session_timeout_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "ControllerConfig":
+        """Return the times in the configs of a broker."""
+        return cls(
+            config.integer("leader.imbalance.check.interval.seconds") * 1000,
+            config.integer("broker.session.timeout.ms"),
+        )
+
+
 class Controller:
     """The controller's part of this broker.
 
-    rules              returns the settings for elections of a topic
-    balances_leaders   returns auto.leader.rebalance.enable
-    balance_ms         leader.imbalance.check.interval.seconds, in ms
-    session_timeout_ms  broker.session.timeout.ms: a broker that has left may be back in this time, for instance because it was
-                       fenced quickly; only then records of its log are given up by an unclean election
+    rules             returns the settings for elections of a topic
+    balances_leaders  returns auto.leader.rebalance.enable
     """
 
     def __init__(
         self,
+        *,
+        config: ControllerConfig,
         node_id: int,
         membership: Membership,
         metadata: Metadata,
         tasks: Scheduler,
         rules: Callable[[TopicImage], ElectionRules],
         balances_leaders: Callable[[], bool],
-        balance_ms: int,
-        session_timeout_ms: int,
     ) -> None:
+        self._config = config
         self._node_id = node_id
         self._membership = membership
         self._metadata = metadata
         self._tasks = tasks
         self._rules = rules
         self._balances_leaders = balances_leaders
-        self._balance_ms = balance_ms
-        self._session_timeout_ms = session_timeout_ms
         self._missing: dict[int, Cancellable] = {}
         """Brokers that have left within the session timeout, each with the timer of its end."""
         self._index: PartitionIndex | None = None
@@ -237,7 +254,7 @@ class Controller:
     def _await_return(self, node: int) -> None:
         """Hold unclean elections back that would give up the log of a broker which may be back soon."""
         self._cancel_return(node)
-        self._missing[node] = self._tasks.call_later(self._session_timeout_ms, partial(self._give_up, node))
+        self._missing[node] = self._tasks.call_later(self._config.session_timeout_ms, partial(self._give_up, node))
 
     def _cancel_return(self, node: int) -> None:
         timer = self._missing.pop(node, None)
@@ -376,7 +393,7 @@ class Controller:
     def _plan_balancing(self) -> None:
         if self._balance_timer is not None:
             self._balance_timer.cancel()
-        self._balance_timer = self._tasks.call_later(self._balance_ms, self._balance)
+        self._balance_timer = self._tasks.call_later(self._config.balance_ms, self._balance)
 
     def _balance(self) -> None:
         """Elect the preferred leader of every partition that another replica leads."""

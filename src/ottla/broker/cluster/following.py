@@ -107,6 +107,7 @@ class Following:
 
     def __init__(
         self,
+        *,
         node_id: int,
         replicas: Replicas,
         peers: Peers,
@@ -127,13 +128,13 @@ class Following:
         self._effects = LogEffects(
             tasks.clock,
             tasks,
-            self._find,
-            checkpoint,
-            run_flush,
-            self._look_up,
-            self._resumed,
-            self._failed,
-            replicas.report_damage,
+            find=self._find,
+            checkpoint=checkpoint,
+            flush=run_flush,
+            look_up=self._look_up,
+            resumed=self._resumed,
+            failed=self._failed,
+            damaged=replicas.report_damage,
         )
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_fetching: dict[Fetching, _Fetcher] = {}

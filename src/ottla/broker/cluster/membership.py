@@ -56,6 +56,7 @@ class Membership:
     def __init__(
         self,
         registration: BrokerImage,
+        *,
         incarnation: Incarnation,
         directories: OwnDirectories,
         store: MetadataStore,

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import OwnDirectories
 from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.isr_changes import IsrChanges
@@ -41,6 +41,7 @@ class ClusterNode:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         registration: BrokerImage,
         directories: Sequence[LogDirectory],
@@ -65,32 +66,31 @@ class ClusterNode:
         )
         self.membership = Membership(
             registration,
-            own.begin(environment.random.bytes16().hex()),
-            own,
-            store,
-            metadata,
-            tasks,
-            values.integer("broker.session.timeout.ms"),
-            failed,
+            incarnation=own.begin(environment.random.bytes16().hex()),
+            directories=own,
+            store=store,
+            metadata=metadata,
+            tasks=tasks,
+            session_timeout_ms=values.integer("broker.session.timeout.ms"),
+            failed=failed,
         )
         self.controller = Controller(
-            registration.node_id,
-            self.membership,
-            metadata,
-            tasks,
-            rules,
-            lambda: config().flag("auto.leader.rebalance.enable"),
-            values.integer("leader.imbalance.check.interval.seconds") * 1000,
-            values.integer("broker.session.timeout.ms"),
+            config=ControllerConfig.of(values),
+            node_id=registration.node_id,
+            membership=self.membership,
+            metadata=metadata,
+            tasks=tasks,
+            rules=rules,
+            balances_leaders=lambda: config().flag("auto.leader.rebalance.enable"),
         )
         self.fencing = QuickFencing(
             registration.node_id,
-            lambda: metadata.image,
-            store,
-            environment.transport,
-            environment.clock,
-            environment.timers,
-            values.integer("broker.session.timeout.ms"),
+            image=lambda: metadata.image,
+            store=store,
+            transport=environment.transport,
+            clock=environment.clock,
+            timers=environment.timers,
+            session_timeout_ms=values.integer("broker.session.timeout.ms"),
         )
         self.isr_changes = IsrChanges(registration.node_id, metadata, tasks)
         self.offline_replicas = OfflineReplicas(registration.node_id, metadata, replicas, tasks, rules)

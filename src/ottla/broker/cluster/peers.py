@@ -109,6 +109,7 @@ class Peers:
     def __init__(
         self,
         node_id: int,
+        *,
         image: Callable[[], Image],
         environment: Environment,
         tasks: Scheduler,

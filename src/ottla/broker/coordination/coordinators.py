@@ -60,6 +60,7 @@ class Coordination:
 
     def __init__(
         self,
+        *,
         node_id: int,
         values: BrokerValues,
         clock: Clock,
@@ -88,7 +89,9 @@ class Coordination:
             values, clock, tasks, random, self._topology, self._alarm.set, self._on_group_message
         )
         self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
-        self.markers = MarkerWriter(replicas, self.groups, clock, tasks, self.routing, peers)
+        self.markers = MarkerWriter(
+            replicas=replicas, groups=self.groups, clock=clock, tasks=tasks, routing=self.routing, peers=peers
+        )
         self.transactions = transaction_coordinator(
             values, clock, tasks, transaction_version, new_producer_id, self._write_markers, self._alarm.set
         )

@@ -57,6 +57,7 @@ class MarkerWriter:
 
     def __init__(
         self,
+        *,
         replicas: Replicas,
         groups: Runtime[Any],
         clock: Clock,

@@ -95,6 +95,7 @@ class DeadLetterWriter:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         clock: Clock,
         tasks: Scheduler,

@@ -101,6 +101,7 @@ class SharePartitions:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         clock: Clock,
         tasks: Scheduler,
