@@ -10,7 +10,7 @@ a reason outside of the program fails here, before requests are served, as `Cann
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,19 +21,18 @@ from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits, LimitConfigs
-from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener
 from ottla.broker.maintenance import Maintenance, MaintenanceConfig
 from ottla.broker.moving import Moves
-from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
+from ottla.broker.other_brokers import NoOtherBrokers
 from ottla.broker.pipeline import Pipeline
 from ottla.broker.reconfiguration import Reconfiguration
 from ottla.broker.removals import Removals
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.socket_server import SocketServer
-from ottla.broker.starting import CannotStart, report_configs, report_start
+from ottla.broker.starting import CannotStart, open_listeners, report_configs, report_start
 from ottla.broker.storage import Storage
 from ottla.broker.stored_configs import check_limits
-from ottla.broker.throttling import quota_window
+from ottla.broker.throttling import quota_window, replication_throttles
 from ottla.environment import Environment
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
@@ -41,7 +40,7 @@ from ottla.log.log import StorageError
 from ottla.metadata import changes
 from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
-from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, TopicImage, UnknownFormat
+from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, UnknownFormat
 from ottla.metadata.metadata import Listener as MetadataListener
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
@@ -49,10 +48,7 @@ from ottla.metadata.store import MetadataStore, Snapshot
 from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.replication.throttle import ReplicationThrottles
-from ottla.security.quotas import Window
 from ottla.tasks.deferred import Answer
-from ottla.tasks.periodic import Periodic
 from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -60,8 +56,6 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.following import Following
     from ottla.broker.cluster.node import ClusterNode
     from ottla.broker.cluster.peers import Peers
-    from ottla.broker.listener_security import ListenerSecurity
-    from ottla.net.authentication import Credentials
 
 __all__ = ["BrokerServer", "CannotStart"]
 
@@ -129,7 +123,7 @@ class BrokerServer:
         self._checkpoints = Checkpoints(self._storage.directories, worker, self.tasks)
         self._limits = ConnectionLimits(LimitConfigs.of(self._config), quota_window(self._config))
         self._ends = ExitStack()
-        """What an end closes, the last first: directories are in use until no thread writes."""
+        """Ends of the parts, called in the opposite order: directories are in use until no thread writes."""
         if store is not None:
             self._ends.callback(store.close)
         self._ends.callback(self._end_storage)
@@ -154,7 +148,7 @@ class BrokerServer:
         try:
             if self._store is None:
                 self.open()
-                self._listen()
+                open_listeners(self._config, self.broker, self.sockets, self._environment)
             else:
                 await self._join(self._store)
         except (Exception, KeyboardInterrupt) as cause:
@@ -198,7 +192,7 @@ class BrokerServer:
             raise CannotStart(reason)
         self._storage.claim(self.broker.image.cluster_id)
         self.sockets.hold()
-        self._listen()
+        open_listeners(self._config, self.broker, self.sockets, self._environment)
         self.node = node = self._new_node(store)
         self._following = following = self._new_following()
         self.broker.metadata.follow(*self._listeners())
@@ -277,19 +271,8 @@ class BrokerServer:
             single=single,
             failed=self._fail,
         )
-        replicas = Replicas(
-            node_id=config.node_id,
-            tasks=self.tasks,
-            directories=self._storage.directories,
-            configs=self._log_config,
-            discard=self._discard,
-            flush=self.flusher.flush,
-            checkpoint=self._checkpoints.write,
-            now_ms=environment.clock.now_ms,
-            max_lag_ms=config.integer("replica.lag.time.max.ms"),
-            missing=self._storage.missing,
-            in_cluster=single is None,
-        )
+        replicas = self._new_replicas(in_cluster=single is None)
+        slots = config.integer("max.incremental.fetch.session.cache.slots")
         self.broker = Broker(
             config,
             clock=environment.clock,
@@ -298,15 +281,10 @@ class BrokerServer:
             metadata=metadata,
             replicas=replicas,
             moves=Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove),
-            sessions=FetchSessions(
-                config.integer("max.incremental.fetch.session.cache.slots"),
-                _FETCH_SESSION_EVICTION_MS,
-                environment.random,
-                self.tasks,
-            ),
+            sessions=FetchSessions(slots, _FETCH_SESSION_EVICTION_MS, environment.random, self.tasks),
             resolve=environment.resolve,
             peers=self._connect(metadata) if single is None else NoOtherBrokers(),
-            replication_throttles=_throttles(config, metadata),
+            replication_throttles=replication_throttles(config, metadata),
         )
         self._ends.callback(self.broker.close)
         self.pipeline = Pipeline(self.broker, environment.now_ns)
@@ -321,6 +299,28 @@ class BrokerServer:
             self.broker, self.sockets, limits=self._limits, resolve=environment.resolve
         )
 
+    def _new_replicas(self, *, in_cluster: bool) -> Replicas:
+        return Replicas(
+            node_id=self._config.node_id,
+            tasks=self.tasks,
+            directories=self._storage.directories,
+            configs=lambda topic: LogConfig.of(topic_configs(topic.configs, self.broker.config)),
+            discard=self._discard,
+            flush=self.flusher.flush,
+            checkpoint=self._checkpoints.write,
+            now_ms=self._environment.clock.now_ms,
+            max_lag_ms=self._config.integer("replica.lag.time.max.ms"),
+            missing=self._storage.missing,
+            in_cluster=in_cluster,
+        )
+
+    def _connect(self, metadata: Metadata) -> "Peers":
+        """Return the connections to the other brokers of a cluster. Raises InvalidConfig."""
+        from ottla.broker.cluster.node import connect
+
+        self._peers = connect(self._config, metadata, self._environment, self.tasks)
+        return self._peers
+
     def _set_up_authorization(self) -> None:
         """Check the permissions of all requests from now on. Raises InvalidConfig."""
         from ottla.broker.authorization import Authorization
@@ -329,28 +329,6 @@ class BrokerServer:
         authorization.apply(self.broker.image)
         self.broker.authorization = authorization
         self.sockets.authorize = authorization.of
-
-    def _connect(self, metadata: Metadata) -> OtherBrokers:
-        """Return the connections to the other brokers of a cluster. Raises InvalidConfig."""
-        from ottla.broker.cluster.peers import Peers
-
-        credentials: Credentials | None = None
-        transport = self._environment.transport
-        listener = inter_broker_listener(self._config, self._config.listeners)
-        if listener is not None and listener.protocol != PLAINTEXT:
-            from ottla.broker.peer_security import peer_credentials, peer_transport
-
-            credentials = peer_credentials(self._config, listener, self._environment, self.tasks)
-            transport = peer_transport(self._config, listener, transport)
-        self._peers = Peers(
-            self._config.node_id,
-            image=lambda: metadata.image,
-            environment=self._environment,
-            tasks=self.tasks,
-            credentials=credentials,
-            transport=transport,
-        )
-        return self._peers
 
     def _new_node(self, store: MetadataStore) -> "ClusterNode":
         from ottla.broker.cluster.node import ClusterNode, registration
@@ -400,25 +378,6 @@ class BrokerServer:
         if INTERNAL_TOPICS & metadata.image.topics.keys():
             _ = self.broker.coordination
 
-    def _listen(self) -> None:
-        """Open the listeners. Raises CannotStart, InvalidConfig."""
-        for listener in self._config.listeners:
-            is_plain = listener.protocol == PLAINTEXT and ":" not in str(self._config["principal.builder.class"])
-            security = None if is_plain else self._secure(listener)
-            try:
-                address = self.sockets.listen(listener.name, listener.host, listener.port, security)
-            except OSError as cause:
-                reason = cause.strerror or cause
-                raise CannotStart(f"cannot listen on {listener.address}: {reason}") from None
-            self.broker.listeners.bound.append((listener, address))
-
-    def _secure(self, listener: Listener) -> "ListenerSecurity":
-        """Return TLS and SASL of a listener. Raises InvalidConfig."""
-        # A broker without secured listeners starts without these modules.
-        from ottla.broker.listener_security import secure_listener
-
-        return secure_listener(listener, self.broker, self._environment)
-
     def _begin_maintenance(self) -> None:
         config = self.broker.config
         self._maintenance = maintenance = Maintenance(
@@ -434,25 +393,17 @@ class BrokerServer:
         maintenance.begin()
         self._ends.callback(maintenance.close)
         if config.text("delegation.token.secret.key"):
-            from ottla.broker.tokens import remove_expired
+            from ottla.broker.tokens import begin_removal
 
-            interval_ms = config.integer("delegation.token.expiry.check.interval.ms")
-            remove = partial(remove_expired, self.broker)
-            removal = Periodic("removal of expired delegation tokens", remove, interval_ms, self.tasks)
-            removal.run_in(interval_ms)
-            self._ends.callback(removal.close)
+            self._ends.callback(begin_removal(self.broker).close)
 
     def _keep_applied_revision(self) -> None:
         """Keep the newest applied revision in the data directory from now on."""
-        from ottla.broker.cluster.applied_revision import AppliedRevision, Newest
+        from ottla.broker.cluster.applied_revision import AppliedRevision, newest_of
 
-        metadata, directory = self.broker.metadata, self._storage.directories[0].path
-        revision = AppliedRevision(
-            self._environment.files,
-            directory,
-            lambda: Newest(metadata.image.revision, *metadata.newest),
-            self.tasks,
-        )
+        directory = self._storage.directories[0].path
+        newest = partial(newest_of, self.broker.metadata)
+        revision = AppliedRevision(self._environment.files, directory, newest, self.tasks)
         revision.begin()
         self._ends.callback(lambda: revision.write() if self._is_clean else None)
         self._ends.callback(revision.close)
@@ -463,10 +414,6 @@ class BrokerServer:
         _logger.error("%s", reason)
         if self.failed is not None:
             self.failed(reason)
-
-    def _log_config(self, topic: TopicImage) -> LogConfig:
-        """Return the log config of a topic."""
-        return LogConfig.of(topic_configs(topic.configs, self.broker.config))
 
     def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
         """Record in the metadata which log directory a partition is in."""
@@ -538,16 +485,3 @@ def _present(part: Callable[[], MetadataListener | None]) -> MetadataListener:
         return None if listener is None else listener(delta)
 
     return act
-
-
-def _throttles(config: BrokerConfig, metadata: Metadata) -> ReplicationThrottles:
-    """Return the throttles of replicas that move."""
-    window = Window(
-        config.integer("replication.quota.window.num"), config.integer("replication.quota.window.size.seconds") * 1000
-    )
-
-    def configs(topic: str) -> Mapping[str, str]:
-        known = metadata.image.topics.get(topic)
-        return {} if known is None else known.configs
-
-    return ReplicationThrottles(config.node_id, configs, window)

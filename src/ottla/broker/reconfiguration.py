@@ -1,4 +1,4 @@
-"""What the metadata says of the configs, quotas and features of this broker, applied to its services while they run."""
+"""Configs, quotas and features of this broker in the metadata, applied to its services while they run."""
 
 import logging
 from collections.abc import Callable

@@ -203,7 +203,7 @@ class Controller:
         return image.controller is None and is_live and not self._is_closed
 
     async def _stand(self) -> None:
-        """Try to become controller while there is none."""
+        """Try to become controller until a broker is."""
         live = keys.live_key(self._node_id)
         try:
             while self._may_stand():

@@ -10,8 +10,9 @@ from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.listener_configs import Listener, inter_broker_listener
+from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener
 from ottla.environment import Address, Environment, Random
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
@@ -20,6 +21,7 @@ from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
+from ottla.net.authentication import Credentials
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import awaitable
@@ -120,6 +122,26 @@ class ClusterNode:
         self.isr_changes.close()
         self.offline_replicas.close()
         self.membership.close()
+
+
+def connect(config: BrokerConfig, metadata: Metadata, environment: Environment, tasks: Scheduler) -> Peers:
+    """Return the connections to the other brokers of the cluster. Raises InvalidConfig."""
+    credentials: Credentials | None = None
+    transport = environment.transport
+    listener = inter_broker_listener(config, config.listeners)
+    if listener is not None and listener.protocol != PLAINTEXT:
+        from ottla.broker.peer_security import peer_credentials, peer_transport
+
+        credentials = peer_credentials(config, listener, environment, tasks)
+        transport = peer_transport(config, listener, transport)
+    return Peers(
+        config.node_id,
+        image=lambda: metadata.image,
+        environment=environment,
+        tasks=tasks,
+        credentials=credentials,
+        transport=transport,
+    )
 
 
 def registration(
