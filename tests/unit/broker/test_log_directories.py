@@ -29,8 +29,7 @@ from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.schema import Request
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after
 
 EIO = OSError(errno.EIO, "Input/output error")
 EROFS = OSError(errno.EROFS, "Read-only file system")

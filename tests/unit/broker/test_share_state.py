@@ -17,8 +17,7 @@ from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates
 from ottla.coordinators.topology import Topology
 from ottla.metadata.image import EMPTY
 from ottla.protocol.errors import NOT_COORDINATOR
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 
 TOPIC = b"t".ljust(16, b".")
 

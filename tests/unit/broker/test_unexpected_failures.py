@@ -35,8 +35,7 @@ from ottla.records.batch import build
 from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 from ottla.testing import EmbeddedBroker
 
 SHARE = 2

@@ -25,8 +25,7 @@ from ottla.coordinators.share.state import (
 )
 from ottla.metadata.image import SHARE_STATE_TOPIC
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, error
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.deferred import Answer, Deferred, awaitable, gather
 from ottla.tasks.scheduler import Scheduler
 
 P = TypeVar("P")

@@ -34,8 +34,7 @@ from ottla.protocol.errors import (
     TRANSACTION_ABORTABLE,
 )
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.deferred import Answer, Deferred, after, awaitable
 from ottla.tasks.scheduler import Scheduler
 
 _FIRST_PAUSE_MS: Final = 1

@@ -83,8 +83,7 @@ from ottla.records.errors import CorruptRecords
 from ottla.records.legacy import NotForOldClients
 from ottla.replication.throttle import UNLIMITED
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

@@ -93,8 +93,7 @@ from ottla.records.batch import MAGIC, base_sequence, magic_of, transactional_pr
 from ottla.records.compression import newer_than_produce
 from ottla.records.validation import check_whole
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition

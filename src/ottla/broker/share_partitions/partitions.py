@@ -51,8 +51,7 @@ from ottla.protocol.errors import (
     error,
 )
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, gather
 from ottla.tasks.due_work import DueWork
 from ottla.tasks.scheduler import Scheduler
 
