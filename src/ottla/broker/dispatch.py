@@ -41,6 +41,8 @@ class Route(NamedTuple):
     paths         paths of the rows of a request, by which it is served in parts (`parts.py`): that of a version is the first
                   which it has
     rows          the one of the version of a request; empty without one
+    is_whole      the handler needs all rows of a request at once
+    in_later_parts  called with each part of a request but the first one
     """
 
     request_class: type[Request]
@@ -49,20 +51,35 @@ class Route(NamedTuple):
     is_coroutine: bool
     paths: tuple[str, ...] = ()
     rows: RowPath = ()
+    is_whole: bool = False
+    in_later_parts: Callable[[Any], object] | None = None
 
 
 _ROUTES: Final[dict[int, Route]] = {}
 
 
 def handles(
-    request_class: type[R], *, positions: bool = False, rows: str | tuple[str, ...] = ()
+    request_class: type[R],
+    *,
+    positions: bool = False,
+    rows: str | tuple[str, ...] = (),
+    is_whole: bool = False,
+    in_later_parts: Callable[[R], object] | None = None,
 ) -> Callable[[Callable[[Any, Broker], Any]], Callable[[Any, Broker], Any]]:
     """Register a function as the handler of `request_class`, see `Route`; its versions are in handlers/__init__.py."""
 
     paths = (rows,) if isinstance(rows, str) else rows
 
     def register(handler: Callable[[Any, Broker], Any]) -> Callable[[Any, Broker], Any]:
-        _ROUTES[request_class.API] = Route(request_class, handler, positions, iscoroutinefunction(handler), paths)
+        _ROUTES[request_class.API] = Route(
+            request_class,
+            handler,
+            positions,
+            iscoroutinefunction(handler),
+            paths,
+            is_whole=is_whole,
+            in_later_parts=in_later_parts,
+        )
         return handler
 
     return register

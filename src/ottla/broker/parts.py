@@ -1,18 +1,19 @@
 """Requests with many rows, served in parts, between which other clients are served.
 
-    frame ---- decoded in parts ---> request ---- divided ---> part 1 ---> handler ---> response 1 --+
-                                                              part 2 ---> handler ---> response 2 --+- joined,
-                                                              ...                                   |  encoded in parts
+    frame ---> checked ---> part 1 decoded ---> handler ---> rows 1 encoded --+
+                            part 2 decoded ---> handler ---> rows 2 encoded --+--> response
+                            ...                                              --+
 A handler declares its rows (`@handles(..., rows="topics.partitions")`); it serves a part as it would serve a request of its
-own, so a request with many rows is answered as several smaller ones that a client sends one after another would be. A
-coroutine handler gets the whole request, and paces itself.
+own, so a request with many rows is answered as several smaller ones that a client sends one after another would be. One that
+needs all rows at once says so (`is_whole`): it gets a request that is decoded in parts, and paces itself.
 
-A request is decoded as a whole before its first part is handled: a malformed one has no effect.
+All of a request is decoded before its first part is handled: a malformed one has no effect. Its objects live as long as their
+part, not as long as the request: neither memory nor the garbage collector has much to do.
 """
 
 import logging
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.context_fields import log_fields
@@ -20,15 +21,14 @@ from ottla.broker.dispatch import PositionalRequest, Route
 from ottla.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
 from ottla.protocol.rows import (
     ROWS_OF_PART,
+    EncodedMessage,
     JoinedResponse,
     count_rows,
-    decode_in_parts,
-    divide,
     response_path,
 )
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, Failed, awaitable
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -56,31 +56,35 @@ async def paced(steps: Generator[None, None, T], tasks: "Scheduler") -> T:
 
 
 async def serve_in_parts(
-    target: Route, envelope: "Envelope", context: "RequestContext", broker: "Broker", request: Any = None
+    target: Route, envelope: "Envelope", context: "RequestContext", broker: "Broker"
 ) -> Response | None:
-    """Serve a request with many rows, or a large frame. Raises PeerError.
-
-    request  the decoded request, or the fields of a positional one; None while it is not decoded
-    """
+    """Serve a request with many rows, or a large frame. Raises PeerError."""
     tasks, version = broker.tasks, envelope.version
-    if request is None:
-        steps = decode_in_parts(target.request_class, version, envelope.frame, envelope.body, target.rows)
-        request = await paced(steps, tasks)
-    request.context = context  # of what is decoded for a handler that gets positions too: `divide` copies it
-    response: Response | None
-    if target.is_coroutine:
-        response = await target.handler(request, broker)  # type: ignore[misc]
-    elif count_rows(request, target.rows) <= ROWS_OF_PART:
-        answer = target.handler(request, broker)
-        response = await answer if isinstance(answer, Deferred) else answer
+    encoded = encoded_message(target, envelope)
+    request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), tasks)
+    request.context = context
+    if target.is_whole:
+        response: Response | None = await awaitable(target.handler(request, broker), tasks)
     else:
-        response = await _Parts(target, envelope, context, broker).serve(request)
+        response = await _Parts(target, envelope, context, broker).serve(encoded.parts(request), request)
     if response is None or type(response) is not envelope.api.response_class():
         return response
     path = response_path(type(response), version, len(target.rows))
     if not path or getattr(response, path[0]) is None or count_rows(response, path) <= ROWS_OF_PART:
         return response
     return await paced(JoinedResponse(response, version, path, keeps_rows=target.positions).end(), tasks)
+
+
+def encoded_message(target: Route, envelope: "Envelope") -> EncodedMessage[Any]:
+    """Return the request of an envelope, to be decoded in parts."""
+    return EncodedMessage(
+        target.request_class,
+        envelope.version,
+        envelope.frame,
+        envelope.body,
+        target.rows,
+        positions=target.positions,
+    )
 
 
 class _Parts:
@@ -93,21 +97,27 @@ class _Parts:
         self._broker = broker
         self._is_logged = False
 
-    async def serve(self, request: Any) -> Response | None:
-        """Serve the parts one after another, some of them at the same time, and join their responses."""
+    async def serve(self, parts: Iterator[tuple[Any, int]], empty: Any) -> Response | None:
+        """Serve the parts one after another, some of them at the same time, and join their responses.
+
+        empty  the request without rows, which is served if there is no part
+        """
         tasks, target = self._broker.tasks, self._target
         joined: JoinedResponse | None = None
         open_parts: deque[tuple[Any, int, Answer[Response] | None]] = deque()
-        parts = divide(request, target.rows)
-        has_more = True
+        has_more, is_first = True, True
         while has_more or open_parts:
             await tasks.pace()
-            following = next(parts, None) if has_more else None
-            if following is None:
-                has_more = False
-            else:
-                open_parts.append((*following, self._handle(following[0])))
-            if open_parts and (not has_more or len(open_parts) >= _MOST_OPEN):
+            part, depth = next(parts, (None, 0)) if has_more else (None, 0)
+            has_more = part is not None
+            if part is None and is_first:
+                part = empty
+            if part is not None:
+                if not is_first and target.in_later_parts is not None:
+                    target.in_later_parts(part)
+                is_first = False
+                open_parts.append((part, depth, self._handle(part)))
+            if not has_more or len(open_parts) >= _MOST_OPEN:
                 part, depth, answer = open_parts.popleft()
                 response = await self._outcome(part, answer)
                 if response is None:
@@ -115,23 +125,25 @@ class _Parts:
                 if getattr(response, "error_code", NONE) != NONE:
                     return response
                 if joined is None:
-                    rows = response_path(type(response), self._envelope.version, len(target.rows))
-                    joined = JoinedResponse(response, self._envelope.version, rows, keeps_rows=target.positions)
+                    path = response_path(type(response), self._envelope.version, len(target.rows))
+                    if getattr(response, path[0]) is None:
+                        return response
+                    joined = JoinedResponse(response, self._envelope.version, path, keeps_rows=target.positions)
                 else:
                     await paced(joined.add(response, depth), tasks)
         return None if joined is None else await paced(joined.end(), tasks)
 
     def _handle(self, part: Any) -> Answer[Response] | None:
+        target, broker = self._target, self._broker
         try:
-            request = PositionalRequest(self._context, self._envelope.frame, part) if self._target.positions else part
-            return self._target.handler(request, self._broker)
+            if target.is_coroutine:
+                return broker.tasks.start(target.handler(part, broker), self._envelope.api.name)  # type: ignore[arg-type]
+            request = PositionalRequest(self._context, self._envelope.frame, part) if target.positions else part
+            return target.handler(request, broker)
         except PeerError:
             raise
-        except Exception:
-            if not self._is_logged:
-                self._is_logged = True
-                _logger.exception("cannot serve %r", self._envelope, extra=log_fields(self._context))
-            return self._refusal(part)
+        except Exception as error:  # noqa: BLE001
+            return self._refuse(part, error)
 
     async def _outcome(self, part: Any, answer: Answer[Response] | None) -> Response | None:
         if not isinstance(answer, Deferred):
@@ -140,10 +152,18 @@ class _Parts:
             return await answer
         except PeerError:
             raise
-        except Exception:  # noqa: BLE001 - who has failed has logged it
-            return self._refusal(part)
+        except Failed:  # whoever has failed has logged it
+            self._is_logged = True
+            return self._refuse(part, None)
+        except Exception as error:  # noqa: BLE001
+            return self._refuse(part, error)
 
-    def _refusal(self, part: Any) -> Response:
+    def _refuse(self, part: Any, error: Exception | None) -> Response:
+        """Return the response to a part whose handler failed, which is logged once for all parts."""
         from ottla.protocol.error_responses import error_response
 
+        if not self._is_logged:
+            self._is_logged = True
+            extra = log_fields(self._context)
+            _logger.error("cannot serve %r", self._envelope, exc_info=error, extra=extra)
         return error_response(part, self._envelope.version, UNKNOWN_SERVER_ERROR)

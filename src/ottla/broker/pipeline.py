@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ottla.broker.broker import Broker
 from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import PositionalRequest, Route, refusal, route
-from ottla.broker.parts import LARGE_FRAME, serve_in_parts
+from ottla.broker.parts import LARGE_FRAME, encoded_message, serve_in_parts
 from ottla.environment import Clock
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
-from ottla.protocol.rows import ROWS_OF_PART, EncodedRows, count_rows
+from ottla.protocol.rows import ROWS_OF_PART, EncodedRows
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Answer, Deferred, Failed
@@ -76,25 +76,30 @@ class Pipeline:
         """
         version = envelope.version
         target = self._routes.get((envelope.api.key, version)) or self._route(envelope)
-        size = len(envelope.frame) if target.rows else 0
-        if size >= LARGE_FRAME and not target.positions:
+        if target.rows and self._has_many_rows(target, envelope):
             return self._start(serve_in_parts(target, envelope, context, self._broker), envelope, context)
         if target.positions:
-            body, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
-            request: Any = PositionalRequest(context, envelope.frame, body)
+            fields, _ = codec.decode_positions(target.request_class, version, envelope.frame, envelope.body)
+            request: Any = PositionalRequest(context, envelope.frame, fields)
         elif envelope.asked != version:
-            # ApiVersions in an unknown version, whose body cannot be read.
-            body = request = target.request_class()
+            request = target.request_class()  # ApiVersions in an unknown version, whose body cannot be read
             request.context = context
         else:
-            body, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
-            body.context = context
-            request = body
-        if size > ROWS_OF_PART and count_rows(body, target.rows) > ROWS_OF_PART:
-            return self._start(serve_in_parts(target, envelope, context, self._broker, body), envelope, context)
+            request, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
+            request.context = context
         if target.is_coroutine:
             return self._start(target.handler(request, self._broker), envelope, context)
         return self._handle(target, request, envelope)
+
+    def _has_many_rows(self, target: Route, envelope: Envelope) -> bool:
+        """Return whether a request is served in parts. Raises PeerError.
+
+        A row takes a byte at least; what is large because of its records (Produce) has few rows, as a rule.
+        """
+        size = len(envelope.frame) - envelope.body
+        if size <= ROWS_OF_PART or (target.positions and size < LARGE_FRAME):
+            return False
+        return (size >= LARGE_FRAME and not target.positions) or encoded_message(target, envelope).begins_with_many
 
     def _route(self, envelope: Envelope) -> Route:
         """Return the route of a request and keep it for later requests. Raises PeerError."""

@@ -9,12 +9,13 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ottla.protocol import codec
+from ottla.protocol.context import NO_CONTEXT
 from ottla.protocol.plan import Allowance, Plan, Step, begin_array, read_elements
 from ottla.protocol.planning import Planner
-from ottla.protocol.schema import Array, Message, Primitive, Request, Response, Struct
+from ottla.protocol.schema import UNLIMITED, Array, Message, Primitive, Request, Response, Struct
 from ottla.protocol.wire import PeerError
 
 S = TypeVar("S", bound=Struct)
@@ -71,28 +72,6 @@ def count_rows(message: Struct, path: RowPath, most: int = ROWS_OF_PART) -> int:
     return count
 
 
-def divide(message: S, path: RowPath, most: int = ROWS_OF_PART) -> Iterator[tuple[S, int]]:
-    """Yield copies of a message with up to `most` of its rows, in order, and the number of their outer elements, from the
-    outside, which continue those at the end of the part before.
-    """
-    name = path[0]
-    elements: list[Any] = []
-    size = 0
-    for element in getattr(message, name):
-        weight = 1 if len(path) == 1 else max(1, count_rows(element, path[1:], most))
-        if elements and size + weight > most:
-            yield _with_elements(message, name, elements), 0
-            elements, size = [], 0
-        if weight > most and len(path) > 1:
-            for number, (part, depth) in enumerate(divide(element, path[1:], most)):
-                yield _with_elements(message, name, [part]), depth + 1 if number else 0
-        else:
-            elements.append(element)
-            size += weight
-    if elements:
-        yield _with_elements(message, name, elements), 0
-
-
 def _with_elements(message: S, name: str, elements: list[Any]) -> S:
     """Return a copy of a message with other elements of an array."""
     cls = type(message)
@@ -101,13 +80,17 @@ def _with_elements(message: S, name: str, elements: list[Any]) -> S:
         setattr(copied, declared.name, getattr(message, declared.name))
     copied.unknown_tags = message.unknown_tags
     if isinstance(message, Request):
-        copied.context = message.context  # type: ignore[attr-defined]
+        copied.context = getattr(message, "context", NO_CONTEXT)  # type: ignore[attr-defined]
     setattr(copied, name, elements)
     return copied
 
 
 def join(whole: Struct, part: Struct, path: RowPath, depth: int) -> None:
-    """Add the rows of the response to a part, and what else it lists, such as nodes; for `depth` see `divide`."""
+    """Add the rows of the response to a part, and what else it lists, such as nodes.
+
+    depth  number of outer elements of the part, from the outside, that continue those at the end of the part before: 1 if
+           its first topic is one whose partitions are in several parts
+    """
     for declared in type(whole).FIELDS:
         if isinstance(declared.type, Array):
             elements, more = getattr(whole, declared.name), getattr(part, declared.name)
@@ -125,53 +108,172 @@ def join(whole: Struct, part: Struct, path: RowPath, depth: int) -> None:
 class _Level:
     """Arrays of one depth: the plans of the struct before and after its array, and the step of the array."""
 
-    def __init__(self, cls: type[Struct], path: RowPath, version: int, flexible: bool) -> None:
-        planner = Planner(flexible, version, positions=False)
+    def __init__(self, cls: type[Struct], path: RowPath, planner: Planner) -> None:
         present = [field for field in cls.FIELDS if planner.present(field)]
         at = [field.name for field in present].index(path[0])
         self.name = path[0]
         self.head: Plan = planner.part(cls, present[:at], has_tags=False)
         self.array: Step = planner.step(present[at], tagged=False)
-        self.tail: Plan = planner.part(cls, present[at + 1 :], has_tags=flexible)
+        self.tail: Plan = planner.part(cls, present[at + 1 :], has_tags=planner.flexible)
         self.tail_names = [field.name for field in (*present[at + 1 :], *planner.tagged(cls.FIELDS))] + ["unknown_tags"]
-        self.inner = _Level(present[at].type.element, path[1:], version, flexible) if len(path) > 1 else None
+        self.has_fields_after = at + 1 < len(present)
+        self.inner = _Level(present[at].type.element, path[1:], planner) if len(path) > 1 else None
 
-    def read(self, data: bytes, p: int, allowance: Allowance) -> Generator[None, None, tuple[Any, int]]:
+    def read(
+        self, data: bytes, p: int, allowance: Allowance, bare: dict[int, Any] | None = None
+    ) -> Generator[None, None, tuple[Any, int]]:
+        """Decode a struct, and yield after some rows; return it and the position after it.
+
+        bare  None to keep the rows, otherwise elements that have further fields after their rows are put there, by position
+        """
         made, p = self.head.read_part(data, p, allowance)
         count, p = begin_array(self.array, data, p, allowance)
         elements: list[Any] | None = [] if count >= 0 else None
         setattr(made, self.name, elements)
-        if elements is not None:
-            while len(elements) < count:
-                if self.inner is None:
-                    some = min(ROWS_OF_PART, count - len(elements))
-                    more, p = read_elements(self.array, data, p, some, allowance)
-                    elements += more
-                    yield
-                else:
-                    element, p = yield from self.inner.read(data, p, allowance)
-                    elements.append(element)
+        left = count
+        while left > 0:
+            if self.inner is None:
+                more, p = read_elements(self.array, data, p, min(ROWS_OF_PART, left), allowance)
+                left -= len(more)
+                yield
+            else:
+                begin = p
+                element, p = yield from self.inner.read(data, p, allowance, bare)
+                more = [element]
+                left -= 1
+                if bare is not None and self.inner.has_fields_after:
+                    bare[begin] = element
+            if bare is None and elements is not None:
+                elements += more
+        p = self.read_tail(made, data, p, allowance)
+        return made, p
+
+    def read_tail(self, made: Any, data: bytes, p: int, allowance: Allowance) -> int:
+        """Set the fields after the array, and return the position after them."""
         end, p = self.tail.read_part(data, p, allowance)
         for name in self.tail_names:
             setattr(made, name, getattr(end, name))
-        return made, p
+        return p
+
+    def elements(
+        self, data: bytes, p: int, allowance: Allowance, bare: dict[int, Any]
+    ) -> Generator[tuple[Any, int, int], None, int]:
+        """Decode the array at `p`: yield its elements, one with many rows as several of its own kind, each with the number of
+        its rows and its depth, see `join`. Return the position after the array.
+
+        bare  see `read`
+        """
+        count, p = begin_array(self.array, data, p, allowance)
+        inner = self.inner
+        if inner is None:
+            while count > 0:
+                more, p = read_elements(self.array, data, p, min(ROWS_OF_PART, count), allowance)
+                count -= len(more)
+                for element in more:
+                    yield element, 1, 0
+            return p
+        for _ in range(count):
+            begin = p
+            head, p = inner.head.read_part(data, p, allowance)
+            head = bare.get(begin, head)
+            is_null = begin_array(inner.array, data, p, Allowance(UNLIMITED))[0] < 0
+            rows: list[Any] = []
+            size = depth = 0
+            pieces = inner.elements(data, p, allowance, bare)
+            while True:
+                try:
+                    row, weight, its_depth = next(pieces)
+                except StopIteration as end:
+                    p = end.value
+                    break
+                if rows and (size + weight > ROWS_OF_PART or its_depth):
+                    yield _with_elements(head, inner.name, rows), size, depth
+                    rows, size, depth = [], 0, 1 + its_depth
+                rows.append(row)
+                size += weight
+            if is_null:
+                setattr(head, inner.name, None)
+            else:
+                setattr(head, inner.name, rows)
+            p = inner.read_tail(head, data, p, allowance)
+            yield head, max(size, 1), depth
+        return p
 
 
 @cache
-def _level(cls: type[Message], path: RowPath, version: int) -> _Level:
-    return _Level(cls, path, version, version in cls.FLEXIBLE)
+def _level(cls: type[Message], path: RowPath, version: int, *, positions: bool) -> _Level:
+    return _Level(cls, path, Planner(version in cls.FLEXIBLE, version, positions=positions))
 
 
-def decode_in_parts(cls: type[M], version: int, data: bytes, position: int, path: RowPath) -> Generator[None, None, M]:
-    """Decode a message as `codec.decode` does; yields in between. Raises PeerError."""
-    try:
-        made, end = yield from _level(cls, path, version).read(data, position, Allowance(cls.ELEMENTS))
-    except _MALFORMED as cause:
-        raise PeerError(f"malformed {cls.__name__} version {version}: {cause}") from None
-    if end > len(data):
-        raise PeerError(f"{cls.__name__} version {version} is cut off")
-    message: M = made
-    return message
+class EncodedMessage(Generic[M]):
+    """Message with many rows that is decoded in parts: `positions` as in `codec.decode_positions`."""
+
+    def __init__(
+        self, cls: type[M], version: int, data: bytes, position: int, path: RowPath, *, positions: bool = False
+    ) -> None:
+        self._cls = cls
+        self._version = version
+        self._data = data
+        self._position = position
+        self._level = _level(cls, path, version, positions=positions)
+        self._bare: dict[int, Any] = {}
+
+    @property
+    def begins_with_many(self) -> bool:
+        """True if its outer array, or that of its first element, and so on, has more rows than a part. Raises PeerError."""
+        level: _Level | None = self._level
+        p, allowance = self._position, Allowance(self._cls.ELEMENTS)
+        try:
+            while level is not None:
+                _, p = level.head.read_part(self._data, p, allowance)
+                count, p = begin_array(level.array, self._data, p, allowance)
+                if count > ROWS_OF_PART:
+                    return True
+                if count < 1:
+                    return False
+                level = level.inner
+        except _MALFORMED as cause:
+            raise self._malformed(cause) from None
+        return False
+
+    def decode(self, *, keeps_rows: bool = True) -> Generator[None, None, M]:
+        """Decode all of it, as `codec.decode` does; yields in between. Raises PeerError.
+
+        keeps_rows  whether the message has its rows, otherwise they are checked only
+        """
+        allowance = Allowance(self._cls.ELEMENTS)
+        try:
+            bare = None if keeps_rows else self._bare
+            made, end = yield from self._level.read(self._data, self._position, allowance, bare)
+        except _MALFORMED as cause:
+            raise self._malformed(cause) from None
+        if end > len(self._data):
+            raise PeerError(f"{self._cls.__name__} version {self._version} is cut off")
+        message: M = made
+        return message
+
+    def parts(self, message: M) -> Iterator[tuple[M, int]]:
+        """Yield copies of the decoded message, which has no rows itself, with up to ROWS_OF_PART of them, and the depth, see
+        `join`: these are decoded when the copy is asked for.
+        """
+        allowance = Allowance(self._cls.ELEMENTS)
+        _, p = self._level.head.read_part(self._data, self._position, allowance)
+        name = self._level.name
+        elements: list[Any] = []
+        size = depth = 0
+        for element, weight, its_depth in self._level.elements(self._data, p, allowance, self._bare):
+            if elements and (size + weight > ROWS_OF_PART or its_depth):
+                yield _with_elements(message, name, elements), depth
+                elements, size, depth = [], 0, 0
+            if not elements:
+                depth = its_depth
+            elements.append(element)
+            size += weight
+        if elements:
+            yield _with_elements(message, name, elements), depth
+
+    def _malformed(self, cause: Exception) -> PeerError:
+        return PeerError(f"malformed {self._cls.__name__} version {self._version}: {cause}")
 
 
 class _Encoders:
@@ -253,7 +355,7 @@ class JoinedResponse:
         self._errors: Counter[int] = Counter()
 
     def add(self, part: Response, depth: int) -> Generator[None, None, None]:
-        """Add the rows of the response to the next part; yields in between. For `depth` see `divide`."""
+        """Add the rows of the response to the next part; yields in between. For `depth` see `join`."""
         if depth == 0 and not self._keeps_rows:
             yield from self._encode()
             setattr(self._message, self._path[0], [])

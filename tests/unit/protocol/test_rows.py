@@ -18,15 +18,12 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.rows import (
-    JoinedResponse,
-    RowPath,
-    count_errors,
-    count_rows,
-    decode_in_parts,
-    divide,
-    response_path,
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
+from ottla.protocol.rows import EncodedMessage, JoinedResponse, RowPath, count_errors, count_rows, response_path
 from ottla.protocol.schema import Request, Response
 from ottla.protocol.wire import PeerError
 
@@ -77,11 +74,19 @@ def test_decoding_in_parts_gives_the_message_and_the_errors_of_decoding() -> Non
         for _ in range(6):
             message = MessageDice(rng).message(cls, version)
             data = codec.encode(message, version, b"head")
-            assert result(decode_in_parts(cls, version, data, 4, path)) == message, (cls, version)
+            assert result(EncodedMessage(cls, version, data, 4, path).decode()) == message, (cls, version)
             for _ in range(6):
                 bad = damaged(rng, data)
+                encoded = EncodedMessage(cls, version, bad, 4, path)
                 whole = outcome(lambda: codec.decode(cls, version, bad, 4)[0])  # noqa: B023
-                assert outcome(lambda: result(decode_in_parts(cls, version, bad, 4, path))) == whole  # noqa: B023
+                for keeps_rows in (True, False):
+                    decoded = outcome(lambda: result(encoded.decode(keeps_rows=keeps_rows)))  # noqa: B023
+                    if whole is PeerError or keeps_rows:
+                        assert decoded == whole, (cls, version)
+                    elif getattr(decoded, path[0]) is not None:
+                        assert getattr(decoded, path[0]) == []
+                        for _ in encoded.parts(decoded):  # type: ignore[arg-type]
+                            pass
             tried += 1
     assert tried > 600
 
@@ -108,29 +113,45 @@ def test_fields_that_are_set_after_encoding_are_sent() -> None:
     assert codec.decode(cls, version, b"".join(encoded.pieces()))[0].throttle_time_ms == 77  # type: ignore[attr-defined]
 
 
+def clear_tags(elements: list[Any] | None, path: RowPath, version: int) -> None:
+    """Clear the tagged fields of elements with rows, as nothing reads them: of the parts of one the last has them."""
+    for element in elements or ():
+        if path:
+            element.unknown_tags = None
+            for declared in element.FIELDS:
+                if version in declared.tagged:
+                    setattr(element, declared.name, declared.default_value())
+            clear_tags(getattr(element, path[0]), path[1:], version)
+
+
 def test_parts_of_a_message_joined_are_the_message() -> None:
     rng = random.Random(7)
     several = 0
     for cls, version, path in responses_with_rows():
         for _ in range(8):
             message = MessageDice(rng).message(cls, version)
-            parts = list(divide(message, path, 2)) if getattr(message, path[0]) else []
+            clear_tags(getattr(message, path[0]), path[1:], version)
+            data = codec.encode(message, version)
+            encoded = EncodedMessage(cls, version, data, 0, path)
+            parts = list(encoded.parts(result(encoded.decode(keeps_rows=False))))
             if not parts:
+                assert not getattr(message, path[0])
                 continue
             assert all(count_rows(part, path, 2) <= 2 or len(getattr(part, path[0])) == 1 for part, _ in parts)
             several += len(parts) > 1
-            expected, errors = codec.encode(message, version), Counter[int]()
+            errors = Counter[int]()
             count_errors(message, errors)
             keeps_rows = rng.random() < 0.5
             joined = JoinedResponse(parts[0][0], version, path, keeps_rows=keeps_rows)
+            assert parts[0][1] == 0
             for part, depth in parts[1:]:
                 for _ in joined.add(part, depth):
                     pass
-            encoded = result(joined.end())
-            assert b"".join(encoded.pieces()) == expected, (cls, version)
-            assert encoded.errors == errors
+            rows = result(joined.end())
+            assert b"".join(rows.pieces()) == data, (cls, version)
+            assert rows.errors == errors
             if keeps_rows:
-                assert encoded.message == message
+                assert rows.message == message
     assert several > 250
 
 
@@ -141,14 +162,29 @@ def test_an_element_with_many_rows_continues_in_the_next_parts() -> None:
         )
 
     request = OffsetCommitRequest(group_id="g", topics=[topic("a", 1), topic("b", 5), topic("c", 1), topic("d", 1)])
+    encoded = EncodedMessage(OffsetCommitRequest, 9, codec.encode(request, 9), 0, ("topics", "partitions"))
     parts = [
         (depth, [(inner.name, [row.partition_index for row in inner.partitions]) for inner in part.topics])
-        for part, depth in divide(request, ("topics", "partitions"), 2)
+        for part, depth in encoded.parts(result(encoded.decode(keeps_rows=False)))
     ]
     assert parts == [
         (0, [("a", [0])]),
         (0, [("b", [0, 1])]),
         (1, [("b", [2, 3])]),
-        (1, [("b", [4])]),
-        (0, [("c", [0]), ("d", [0])]),
+        (1, [("b", [4]), ("c", [0])]),
+        (0, [("d", [0])]),
     ]
+
+
+def test_fields_after_the_rows_of_an_element_are_in_each_of_its_parts() -> None:
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1, 2, 3, 4])
+    marker = WritableTxnMarker(
+        producer_id=1, producer_epoch=2, transaction_result=True, topics=[topic], coordinator_epoch=7
+    )
+    data = codec.encode(WriteTxnMarkersRequest(markers=[marker]), 1)
+    encoded = EncodedMessage(WriteTxnMarkersRequest, 1, data, 0, ("markers", "topics", "partition_indexes"))
+    parts = [
+        (depth, part.markers[0].coordinator_epoch, part.markers[0].topics[0].partition_indexes)
+        for part, depth in encoded.parts(result(encoded.decode(keeps_rows=False)))
+    ]
+    assert parts == [(0, 7, [0, 1]), (2, 7, [2, 3]), (2, 7, [4])]

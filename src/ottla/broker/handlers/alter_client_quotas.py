@@ -40,7 +40,7 @@ from ottla.security.operations import AclOperation
 from ottla.security.quotas import IP, Entity, InvalidQuota, QuotaChange, changed, check_entity, duplicate, entity_of
 
 
-@handles(AlterClientQuotasRequest, rows="entries")
+@handles(AlterClientQuotasRequest, rows="entries", is_whole=True)
 async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER_CONFIGS):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED)

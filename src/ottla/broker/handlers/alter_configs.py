@@ -23,7 +23,7 @@ from ottla.protocol.messages.alter_configs import (
 )
 
 
-@handles(AlterConfigsRequest, rows="resources.configs")
+@handles(AlterConfigsRequest, rows="resources.configs", is_whole=True)
 async def alter_configs(request: AlterConfigsRequest, broker: Broker) -> AlterConfigsResponse:
     requested = []
     for resource in request.resources:

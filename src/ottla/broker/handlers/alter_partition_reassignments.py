@@ -70,7 +70,7 @@ class _Planned(NamedTuple):
     cancels: bool
 
 
-@handles(AlterPartitionReassignmentsRequest, rows="topics.partitions")
+@handles(AlterPartitionReassignmentsRequest, rows="topics.partitions", is_whole=True)
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:

@@ -42,7 +42,7 @@ from ottla.security.operations import AclOperation
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(AlterReplicaLogDirsRequest, rows="dirs.topics.partitions")
+@handles(AlterReplicaLogDirsRequest, rows="dirs.topics.partitions", is_whole=True)
 async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, broker: Broker) -> AlterReplicaLogDirsResponse:
     target_directories = {
         (topic.name, index): wish.path for wish in request.dirs for topic in wish.topics for index in topic.partitions

@@ -51,7 +51,7 @@ from ottla.security.scram import (
 from ottla.tasks.scheduler import Scheduler
 
 
-@handles(AlterUserScramCredentialsRequest, rows="upsertions")
+@handles(AlterUserScramCredentialsRequest, rows="upsertions", is_whole=True)
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, broker: Broker
 ) -> AlterUserScramCredentialsResponse:

@@ -38,7 +38,7 @@ from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
 
 
-@handles(CreateAclsRequest, rows="creations")
+@handles(CreateAclsRequest, rows="creations", is_whole=True)
 async def create_acls(request: CreateAclsRequest, broker: Broker) -> CreateAclsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)

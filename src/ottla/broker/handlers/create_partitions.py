@@ -53,7 +53,7 @@ from ottla.security.operations import AclOperation
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(CreatePartitionsRequest, rows="topics")
+@handles(CreatePartitionsRequest, rows="topics", is_whole=True)
 async def create_partitions(request: CreatePartitionsRequest, broker: Broker) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}

@@ -42,7 +42,7 @@ from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
 
 
-@handles(DeleteAclsRequest, rows="filters")
+@handles(DeleteAclsRequest, rows="filters", is_whole=True)
 async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)

@@ -55,7 +55,7 @@ from ottla.security.operations import AclOperation
 _logger = logging.getLogger("ottla.broker")
 
 
-@handles(DeleteTopicsRequest, rows=("topics", "topic_names"))
+@handles(DeleteTopicsRequest, rows=("topics", "topic_names"), is_whole=True)
 async def delete_topics(request: DeleteTopicsRequest, broker: Broker) -> DeleteTopicsResponse:
     by_state = request.context.version >= 6
     states = request.topics if by_state else [DeleteTopicState(name=name) for name in request.topic_names]

@@ -36,7 +36,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
 
 
-@handles(DescribeTopicPartitionsRequest, rows="topics")
+@handles(DescribeTopicPartitionsRequest, rows="topics", is_whole=True)
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, broker: Broker
 ) -> DescribeTopicPartitionsResponse:

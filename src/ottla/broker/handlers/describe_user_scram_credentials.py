@@ -28,7 +28,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 from ottla.security.operations import AclOperation
 
 
-@handles(DescribeUserScramCredentialsRequest, rows="users")
+@handles(DescribeUserScramCredentialsRequest, rows="users", is_whole=True)
 async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> DescribeUserScramCredentialsResponse:

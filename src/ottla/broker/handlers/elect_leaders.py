@@ -63,7 +63,7 @@ class _Election(NamedTuple):
     error_message: str | None = None
 
 
-@handles(ElectLeadersRequest, rows="topic_partitions.partitions")
+@handles(ElectLeadersRequest, rows="topic_partitions.partitions", is_whole=True)
 async def elect_leaders(request: ElectLeadersRequest, broker: Broker) -> ElectLeadersResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _refused(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)

@@ -23,7 +23,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 
 
-@handles(IncrementalAlterConfigsRequest, rows="resources.configs")
+@handles(IncrementalAlterConfigsRequest, rows="resources.configs", is_whole=True)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, broker: Broker
 ) -> IncrementalAlterConfigsResponse:

@@ -80,7 +80,12 @@ _WITH_OPERATIONS: Final = frozenset((NONE, UNKNOWN_TOPIC_OR_PARTITION, INVALID_T
 """Error codes of topics whose authorized operations are returned: the sender may describe a topic of that name."""
 
 
-@handles(MetadataRequest, rows="topics")
+def _create_nothing(part: MetadataRequest) -> None:
+    """Leave topics that are missing to a later request: one creates a limited number of them."""
+    part.allow_auto_topic_creation = False
+
+
+@handles(MetadataRequest, rows="topics", in_later_parts=_create_nothing)
 async def metadata(request: MetadataRequest, broker: Broker) -> MetadataResponse | EncodedResponse:
     asked = request.topics
     if asked is None or (request.context.version == 0 and not asked):
