@@ -68,10 +68,13 @@ class Task(Deferred[T]):
         if self.done:
             return
         if interrupt is not None and not self._has_begun:
+            self._scheduler.unbegun.pop(self, None)
             self._coroutine.close()
             self.fail(interrupt)
             return
-        self._has_begun = True
+        if not self._has_begun:
+            self._has_begun = True
+            self._scheduler.unbegun.pop(self, None)
         if self._waits_for is not None:
             self._waits_for.ignore(self._wake)
             self._waits_for = None
@@ -89,6 +92,10 @@ class Task(Deferred[T]):
             waits_for.listen(self._wake)
         finally:
             self._scheduler.is_running = False
+
+    def drop(self) -> None:
+        """Never begin: the broker or client has ended."""
+        self._coroutine.close()
 
     def _fail_with(self, error: Exception) -> None:
         if not self.is_reported:
@@ -119,6 +126,15 @@ class Scheduler(CallbackQueue):
         self.is_running = False
         """True while a task runs: another one that is started then waits for its turn."""
         self._ends_pieces = False
+        self.unbegun: dict[Task[Any], None] = {}
+        """Tasks that were started while another one was running."""
+
+    def close(self) -> None:
+        """Drop all callbacks, now and later; a task that has not begun never does."""
+        super().close()
+        for task in self.unbegun:
+            task.drop()
+        self.unbegun.clear()
 
     def start(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str = "") -> Task[T]:
         """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
@@ -147,6 +163,11 @@ class Scheduler(CallbackQueue):
     def advance(self, task: Task[Any], interrupt: BaseException | None) -> None:
         """Run the next step of a task: at once, or behind what is queued while another task is running."""
         if self.is_running:
+            if interrupt is None and self._is_closed:
+                task.drop()
+                return
+            if interrupt is None:
+                self.unbegun[task] = None
             self.call(partial(task.step, interrupt))
         else:
             task.step(interrupt)

@@ -1,5 +1,6 @@
 """Coroutines without an event loop."""
 
+import inspect
 from collections.abc import Coroutine
 from typing import Any
 
@@ -221,3 +222,21 @@ def test_an_alarm_calls_at_the_earliest_of_its_times(world: World, scheduler: Sc
     alarm.set(1700)
     world.advance(500)
     assert rung == [100, 700]
+
+
+def test_a_task_that_has_not_begun_is_dropped_by_a_close(world: World, scheduler: Scheduler) -> None:
+    """Python warns of a coroutine that was never awaited."""
+    begun: list[str] = []
+
+    async def inner() -> None:
+        begun.append("inner")
+
+    coroutine = inner()
+
+    async def outer() -> None:
+        scheduler.background(coroutine, "inner")
+        scheduler.close()
+
+    scheduler.start(outer())
+    world.advance(0)
+    assert (begun, inspect.getcoroutinestate(coroutine)) == ([], inspect.CORO_CLOSED)
