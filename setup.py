@@ -91,13 +91,11 @@ COMPILED = [
     "src/ottla/replication/partition.py",
     "src/ottla/replication/replicas.py",
     "src/ottla/tasks/alarm.py",
-    "src/ottla/tasks/answers.py",
     "src/ottla/tasks/deferred.py",
     "src/ottla/tasks/pace.py",
     "src/ottla/tasks/queue.py",
     "src/ottla/tasks/scheduler.py",
     "src/ottla/tasks/signal.py",
-    "src/ottla/tasks/slices.py",
 ]
 
 

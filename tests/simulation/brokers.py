@@ -10,8 +10,7 @@ from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.environment import Environment
 from ottla.log.directory import CLEAN_SHUTDOWN
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore, Snapshot, Watcher
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
 from ottla.tasks.scheduler import Scheduler
 
 from .checks import Start
@@ -182,17 +181,15 @@ class SimulatedBroker:
         life.run(partial(self._open, server))
 
     def _open(self, server: BrokerServer) -> None:
+        server.tasks.background(self._start(server), "start")
+
+    async def _start(self, server: BrokerServer) -> None:
         try:
-            answer = server.start()
+            await awaitable(server.start(), server.tasks)
         except CannotStart as cause:
             self._failed(str(cause))
             return
-        after(answer, self._started)
-
-    def _started(self, reason: str | None) -> None:
-        if reason is not None:
-            self._failed(reason)
-        elif self.wanted:
+        if self.wanted:
             self.is_serving = True
             self.starts[-1] = self.starts[-1]._replace(serving_us=self.host.world.now_us)
             self.host.world.tell(self.name, "serves requests")
@@ -240,9 +237,10 @@ class SimulatedBroker:
 
     def _stop(self, server: BrokerServer) -> None:
         self._stop_us = self.host.world.now_us
-        after(server.stop(), self._stopped)
+        server.tasks.background(self._stopped(server), "stop")
 
-    def _stopped(self, _: None) -> None:
+    async def _stopped(self, server: BrokerServer) -> None:
+        await awaitable(server.stop(), server.tasks)
         self.host.world.tell(self.name, "has stopped")
         self._end()
         self._has_stopped = True

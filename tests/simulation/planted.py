@@ -33,7 +33,6 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer, awaitable
 
 from . import metadata as store_module
@@ -119,8 +118,8 @@ def _submitting(patch: Patch, altered: Callable[[Change], Change]) -> None:
     """Alter the elections of the controller."""
     original = Metadata.submit
 
-    def submit(self: Metadata, change: Change) -> Answer[ChangeOutcome]:
-        return original(self, altered(change) if keys.CONTROLLER in change.created else change)
+    async def submit(self: Metadata, change: Change) -> ChangeOutcome:
+        return await original(self, altered(change) if keys.CONTROLLER in change.created else change)
 
     patch.setattr(Metadata, "submit", submit)
 
@@ -157,9 +156,10 @@ def _use_unknown_block(patch: Patch) -> None:
     """A block of producer ids whose reservation has an unknown outcome is used."""
     original = Metadata.producer_id_block
 
-    def producer_id_block(self: Metadata) -> Answer[int]:
+    async def producer_id_block(self: Metadata) -> int:
         first = self._next_producer_id
-        return after(original(self), lambda block: first if block < 0 else block)
+        block = await original(self)
+        return first if block < 0 else block
 
     patch.setattr(Metadata, "producer_id_block", producer_id_block)
 
@@ -265,7 +265,7 @@ def _overwrite(patch: Patch) -> None:
         if newer:
             await original(self, change._replace(expect={**change.expect, **newer}), is_valid)
         elif outcome.revision:
-            await awaitable(self.when_applied(outcome.revision), self.tasks)
+            await self.when_applied(outcome.revision)
 
     patch.setattr(Metadata, "_make", make)
 

@@ -193,13 +193,13 @@ def _add_any_member(patch: Patch) -> None:
     """A change of the ISR does not compare the registrations and signs of life of the new members."""
     original = IsrChanges._send
 
-    def send(self: IsrChanges, planned: list[Any], whole: Change) -> None:
+    async def send(self: IsrChanges, planned: list[Any], whole: Change) -> None:
         own = keys.live_key(self._node_id)
         expect = {key: revision for key, revision in whole.expect.items() if not key.startswith(keys.BROKERS)}
         created = {
             key: revision for key, revision in whole.created.items() if key == own or not key.startswith(keys.LIVE)
         }
-        original(self, planned, whole._replace(expect=expect, created=created))
+        await original(self, planned, whole._replace(expect=expect, created=created))
 
     patch.setattr(IsrChanges, "_send", send)
 

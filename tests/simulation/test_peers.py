@@ -66,7 +66,7 @@ class _Case:
         environment = Environment(
             mine.clock, mine.clock.now_ns, HostRandom(life), life, str, network, network, HostWorkers(life), files
         )
-        self.peers = Peers(1, lambda: self.image, environment, Scheduler(mine.clock, life))
+        self.peers = Peers(1, image=lambda: self.image, environment=environment, tasks=Scheduler(mine.clock, life))
         self.answers: list[Any] = []
         self.request()
         self.world.run(SECOND_US)

@@ -35,14 +35,16 @@ def test_neglected_duties_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         if not is_neglecting:
             original(self)
 
+    async def do_nothing(_: Maintenance) -> None: ...
+
     def neglect() -> None:  # groups cannot begin without the timers of their coordinators
         nonlocal is_neglecting
         is_neglecting = True
 
     monkeypatch.setattr(DueWork, "_run", run)
     simulation = QuietSimulation(1, SHORTEST_MINUTES)
-    monkeypatch.setattr(Maintenance, "_retain", lambda _: None)
-    monkeypatch.setattr(Maintenance, "_expire_producers", lambda _: None)
+    monkeypatch.setattr(Maintenance, "_retain", do_nothing)
+    monkeypatch.setattr(Maintenance, "_expire_producers", do_nothing)
     monkeypatch.setattr(Controller, "_balance", lambda _: None)
     simulation.world.call_at(DEAD_US, neglect)
     simulation.run()

@@ -16,7 +16,6 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
 from ottla.records.record import Record
-from ottla.tasks.answers import Steps
 from ottla.testing import KafkaCluster
 from ottla.testing.cluster import ClusterBroker
 from tests.conformance.conftest import Wire
@@ -342,14 +341,15 @@ def test_unclean_elections_begin_when_the_broker_has_applied_the_config(
     # The log of a broker that may be back within the session timeout is not given up.
     until(lambda: node.controller.is_active and not node.controller._missing)
 
-    def slow(delta: Delta) -> Steps:
+    tasks = broker.server.tasks
+
+    def slow(delta: Delta) -> object:
         """Take longer than one turn of the loop, like a broker with many partitions."""
-        for _ in range(10 if delta.configured else 0):
-            yield None
+        return tasks.run_pieces(iter([None] * 10), "test") if delta.configured else None
 
     def add_listener() -> None:
-        listeners = broker.broker.metadata._listeners
-        listeners.insert(listeners.index(broker.server._reconfigure), slow)
+        metadata = broker.broker.metadata
+        metadata._listeners = (slow, *metadata._listeners)
 
     broker._call(add_listener)
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.broker.plugins import is_python_class, load_class
 from ottla.metadata.configs import InvalidConfig
-from ottla.metadata.image import Image
+from ottla.metadata.image import Delta, Image
 from ottla.protocol.api import APIS
 from ottla.protocol.context import RequestContext
 from ottla.security.acls import Acl, AclTable, Decision, StandardAuthorizer, parse_super_users
@@ -99,6 +99,10 @@ class Authorization:
     def _standard(self) -> StandardAuthorizer:
         table = AclTable(self.acls.values())
         return StandardAuthorizer(table, self._super_users, allows_everyone=self._allows_everyone)
+
+    def act_on(self, delta: Delta) -> None:
+        """Act on a change of the metadata."""
+        self.apply(delta.image)
 
     def apply(self, image: Image) -> None:
         """Take over the ACLs of a newer metadata image; the decisions that connections have kept are void."""

@@ -31,7 +31,6 @@ from ottla.replication.replicas import PartitionView, Replicas
 from ottla.replication.throttle import ReplicationThrottles
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
-from ottla.tasks.slices import Slices
 from ottla.tasks.turns import Turns
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ class Broker:
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
     tasks         the scheduler: everything that waits in this broker
-    slices        long work on the event loop, in slices
     peers         requests to other brokers of the cluster
     config_preparations  what must be read before the checks of new configs of this broker
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
@@ -74,6 +72,7 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
+        *,
         clock: Clock,
         random: Random,
         tasks: Scheduler,
@@ -91,7 +90,6 @@ class Broker:
         self.random = random
         self.tasks = tasks
         self.timeouts: Timers = TimerQueues(tasks, clock)
-        self.slices = Slices(tasks)
         self.large_checks = Turns(tasks)
         self.expirations = Expirations()
         self.encoded_metadata: tuple[tuple[object, ...], EncodedResponse] | None = None
@@ -166,19 +164,18 @@ class Broker:
             from ottla.broker.coordination.coordinators import Coordination
 
             self._coordination = Coordination(
-                self.node_id,
-                self.config,
-                self.clock,
-                self.random,
-                self.tasks,
-                self.replicas,
-                lambda: feature_level(self.image.features, "transaction.version"),
-                self.producer_ids.take,
-                self.topics.provide_internal,
-                self.peers,
+                node_id=self.node_id,
+                values=self.config,
+                clock=self.clock,
+                random=self.random,
+                tasks=self.tasks,
+                replicas=self.replicas,
+                transaction_version=lambda: feature_level(self.image.features, "transaction.version"),
+                new_producer_id=self.producer_ids.take,
+                provide_topic=self.topics.provide_internal,
+                peers=self.peers,
             )
             self._coordination.load(self.image)
-            self.metadata.subscribe(self._coordination.apply)
         return self._coordination
 
     @property
@@ -195,11 +192,23 @@ class Broker:
 
             config, clock, tasks = lambda: self.config, self.clock, self.tasks
             dead_letters = DeadLetterWriter(
-                config, clock, tasks, self.metadata, self.replicas, self.topics.create, self.peers
+                config=config,
+                clock=clock,
+                tasks=tasks,
+                metadata=self.metadata,
+                replicas=self.replicas,
+                create_topic=self.topics.create,
+                peers=self.peers,
             )
 
             self._share_partitions = SharePartitions(
-                config, clock, tasks, self.metadata, self.replicas, self.coordination, dead_letters
+                config=config,
+                clock=clock,
+                tasks=tasks,
+                metadata=self.metadata,
+                replicas=self.replicas,
+                coordination=self.coordination,
+                dead_letters=dead_letters,
             )
         return self._share_partitions
 
@@ -218,7 +227,7 @@ class Broker:
         if self._streams_topics is None:
             from ottla.broker.streams_topics import StreamsTopics
 
-            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.clock, self.tasks)
+            self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.tasks)
         return self._streams_topics
 
     @property
@@ -247,5 +256,5 @@ class Broker:
         if self._coordination is not None:
             self._coordination.close()
         self.peers.close()
-        self.slices.close()
+        self.tasks.end_pieces()
         self.moves.close()

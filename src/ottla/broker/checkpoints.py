@@ -6,11 +6,11 @@ from functools import partial
 
 from ottla.environment import Worker
 from ottla.log.directory import LogDirectory
-from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer, on_worker
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
+_Failures = list[tuple[LogDirectory, OSError]]
 
 
 class Checkpoints:
@@ -19,7 +19,7 @@ class Checkpoints:
     background  the thread that writes; None writes at once, on the event loop
     """
 
-    def __init__(self, directories: Iterable[LogDirectory], background: Worker | None, tasks: CallbackQueue) -> None:
+    def __init__(self, directories: Iterable[LogDirectory], background: Worker | None, tasks: Scheduler) -> None:
         self._directories = directories
         self._background = background
         self._tasks = tasks
@@ -36,16 +36,19 @@ class Checkpoints:
         if self._background is None:
             self._written(work())
             return None
-        return after(on_worker(self._background, work, self._tasks), self._written)
+        return self._tasks.run(self._write_in_background(self._background, work), "writing checkpoints")
+
+    async def _write_in_background(self, background: Worker, work: Callable[[], _Failures]) -> None:
+        self._written(await on_worker(background, work, self._tasks))
 
     @staticmethod
-    def _written(failures: list[tuple[LogDirectory, OSError]]) -> None:
+    def _written(failures: _Failures) -> None:
         for directory, cause in failures:
             _logger.error("cannot write the checkpoints of %s: %s", directory.path, cause)
             directory.fail(cause)
 
 
-def _write_all(writes: list[tuple[LogDirectory, Callable[[], None]]]) -> list[tuple[LogDirectory, OSError]]:
+def _write_all(writes: list[tuple[LogDirectory, Callable[[], None]]]) -> _Failures:
     failures = []
     for directory, write in writes:
         try:

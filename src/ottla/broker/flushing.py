@@ -10,12 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.environment import Clock, Timers, Worker
+from ottla.environment import Clock, Worker
 from ottla.log.disk_errors import is_disk_failure, is_shortage
 from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.observability.distribution import Distribution
 from ottla.replication.partition import Partition
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _SHORTAGE_RETRY_MS: Final = 100
@@ -27,13 +29,14 @@ _RETRY_MS: Final = 1_000
 class Flusher:
     """Runs flushes on the threads of a worker.
 
+    tasks   the broker's scheduler
     times   durations of flushes in ns
     now_ns  time of a monotonic clock, in ns; None: durations are not measured
     """
 
-    def __init__(self, worker: Worker, timers: Timers, clock: Clock) -> None:
+    def __init__(self, worker: Worker, tasks: Scheduler, clock: Clock) -> None:
         self._worker = worker
-        self._timers = timers
+        self._tasks = tasks
         self._clock = clock
         self.times = Distribution()
         self.now_ns: Callable[[], int] | None = None
@@ -49,23 +52,31 @@ class Flusher:
             return
         self._running.add(log)
         flush = log.begin_flush()
-        self.run(flush, partial(self._flushed, partition, log, flush))
+        self.begin(flush, partial(self._flushed, partition, log, flush))
 
     def _flushed(self, partition: Partition, log: Log, flush: Flush, cause: OSError | None) -> None:
         self._running.discard(log)
         if cause is not None:
             log.fail_flush(cause)
             if is_shortage(cause):
-                self._timers.call_later(_SHORTAGE_RETRY_MS, partition.advance)
+                self._tasks.call_later(_SHORTAGE_RETRY_MS, partition.advance)
             elif not is_disk_failure(cause):
                 _logger.error("cannot flush %s (will be retried): %s", log.directory, cause)
-                self._timers.call_later(_RETRY_MS, partition.advance)
+                self._tasks.call_later(_RETRY_MS, partition.advance)
             return
         log.flushed(flush, self._clock.now_ms())
         if partition.log is log:
             partition.advance()
 
-    def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+    async def run(self, flush: Flush) -> None:
+        """Run `flush`. Raises OSError."""
+        ended: Deferred[OSError | None] = Deferred(self._tasks)
+        self.begin(flush, ended.complete)
+        cause = await ended
+        if cause is not None:
+            raise cause
+
+    def begin(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
         """Run `flush`, then call `done` on the loop with the error, or None on success."""
         if self.now_ns is not None:
             timed = partial(self._timed, done)

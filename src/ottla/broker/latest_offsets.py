@@ -1,7 +1,6 @@
 """High watermarks of partitions, whichever brokers lead them: ListOffsets to the others."""
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
@@ -13,8 +12,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _LATEST: Final = -1
 _CONSUMER: Final = -1
@@ -26,9 +24,9 @@ LatestOffset = tuple[int, int]
 _NOT_AVAILABLE: Final[LatestOffset] = (LEADER_NOT_AVAILABLE, -1)
 
 
-def latest_offsets(
+async def latest_offsets(
     broker: Broker, partitions: Collection[TopicPartition]
-) -> Answer[Mapping[TopicPartition, LatestOffset]]:
+) -> Mapping[TopicPartition, LatestOffset]:
     """Return the high watermark of each partition, or an error: LEADER_NOT_AVAILABLE if it has no leader, or none that answers.
 
     Source: NetworkPartitionMetadataClient.
@@ -47,11 +45,12 @@ def latest_offsets(
             latest[place] = _NOT_AVAILABLE
             if leader != NO_LEADER:
                 of_leaders.setdefault(leader, []).append(place)
-    answers = [
-        after(broker.peers.request(leader, _request(places), purpose=_PURPOSE), _offsets)
-        for leader, places in of_leaders.items()
+    requests = [
+        broker.peers.request(leader, _request(places), purpose=_PURPOSE) for leader, places in of_leaders.items()
     ]
-    return gather(answers, partial(_merged, latest))
+    for request in requests:
+        latest.update(_offsets(await awaitable(request, broker.tasks)))
+    return latest
 
 
 def _request(places: list[TopicPartition]) -> ListOffsetsRequest:
@@ -70,11 +69,3 @@ def _offsets(response: ListOffsetsResponse | None) -> Mapping[TopicPartition, La
         for topic in response.topics
         for row in topic.partitions
     }
-
-
-def _merged(
-    latest: dict[TopicPartition, LatestOffset], of_others: list[Mapping[TopicPartition, LatestOffset]]
-) -> Mapping[TopicPartition, LatestOffset]:
-    for offsets in of_others:
-        latest.update(offsets)
-    return latest

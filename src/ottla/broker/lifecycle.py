@@ -1,13 +1,17 @@
-"""Lifecycle of a broker: opens its directories, metadata and partitions, then its listeners, and closes them at a stop.
+"""Lifecycle of a broker: what is built, in which order, who acts on a change of the metadata, and what an end closes.
 
-One file, because what a start opens, in its order, a stop and a failed start must close.
+    build      directories, metadata, services, listeners; in a cluster the registration
+    follow     the listeners of the metadata, complete before the first change is applied
+    load       the partitions
+    serve      requests, and maintenance
 
-Everything that can fail for a reason outside of the program fails here, before the listeners open, as `CannotStart` with one
-line that names the remedy.
+Each part puts its end on one stack when it is built; a stop, a failed start and a kill unwind it. Everything that can fail for
+a reason outside of the program fails here, before requests are served, as `CannotStart` with one line that names the remedy.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,64 +21,50 @@ from ottla.broker.checkpoints import Checkpoints
 from ottla.broker.config import BrokerConfig
 from ottla.broker.flushing import Flusher
 from ottla.broker.limits import ConnectionLimits, LimitConfigs
-from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener, own_integers
-from ottla.broker.maintenance import Maintenance
+from ottla.broker.maintenance import Maintenance, MaintenanceConfig
 from ottla.broker.moving import Moves
-from ottla.broker.other_brokers import NoOtherBrokers, OtherBrokers
+from ottla.broker.other_brokers import NoOtherBrokers
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.reconfiguration import Reconfiguration
 from ottla.broker.removals import Removals
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.socket_server import SocketServer
+from ottla.broker.starting import CannotStart, open_listeners, report_configs, report_start
 from ottla.broker.storage import Storage
-from ottla.broker.stored_configs import check_limits, usable_configs
-from ottla.broker.throttling import Throttling, connection_quota, quota_window
+from ottla.broker.stored_configs import check_limits
+from ottla.broker.throttling import quota_window, replication_throttles
 from ottla.environment import Environment
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata import changes
-from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
-from ottla.metadata.image import (
-    INTERNAL_TOPICS,
-    BrokerImage,
-    Delta,
-    TopicImage,
-    UnknownFormat,
-)
+from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, UnknownFormat
+from ottla.metadata.metadata import Listener as MetadataListener
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore, Snapshot
 from ottla.metadata.store.sqlite_file import DamagedStore
-from ottla.protocol import plan
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.replication.throttle import ReplicationThrottles
-from ottla.security.quotas import Window
-from ottla.tasks.answers import Steps, after
 from ottla.tasks.deferred import Answer
-from ottla.tasks.periodic import Periodic
 from ottla.tasks.scheduler import Scheduler
-from ottla.tasks.slices import Slices
-from ottla.version import VERSION
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.applied_revision import AppliedRevision
+    from ottla.broker.authorization import Authorization
     from ottla.broker.cluster.following import Following
     from ottla.broker.cluster.node import ClusterNode
     from ottla.broker.cluster.peers import Peers
-    from ottla.broker.listener_security import ListenerSecurity
-    from ottla.net.authentication import Credentials
+
+__all__ = ["BrokerServer", "CannotStart"]
 
 _logger = logging.getLogger("ottla.broker")
 _FETCH_SESSION_EVICTION_MS: Final = 120_000  # Kafka 4 has made min.incremental.fetch.session.eviction.ms a constant
 _FLUSH_THREADS: Final = 4
 """Number of flushes of different files that run at a time; file systems join them in one commit of their journal."""
-
-
-class CannotStart(Exception):
-    """Failed start of a broker: the reason and its remedy, in one line."""
+_EXPECTED: Final = (UnusableDirectory, StorageError, DamagedStore, UnknownFormat, InvalidConfig)
+"""Reasons of a failed start that are outside of the program."""
 
 
 class BrokerServer:
@@ -83,10 +73,12 @@ class BrokerServer:
     broker    its services, from `open` on
     pipeline  serves requests, from `open` on
     sockets   its listeners and connections, from `open` on
+    reconfiguration  applies what the metadata says of its configs and quotas, from `open` on
     flusher   runs flushes of logs
     store     metadata store of a cluster; None for a single broker
     tasks     the scheduler, which the store uses too; by default a new one
     node      its membership in a cluster; None for a single broker
+    observer  sees each change of the metadata after all others have acted on it: metrics
     accepts_older_metadata  True: a start on a metadata store that was restored from a backup is not refused
     waits_for_store_ms      how long a start waits for a metadata store that does not answer
     fences_quickly  False: a broker whose process has ended is fenced at the end of its session only
@@ -96,6 +88,7 @@ class BrokerServer:
     broker: Broker
     pipeline: Pipeline
     sockets: SocketServer
+    reconfiguration: Reconfiguration
     _peers: "Peers"
 
     def __init__(
@@ -109,175 +102,161 @@ class BrokerServer:
         self._config = config.with_node_id()
         self._environment = environment
         self.tasks = tasks or Scheduler(environment.clock, environment.timers, cpu_ns=environment.cpu_ns)
-        workers = environment.workers
-        self._background = workers.start("ottla-background")
-        """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
-        self._removing = workers.start("ottla-removing")
-        self.flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), environment.timers, environment.clock)
-        self._removals = Removals(environment.clock, environment.timers, self._removing)
-        self._storage = Storage(
-            self._config,
-            environment.random,
-            environment.files,
-            self._background if environment.files.durable else None,
-            self.tasks,
-        )
-        self._limits = ConnectionLimits(_limits_of(self._config), quota_window(self._config))
-        self._least_throttle_ms = 0
-        self._ignored_configs: frozenset[str] = frozenset()
-        """Reasons why configs in the metadata are ignored, so that each is logged once."""
-        self._maintenance: Maintenance | None = None
-        self._token_removal: Periodic | None = None
         self.node: ClusterNode | None = None
+        self.observer: MetadataListener | None = None
+        self._authorization: Authorization | None = None
         self._following: Following | None = None
+        self._maintenance: Maintenance | None = None
         self.failed: Callable[[str], None] | None = None
         self.fences_quickly = True
         self.accepts_older_metadata = False
         self.waits_for_store_ms = 0
-        self._applied_revision: AppliedRevision | None = None
-        self._begun_ms = 0
-        self._is_closed = False
+        self._is_closed = self._is_clean = False
+        workers, files = environment.workers, environment.files
+        self._background = workers.start("ottla-background")
+        """Thread for work that waits for the disk and must keep its order: changes of the metadata, checkpoints."""
+        self._removing = workers.start("ottla-removing")
+        self.flusher = Flusher(workers.start("ottla-flush", _FLUSH_THREADS), self.tasks, environment.clock)
+        self._removals = Removals(self.tasks, self._removing)
+        worker = self._background if files.durable else None
+        self._storage = Storage(self._config, environment.random, files, worker, self.tasks)
+        self._checkpoints = Checkpoints(self._storage.directories, worker, self.tasks)
+        self._limits = ConnectionLimits(LimitConfigs.of(self._config), quota_window(self._config))
+        self._ends = ExitStack()
+        """Ends of the parts, called in the opposite order: directories are in use until no thread writes."""
+        if store is not None:
+            self._ends.callback(store.close)
+        self._ends.callback(self._end_storage)
+        self._ends.callback(self._background.close)
+        self._ends.callback(self._removing.close, cancel=True)
+        self._ends.callback(self.flusher.close)
+        self._ends.callback(lambda: self._removals.close() if self._is_clean else None)
 
-    def start(self) -> Answer[str | None]:
-        """Open everything, then listen. Raises CannotStart after closing what was opened.
+    # -- start --
 
-        The answer is None when the broker serves requests: a single broker does at once. A broker of a cluster may fail later;
-        the answer is then the reason, in one line.
+    def start(self) -> Answer[None]:
+        """Open everything, then listen; answered when the broker serves requests: a single broker does at once.
+
+        Raises CannotStart after closing what was opened; the answer of a broker of a cluster may fail with it.
         """
-        self._begun_ms = self._environment.clock.now_ms()
-        self._report_configs()
-        if self._store is not None:
-            return self._start_in_cluster(self._store)
-        self.open()
+        task = self.tasks.start(self._start(), "the start of the broker")
+        return task.result() if task.done else task
+
+    async def _start(self) -> None:
+        begun_ms = self._environment.clock.now_ms()
+        report_configs(self._config)
         try:
-            self._listen()
-        except BaseException:
+            if self._store is None:
+                self.open()
+                open_listeners(self._config, self.broker, self.sockets, self._environment)
+            else:
+                await self._join(self._store)
+        except (Exception, KeyboardInterrupt) as cause:
             self._release()
+            if isinstance(cause, _EXPECTED):
+                raise CannotStart(str(cause)) from None
             raise
         self._begin_maintenance()
-        self._report_start()
-        return None
-
-    def _start_in_cluster(self, store: MetadataStore) -> Answer[str | None]:
-        try:
-            cluster_id = self._storage.open_directories()
-        except (UnusableDirectory, StorageError) as cause:
-            self._release()
-            raise CannotStart(str(cause)) from None
-        # A single broker starts without the modules of a cluster.
-        from ottla.broker.cluster.node import found_cluster, load_when_reached
-
-        min_isr = self._config.integer("min.insync.replicas")
-        load = partial(found_cluster, store, cluster_id, self._environment.random, min_isr)
-        wait_ms = self.waits_for_store_ms
-        snapshot = load_when_reached(store, self.tasks, wait_ms, load) if wait_ms else load()
-
-        def ended(reason: str | None) -> str | None:
-            if reason is not None and not self._is_closed:
-                self._release()
-            return reason
-
-        return after(after(snapshot, partial(self._join, store)), ended)
-
-    def _join(self, store: MetadataStore, snapshot: Snapshot) -> Answer[str | None]:
-        """Build the broker on the metadata of its cluster, and join it. The answer is the reason of a failure."""
-        from ottla.broker.cluster.applied_revision import why_older
-        from ottla.broker.cluster.membership import CannotJoin
-        from ottla.broker.cluster.node import ClusterNode, registration
-
-        if snapshot.error is not None or self._is_closed:
-            return snapshot.error or "the broker was stopped"
-        reason = why_older(self._environment.files, self._storage.directories[0].path, snapshot)
-        if reason is not None and not self.accepts_older_metadata:
-            return reason
-        try:
-            self._build(store, snapshot, None)
-            reason = too_new(self.broker.image.features)
-            if reason is not None:
-                return reason
-            self._storage.claim(self.broker.image.cluster_id)
-            self.sockets.hold()
-            self._listen()
-            own = registration(self._config, self.broker.listeners.bound, self._storage.directories)
-            self.node = node = ClusterNode(
-                lambda: self.broker.config,
-                own,
-                self._storage.directories,
-                store,
-                self.broker.metadata,
-                self.broker.replicas,
-                self._environment,
-                self.tasks,
-                self.broker.election_rules,
-                self.fences_quickly,
-                self._fail,
-            )
-            self.broker.replicas.isr_changed = node.isr_changes.request
-        except (UnusableDirectory, StorageError, UnknownFormat, CannotStart, CannotJoin, InvalidConfig) as cause:
-            return str(cause)
-
-        def joined(reason: str | None) -> str | None:
-            if reason is None and not self._is_closed:
-                self.sockets.release()
-                if self._following is not None:
-                    self._following.begin(self.broker.image, node.membership.epoch)
-                self._keep_applied_revision()
-                self._begin_maintenance()
-                self._report_start()
-            return reason
-
-        def load() -> None:
-            try:
-                self._load_partitions()
-            except (UnusableDirectory, StorageError) as cause:
-                raise CannotJoin(str(cause)) from None
-
-        return after(node.join(load), joined)
-
-    def _fail(self, reason: str) -> None:
-        _logger.error("%s", reason)
-        if self.failed is not None:
-            self.failed(reason)
-
-    def _report_start(self) -> None:
-        begun_ms = self._begun_ms
-        _logger.info(
-            "Ottla %s started in %d ms on %s: node %d of cluster %s, %d topics, listening on %s%s",
-            VERSION,
-            self._environment.clock.now_ms() - begun_ms,
-            ", ".join(self._config.log_dirs),
-            self.broker.node_id,
-            self.broker.image.cluster_id,
-            len(self.broker.image.topics),
-            ", ".join(
-                str(listener._replace(host=host, port=port)) for listener, (host, port) in self.broker.listeners.bound
-            ),
-            "" if plan.COMPILED else " (interpreted: slower than with compiled modules)",
-        )
-
-    def _report_configs(self) -> None:
-        """Warn of configs without effect: of a file for another broker, or with a misspelt name."""
-        if self._config.unknown:
-            _logger.warning("unknown configs in the file are left out: %s", ", ".join(self._config.unknown))
-        if self._config.idle:
-            _logger.warning("these configs are set and have no effect in Ottla: %s", ", ".join(self._config.idle))
+        report_start(self.broker, self._config.log_dirs, self._environment.clock.now_ms() - begun_ms)
 
     def open(self) -> None:
-        """Open storage and services without listening. Raises CannotStart after closing what was opened."""
-        try:
-            self._open()
-        except (UnusableDirectory, StorageError, DamagedStore, UnknownFormat) as cause:
-            self._release()
-            raise CannotStart(str(cause)) from None
-        except BaseException:
-            self._release()
-            raise
-
-    def _open(self) -> None:
+        """Open storage and services of a single broker, without listening."""
         store = self._storage.open()
         config = self._config
         self._build(store, store.load(), BrokerImage(config.node_id, "", -1, config.text("broker.rack")))
+        self.broker.metadata.follow(*self._listeners())
         self._load_partitions()
+        replicas = self.broker.replicas
+        for partition in replicas.misassigned():  # in a cluster `OfflineReplicas` does it, once this broker is live
+            self._assign_directory(partition, replicas.home_of(partition))
+
+    async def _join(self, store: MetadataStore) -> None:
+        """Build the broker on the metadata of its cluster, and join it. Raises CannotStart and what is `_EXPECTED`."""
+        # A single broker starts without the modules of a cluster.
+        from ottla.broker.cluster.applied_revision import why_older
+        from ottla.broker.cluster.node import found_cluster, wait_until_reached
+
+        environment = self._environment
+        cluster_id = self._storage.open_directories()
+        if self.waits_for_store_ms:
+            await wait_until_reached(store, self.tasks, self.waits_for_store_ms)
+        min_isr = self._config.integer("min.insync.replicas")
+        snapshot = await found_cluster(store, self.tasks, cluster_id, environment.random, min_isr)
+        self._check_goes_on()
+        reason = why_older(environment.files, self._storage.directories[0].path, snapshot)
+        if reason is not None and not self.accepts_older_metadata:
+            raise CannotStart(reason)
+        self._build(store, snapshot, None)
+        reason = too_new(self.broker.image.features)
+        if reason is not None:
+            raise CannotStart(reason)
+        self._storage.claim(self.broker.image.cluster_id)
+        self.sockets.hold()
+        open_listeners(self._config, self.broker, self.sockets, self._environment)
+        self.node = node = self._new_node(store)
+        self._following = following = self._new_following()
+        self.broker.metadata.follow(*self._listeners())
+        await node.join(self._load_partitions)
+        self._check_goes_on()
+        self.sockets.release()
+        following.begin(self.broker.image, node.membership.epoch)
+        self._keep_applied_revision()
+
+    def _check_goes_on(self) -> None:
+        """Raise CannotStart if the broker was stopped while its start waited."""
+        if self._is_closed:
+            raise CannotStart("the broker was stopped")
+
+    # -- who acts on a change of the metadata --
+
+    def _listeners(self) -> tuple[MetadataListener, ...]:
+        """Return the listeners of the metadata in their order, which is that of their dependencies: a log is open before it
+        is fetched into or coordinates, configs apply before an election with them.
+
+        What does not exist in every broker, or from the start on, is looked up at each change.
+        """
+        broker = self.broker
+        return (
+            _present(lambda: None if self.node is None else self._peers.apply),
+            _present(lambda: None if self._authorization is None else self._authorization.act_on),
+            _present(lambda: None if self.node is None else self.node.membership.applied_revisions.apply),
+            _present(lambda: None if self.node is None else self.node.membership.apply),
+            _present(lambda: None if self.node is None else self.node.controller.apply),
+            _present(lambda: None if self.node is None or not self.fences_quickly else self.node.fencing.apply),
+            broker.replicas.apply,
+            _present(lambda: None if self._following is None else self._following.apply),
+            self.reconfiguration.apply,
+            self._elect_with_new_configs,
+            self._coordinate,
+            _present(lambda: None if (shared := broker.used_share_partitions) is None else shared.apply),
+            _present(lambda: None if self.node is None else self.node.offline_replicas.apply),
+            _present(lambda: None if self.node is None else self.node.membership.act_on_shutdown),
+            _present(lambda: self.observer),
+        )
+
+    def _elect_with_new_configs(self, delta: Delta) -> None:
+        """Let the controller look again at partitions without a leader: unclean elections may be allowed now."""
+        if self.node is not None and self.reconfiguration.concerns(delta):
+            self.node.controller.configs_applied()
+
+    def _coordinate(self, delta: Delta) -> None:
+        """Pass a change to the coordinators."""
+        coordination = self.broker.used_coordination
+        if coordination is not None:
+            coordination.apply(delta)
+        else:
+            self._provide_coordination(delta)
+
+    def _provide_coordination(self, delta: Delta) -> None:
+        """Create the coordinators when this broker becomes leader of a partition of an internal topic: its timers run for open
+        transactions and groups whose clients may never come here.
+        """
+        names = INTERNAL_TOPICS & {*delta.moved, *(topic.name for topic in delta.changed)}
+        partitions = (placed for name in names for placed in delta.image.topics[name].partitions)
+        if self.broker.replicas.is_loaded and any(placed.leader == self.broker.node_id for placed in partitions):
+            _ = self.broker.coordination  # it loads what the current image names
+
+    # -- parts --
 
     def _build(self, store: MetadataStore, snapshot: Snapshot, single: BrokerImage | None) -> None:
         """Create the services of the broker, on the contents of its metadata store."""
@@ -285,342 +264,156 @@ class BrokerServer:
         metadata = Metadata(
             store,
             snapshot,
-            environment.random,
-            self.tasks,
-            lambda: self.broker.config.integer("num.partitions"),
-            lambda: self.broker.config.integer("default.replication.factor"),
-            single,
-            Slices(self.tasks).run,
-            self._fail,
+            random=environment.random,
+            tasks=self.tasks,
+            default_partitions=lambda: self.broker.config.integer("num.partitions"),
+            default_replicas=lambda: self.broker.config.integer("default.replication.factor"),
+            single=single,
+            failed=self._fail,
         )
-        worker = self._background if environment.files.durable else None
-        self._checkpoints = Checkpoints(self._storage.directories, worker, self.tasks)
-        replicas = Replicas(
-            config.node_id,
-            self.tasks,
-            self._storage.directories,
-            self._log_config,
-            self._discard,
-            self.flusher.flush,
-            self._checkpoints.write,
-            environment.clock.now_ms,
-            config.integer("replica.lag.time.max.ms"),
-            self._storage.missing,
-            in_cluster=single is None,
-        )
-        moves = Moves(replicas, environment.timers, self.flusher, self._assign_directory, self._remove)
-        sessions = FetchSessions(
-            config.integer("max.incremental.fetch.session.cache.slots"),
-            _FETCH_SESSION_EVICTION_MS,
-            environment.random,
-            self.tasks,
-        )
+        replicas = self._new_replicas(in_cluster=single is None)
+        slots = config.integer("max.incremental.fetch.session.cache.slots")
         self.broker = Broker(
             config,
-            environment.clock,
-            environment.random,
-            self.tasks,
-            metadata,
-            replicas,
-            moves,
-            sessions,
-            environment.resolve,
-            self._connect(metadata) if single is None else NoOtherBrokers(),
-            self._new_throttles(metadata),
+            clock=environment.clock,
+            random=environment.random,
+            tasks=self.tasks,
+            metadata=metadata,
+            replicas=replicas,
+            moves=Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove),
+            sessions=FetchSessions(slots, _FETCH_SESSION_EVICTION_MS, environment.random, self.tasks),
+            resolve=environment.resolve,
+            peers=self._connect(metadata) if single is None else NoOtherBrokers(),
+            replication_throttles=replication_throttles(config, metadata),
         )
+        self._ends.callback(self.broker.close)
         self.pipeline = Pipeline(self.broker, environment.now_ns)
         names = "socket.request.max.bytes", "connections.max.idle.ms", "socket.send.buffer.bytes"
         request_bytes, idle_ms, send_buffer = map(config.integer, names)
         self.sockets = SocketServer(self.pipeline, environment, request_bytes, self._limits, idle_ms, send_buffer)
+        self._ends.callback(self.sockets.close)
         self.broker.config_checks.append(check_limits)
         if config.text("authorizer.class.name"):
             self._set_up_authorization()
-        self._apply_configs()
-        self._apply_quotas()
+        self.reconfiguration = Reconfiguration(
+            self.broker, self.sockets, limits=self._limits, resolve=environment.resolve
+        )
+
+    def _new_replicas(self, *, in_cluster: bool) -> Replicas:
+        return Replicas(
+            node_id=self._config.node_id,
+            tasks=self.tasks,
+            directories=self._storage.directories,
+            configs=lambda topic: LogConfig.of(topic_configs(topic.configs, self.broker.config)),
+            discard=self._discard,
+            flush=self.flusher.flush,
+            checkpoint=self._checkpoints.write,
+            now_ms=self._environment.clock.now_ms,
+            max_lag_ms=self._config.integer("replica.lag.time.max.ms"),
+            missing=self._storage.missing,
+            in_cluster=in_cluster,
+        )
+
+    def _connect(self, metadata: Metadata) -> "Peers":
+        """Return the connections to the other brokers of a cluster. Raises InvalidConfig."""
+        from ottla.broker.cluster.node import connect
+
+        self._peers = connect(self._config, metadata, self._environment, self.tasks)
+        return self._peers
 
     def _set_up_authorization(self) -> None:
-        """Check the permissions of all requests from now on. Raises CannotStart."""
+        """Check the permissions of all requests from now on. Raises InvalidConfig."""
         from ottla.broker.authorization import Authorization
 
-        try:
-            authorization = Authorization(self._config.static)
-        except InvalidConfig as cause:
-            raise CannotStart(str(cause)) from None
-        metadata = self.broker.metadata
-        authorization.apply(metadata.image)
-        metadata.subscribe(lambda delta: authorization.apply(delta.image))
+        self._authorization = authorization = Authorization(self._config.static)
+        authorization.apply(self.broker.image)
         self.broker.authorization = authorization
         self.sockets.authorize = authorization.of
 
-    def _connect(self, metadata: Metadata) -> OtherBrokers:
-        """Return the connections to the other brokers of a cluster. Raises InvalidConfig."""
-        from ottla.broker.cluster.peers import Peers
+    def _new_node(self, store: MetadataStore) -> "ClusterNode":
+        from ottla.broker.cluster.node import ClusterNode, registration
 
-        credentials: Credentials | None = None
-        transport = self._environment.transport
-        listener = inter_broker_listener(self._config, self._config.listeners)
-        if listener is not None and listener.protocol != PLAINTEXT:
-            from ottla.broker.peer_security import peer_credentials, peer_transport
-
-            credentials = peer_credentials(self._config, listener, self._environment, self.tasks)
-            transport = peer_transport(self._config, listener, transport)
-        self._peers = Peers(
-            self._config.node_id, lambda: metadata.image, self._environment, self.tasks, credentials, transport
+        node = ClusterNode(
+            config=lambda: self.broker.config,
+            registration=registration(self._config, self.broker.listeners.bound, self._storage.directories),
+            directories=self._storage.directories,
+            store=store,
+            metadata=self.broker.metadata,
+            replicas=self.broker.replicas,
+            environment=self._environment,
+            tasks=self.tasks,
+            rules=self.broker.election_rules,
+            fences_quickly=self.fences_quickly,
+            failed=self._fail,
         )
-        metadata.subscribe(self._peers.apply)
-        return self._peers
+        self._ends.callback(node.close)
+        self.broker.replicas.isr_changed = node.isr_changes.request
+        return node
 
-    def _new_throttles(self, metadata: Metadata) -> ReplicationThrottles:
-        config = self._config
-        window = Window(
-            config.integer("replication.quota.window.num"),
-            config.integer("replication.quota.window.size.seconds") * 1000,
+    def _new_following(self) -> "Following":
+        from ottla.broker.cluster.following import Following
+
+        broker = self.broker
+        following = Following(
+            node_id=broker.node_id,
+            replicas=broker.replicas,
+            peers=self._peers,
+            tasks=self.tasks,
+            config=lambda: broker.config,
+            checkpoint=self._checkpoints.write,
+            run_flush=self.flusher.begin,
+            throttle=broker.replication_throttles.follower,
         )
-
-        def configs(topic: str) -> Mapping[str, str]:
-            known = metadata.image.topics.get(topic)
-            return {} if known is None else known.configs
-
-        return ReplicationThrottles(config.node_id, configs, window)
+        self._ends.callback(following.close)
+        return following
 
     def _load_partitions(self) -> None:
-        """Open the partitions of this broker, and apply all later changes of the metadata."""
+        """Open the partitions of this broker, and the coordinators. Raises UnusableDirectory, StorageError."""
         metadata, replicas = self.broker.metadata, self.broker.replicas
         replicas.load(metadata.image)
         if any(directory.ends_below_checkpoint for directory in self._storage.directories):
             # Before anything is appended: after another crash, records that are not committed would be below the old
             # high watermarks, and a log that was cut would look damaged again.
             self._checkpoints.write_now()
-        metadata.subscribe(replicas.apply)
-        if self._store is not None:
-            self._following = following = self._new_following()
-            metadata.subscribe(following.apply)
-        metadata.subscribe(self._provide_coordination)
-        metadata.subscribe(self._reconfigure)
-        if self._store is None:  # in a cluster `OfflineReplicas` does it, once this broker is live
-            for partition in replicas.misassigned():
-                self._assign_directory(partition, replicas.home_of(partition))
         if INTERNAL_TOPICS & metadata.image.topics.keys():
             _ = self.broker.coordination
 
-    def _provide_coordination(self, delta: Delta) -> None:
-        """Create the coordinators when this broker becomes leader of a partition of an internal topic: its timers run for open
-        transactions and groups whose clients may never come here.
-        """
-        if self.broker.used_coordination is not None:
-            return
-        names = INTERNAL_TOPICS & {*delta.moved, *(topic.name for topic in delta.changed)}
-        partitions = (placed for name in names for placed in delta.image.topics[name].partitions)
-        if any(placed.leader == self.broker.node_id for placed in partitions):
-            _ = self.broker.coordination  # it loads what the current image names
-
-    def _new_following(self) -> "Following":
-        from ottla.broker.cluster.following import Following
-
-        broker = self.broker
-        return Following(
-            broker.node_id,
-            broker.replicas,
-            self._peers,
-            self.tasks,
-            broker.slices,
-            lambda: broker.config,
-            self._checkpoints.write,
-            self.flusher.run,
-            broker.replication_throttles.follower,
-        )
-
-    def _listen(self) -> None:
-        for listener in self._config.listeners:
-            is_plain = listener.protocol == PLAINTEXT and ":" not in str(self._config["principal.builder.class"])
-            security = None if is_plain else self._secure(listener)
-            try:
-                address = self.sockets.listen(listener.name, listener.host, listener.port, security)
-            except OSError as cause:
-                reason = cause.strerror or cause
-                raise CannotStart(f"cannot listen on {listener.address}: {reason}") from None
-            self.broker.listeners.bound.append((listener, address))
-
-    def _secure(self, listener: Listener) -> "ListenerSecurity":
-        """Return TLS and SASL of a listener. Raises CannotStart."""
-        # A broker without secured listeners starts without these modules.
-        from ottla.broker.listener_security import secure_listener
-
-        try:
-            return secure_listener(listener, self.broker, self._environment)
-        except InvalidConfig as cause:
-            raise CannotStart(str(cause)) from None
-
     def _begin_maintenance(self) -> None:
         config = self.broker.config
-        self._maintenance = Maintenance(
-            self._checkpoints.write,
-            self._removals,
-            self.broker.replicas,
-            self._environment.clock,
-            self._environment.timers,
-            config.integer("log.initial.task.delay.ms"),
-            config.integer("log.retention.check.interval.ms"),
-            config.integer("log.cleaner.backoff.ms") if config.flag("log.cleaner.enable") else -1,
-            (
-                config.integer("producer.id.expiration.check.interval.ms"),
-                lambda: self.broker.config.integer("producer.id.expiration.ms"),
-            ),
-            self.flusher,
-            config.integer("replica.lag.time.max.ms") // 2,
-            config.integer("replica.high.watermark.checkpoint.interval.ms"),
+        self._maintenance = maintenance = Maintenance(
+            config=MaintenanceConfig.of(config),
+            write_checkpoints=self._checkpoints.write,
+            removals=self._removals,
+            replicas=self.broker.replicas,
+            clock=self._environment.clock,
+            tasks=self.tasks,
+            producer_expiration_ms=lambda: self.broker.config.integer("producer.id.expiration.ms"),
+            flusher=self.flusher,
         )
-        self._maintenance.begin()
+        maintenance.begin()
+        self._ends.callback(maintenance.close)
         if config.text("delegation.token.secret.key"):
-            self._begin_token_removal(config.integer("delegation.token.expiry.check.interval.ms"))
+            from ottla.broker.tokens import begin_removal
+
+            self._ends.callback(begin_removal(self.broker).close)
 
     def _keep_applied_revision(self) -> None:
         """Keep the newest applied revision in the data directory from now on."""
-        from ottla.broker.cluster.applied_revision import AppliedRevision, Newest
+        from ottla.broker.cluster.applied_revision import AppliedRevision, newest_of
 
-        metadata, directory = self.broker.metadata, self._storage.directories[0].path
-        self._applied_revision = AppliedRevision(
-            self._environment.files,
-            directory,
-            lambda: Newest(metadata.image.revision, *metadata.newest),
-            self._environment.timers,
-        )
-        self._applied_revision.begin()
+        directory = self._storage.directories[0].path
+        newest = partial(newest_of, self.broker.metadata)
+        revision = AppliedRevision(self._environment.files, directory, newest, self.tasks)
+        revision.begin()
+        self._ends.callback(lambda: revision.write() if self._is_clean else None)
+        self._ends.callback(revision.close)
 
-    def _begin_token_removal(self, interval_ms: int) -> None:
-        from ottla.broker.tokens import remove_expired
+    # -- callbacks of the parts --
 
-        self._token_removal = Periodic(
-            "removal of expired delegation tokens",
-            partial(remove_expired, self.broker),
-            interval_ms,
-            self._environment.timers,
-        )
-        self._token_removal.run_in(interval_ms)
-
-    def stop(self, *, hands_over: bool = True) -> Answer[None]:
-        """Stop accepting, then close every log cleanly, so that the next start scans no log.
-
-        A broker of a cluster first lets the others take over what it leads, if it `hands_over`, and removes its sign of life;
-        the answer comes when that is done, or a time-out has passed.
-        """
-        _logger.info("stopping")
-        begun_ms = self._environment.clock.now_ms()
-        self._is_closed = True
-        if self.node is None:
-            self._close_all(begun_ms)
-            self.tasks.close()  # what is queued would find closed logs
-            return None
-        return after(self.node.leave(hands_over=hands_over), lambda _: self._close_all(begun_ms))
-
-    def _close_all(self, begun_ms: int) -> None:
-        self.sockets.close()
-        if self._maintenance is not None:
-            self._maintenance.close()
-        if self._token_removal is not None:
-            self._token_removal.close()
-        if self._applied_revision is not None:
-            self._applied_revision.close()
-            self._applied_revision.write()
-        if self._following is not None:
-            self._following.close()
-        self.broker.close()
-        self._removals.close()
-        self.flusher.close()
-        self._removing.close(cancel=True)
-        self._background.close()
-        if self._maintenance is not None:
-            self._maintenance.abandon_compaction()
-        self._storage.close()
-        if self._store is not None:
-            self._store.close()
-        _logger.info("stopped in %d ms", self._environment.clock.now_ms() - begun_ms)
-
-    def kill(self) -> None:
-        """Release all resources without a clean stop, as after a kill -9: no client is answered, nothing is written any more,
-        state in memory is lost. The next start recovers the logs.
-        """
-        if hasattr(self, "sockets"):
-            self.sockets.abandon()
-        self._release()
-        self.tasks.close()
-        self._environment.files.close()
-
-    def _release(self) -> None:
-        self._is_closed = True
-        if self._token_removal is not None:
-            self._token_removal.close()
-        if self._applied_revision is not None:
-            self._applied_revision.close()
-        if self.node is not None:
-            self.node.close()
-        if self._following is not None:
-            self._following.close()
-        if self._store is not None:
-            self._store.close()
-        if hasattr(self, "sockets"):
-            self.sockets.close()
-            self.broker.peers.close()
-        self.flusher.close()
-        self._removing.close(cancel=True)
-        self._background.close()
-        self._storage.release()
-
-    def _apply_configs(self) -> None:
-        """Apply the configs that the metadata has for this broker, over the start-up values; unusable ones are ignored."""
-        broker, image = self.broker, self.broker.image
-        broker.config, ignored = usable_configs(
-            broker.config,
-            for_all=image.configs_of(BROKER, ""),
-            for_this=image.configs_of(BROKER, str(broker.node_id)),
-        )
-        for reason in ignored:
-            if reason not in self._ignored_configs:
-                _logger.error("ignoring a config in the metadata: %s", reason)
-        self._ignored_configs = frozenset(ignored)
-        self._limits.change(_limits_of(broker.config))
-        throttles = broker.replication_throttles
-        throttles.leader.limit = broker.config.integer("leader.replication.throttled.rate")
-        throttles.follower.limit = broker.config.integer("follower.replication.throttled.rate")
-        self.sockets.update_accepting()
-        for security in self.sockets.secured:
-            if security.certificates is not None:
-                security.certificates.apply()
-
-    def _apply_quotas(self) -> None:
-        """Apply the quotas in the metadata; a broker without quotas checks none."""
-        broker, quotas = self.broker, self.broker.image.quotas
-        if quotas or self._least_throttle_ms:
-            broker.throttling = broker.throttling or Throttling(broker.config, broker.clock)
-            broker.throttling.take(quotas)
-            broker.throttling.least_ms = self._least_throttle_ms
-        else:
-            broker.throttling = None
-        self.sockets.connection_quota = connection_quota(
-            broker.config, quotas, self.sockets.connection_quota, self._environment.resolve
-        )
-
-    def throttle_all(self, throttle_ms: int) -> None:
-        """Throttle every connection by at least `throttle_ms` after each request, whatever the quotas; 0 ends it."""
-        self._least_throttle_ms = throttle_ms
-        self._apply_quotas()
-
-    def _reconfigure(self, delta: Delta) -> Steps | None:
-        broker = self.broker
-        if delta.configured & {(BROKER, ""), (BROKER, str(broker.node_id))}:
-            self._apply_configs()
-            if self.node is not None:
-                self.node.controller.configs_applied()
-            return broker.replicas.reconfigure(delta.image)
-        if delta.settings:
-            self._apply_quotas()
-            if delta.before.features != delta.image.features:
-                return broker.replicas.reconfigure(delta.image)
-        return None
-
-    def _log_config(self, topic: TopicImage) -> LogConfig:
-        """Return the log config of a topic."""
-        return LogConfig.of(topic_configs(topic.configs, self.broker.config))
+    def _fail(self, reason: str) -> None:
+        _logger.error("%s", reason)
+        if self.failed is not None:
+            self.failed(reason)
 
     def _assign_directory(self, partition: Partition, directory: LogDirectory) -> Answer[ChangeResult]:
         """Record in the metadata which log directory a partition is in."""
@@ -637,16 +430,58 @@ class BrokerServer:
     def _remove(self, home: LogDirectory, path: Path, delay_ms: int = 0) -> None:
         self._removals.later(partial(home.remove_discarded, path), delay_ms, in_background=True)
 
+    # -- end --
 
-def _limits_of(config: BrokerConfig) -> LimitConfigs:
-    listeners = config.listeners
-    between = inter_broker_listener(config, listeners) if len(listeners) > 1 else None
-    return LimitConfigs(
-        config.integer("max.connections"),
-        config.integer("max.connections.per.ip"),
-        config.connections_per_ip,
-        own_integers(config, "max.connections"),
-        between.name if between is not None else None,
-        config.integer("max.connection.creation.rate"),
-        own_integers(config, "max.connection.creation.rate"),
-    )
+    def stop(self, *, hands_over: bool = True) -> Answer[None]:
+        """Stop accepting, then close every log cleanly, so that the next start scans no log.
+
+        A broker of a cluster first lets the others take over what it leads, if it `hands_over`, and removes its sign of life;
+        the answer comes when that is done, or a time-out has passed.
+        """
+        return self.tasks.run(self._stop(hands_over=hands_over), "the stop of the broker")
+
+    async def _stop(self, *, hands_over: bool) -> None:
+        _logger.info("stopping")
+        begun_ms = self._environment.clock.now_ms()
+        self._is_closed = True
+        if self.node is not None:
+            await self.node.leave(hands_over=hands_over)
+        self._is_clean = True
+        self._ends.close()
+        if self.node is None:
+            self.tasks.close()  # what is queued would find closed logs
+        _logger.info("stopped in %d ms", self._environment.clock.now_ms() - begun_ms)
+
+    def kill(self) -> None:
+        """Release all resources without a clean stop, as after a kill -9: no client is answered, nothing is written any more,
+        state in memory is lost. The next start recovers the logs.
+        """
+        if hasattr(self, "sockets"):
+            self.sockets.abandon()
+        self._release()
+        self.tasks.close()
+        self._environment.files.close()
+
+    def _release(self) -> None:
+        """Close everything without a clean stop."""
+        self._is_closed = True
+        self._ends.close()
+
+    def _end_storage(self) -> None:
+        """Close the directories, once no thread writes to them."""
+        if not self._is_clean:
+            self._storage.release()
+            return
+        if self._maintenance is not None:
+            self._maintenance.abandon_compaction()
+        self._storage.close()
+
+
+def _present(part: Callable[[], MetadataListener | None]) -> MetadataListener:
+    """Return a listener of the metadata for a part that may not exist, or not yet."""
+
+    def act(delta: Delta) -> Answer[object]:
+        listener = part()
+        return None if listener is None else listener(delta)
+
+    return act

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ottla.broker.config import BrokerConfig
+from ottla.broker.listener_configs import inter_broker_listener, own_integers
 from ottla.security.quotas import Rate, Window
 
 NO_RATE: Final = 2**31 - 1
@@ -30,6 +32,21 @@ class LimitConfigs(NamedTuple):
     protected: str | None = None
     rate: int = NO_RATE
     rates: Mapping[str, int] = {}
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "LimitConfigs":
+        """Return the limits in the configs of a broker."""
+        listeners = config.listeners
+        between = inter_broker_listener(config, listeners) if len(listeners) > 1 else None
+        return cls(
+            config.integer("max.connections"),
+            config.integer("max.connections.per.ip"),
+            config.connections_per_ip,
+            own_integers(config, "max.connections"),
+            between.name if between is not None else None,
+            config.integer("max.connection.creation.rate"),
+            own_integers(config, "max.connection.creation.rate"),
+        )
 
 
 class ConnectionLimits:

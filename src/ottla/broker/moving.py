@@ -1,7 +1,7 @@
 """Moves of partitions from one log directory to another while they serve requests (KIP-113).
 
-Each turn of the loop does one step of one move, so that requests are served in between; flushes run off the loop. The order of
-a move, which is safe at any crash or failure:
+A move is a task that pauses after each step, so that requests are served in between; flushes run off the loop. Its order, which
+is safe at any crash or failure:
 
     copy and flush    the partition is in the old directory
     assign            the metadata assigns it to the new one (KIP-858): from now on a start without the new directory
@@ -11,20 +11,18 @@ a move, which is safe at any crash or failure:
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.flushing import Flusher
-from ottla.environment import Timers
 from ottla.log.directory import LogDirectory
 from ottla.log.flush import Flush
 from ottla.log.log import StorageError
 from ottla.metadata.refusal import ChangeResult
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -33,7 +31,11 @@ class _Move(NamedTuple):
     partition: Partition
     home: LogDirectory
     target: LogDirectory
-    steps: Iterator[Flush | None]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return topic and partition."""
+        return self.partition.topic, self.partition.index
 
 
 class Moves:
@@ -46,13 +48,13 @@ class Moves:
     def __init__(
         self,
         replicas: Replicas,
-        timers: Timers,
+        tasks: Scheduler,
         flusher: Flusher,
         assign: Callable[[Partition, LogDirectory], Answer[ChangeResult]],
         remove: Callable[[LogDirectory, Path], None],
     ) -> None:
         self._replicas = replicas
-        self._timers = timers
+        self._tasks = tasks
         self._flusher = flusher
         self._assign = assign
         self._remove = remove
@@ -79,8 +81,8 @@ class Moves:
             target.fail(cause)
             raise StorageError(f"{target.path}: {cause.strerror}") from cause
         _logger.info("%s moves to %s", partition.log.name, target.path)
-        self._under_way[key] = _Move(partition, home, target, relocation.steps())
-        self._timers.call_later(0, partial(self._step, self._under_way[key]))
+        move = self._under_way[key] = _Move(partition, home, target)
+        self._tasks.background(self._run(move, relocation.steps()), f"the move of {partition.log.name}")
 
     def _drop(self, key: tuple[str, int]) -> None:
         move = self._under_way.pop(key)
@@ -89,52 +91,53 @@ class Moves:
             self._assigned.discard(key)
             self._assign(move.partition, move.home)
 
-    def _step(self, move: _Move, failed: OSError | None = None) -> None:
-        key = move.partition.topic, move.partition.index
-        if self._under_way.get(key) is not move:
-            return
-        if self._replicas.find(*key) is not move.partition or move.target.offline is not None:
-            self._drop(key)  # deleted, or one of the two directories failed
-            return
+    def _continues(self, move: _Move) -> bool:
+        """Return whether a move is to go on, after a pause."""
+        if self._under_way.get(move.key) is not move:
+            return False
+        if self._replicas.find(*move.key) is move.partition and move.target.offline is None:
+            return True
+        self._drop(move.key)  # deleted, or one of the two directories failed
+        return False
+
+    async def _run(self, move: _Move, steps: Iterator[Flush | None]) -> None:
+        await self._tasks.sleep(0)
         try:
-            if failed is not None:
-                raise failed
-            flush = next(move.steps, move)
-            if flush is move:
-                self._replicas.move(move.partition, move.target)
-                del self._under_way[key]
-                self._assigned.discard(key)
-                _logger.info("%s lies in %s now", move.partition.log.name, move.target.path)
-                return
+            while self._continues(move):
+                flush = next(steps, move)
+                if flush is move:
+                    self._complete(move)
+                    return
+                if isinstance(flush, Flush):
+                    await self._flusher.run(flush)
+                    if self._continues(move):
+                        await self._record(move)
+                else:
+                    await self._tasks.sleep(0)
         except (OSError, StorageError) as cause:
-            _logger.error("cannot move %s to %s: %s", move.partition.log.name, move.target.path, cause)
-            self._drop(key)
+            if not self._continues(move):
+                return
+            self._give_up(move, cause)
             if isinstance(cause, OSError):  # the source reports its own errors, as StorageError
                 move.target.fail(cause)
-            return
-        if isinstance(flush, Flush):
-            self._flusher.run(flush, partial(self._record, move))
-        else:
-            self._timers.call_later(0, partial(self._step, move))
 
-    def _record(self, move: _Move, failed: OSError | None = None) -> None:
+    def _complete(self, move: _Move) -> None:
+        """Replace the partition by its copy. Raises OSError, StorageError."""
+        self._replicas.move(move.partition, move.target)
+        del self._under_way[move.key]
+        self._assigned.discard(move.key)
+        _logger.info("%s lies in %s now", move.partition.log.name, move.target.path)
+
+    async def _record(self, move: _Move) -> None:
         """Record the new directory in the metadata, before the last steps."""
-        key = move.partition.topic, move.partition.index
-        if failed is not None or self._under_way.get(key) is not move:
-            self._step(move, failed)
-            return
+        self._assigned.add(move.key)
+        result = await awaitable(self._assign(move.partition, move.target), self._tasks)
+        if result.error_code and self._under_way.get(move.key) is move:
+            self._give_up(move, result.error_message)
 
-        def recorded(result: ChangeResult) -> None:
-            if result.error_code and self._under_way.get(key) is move:
-                _logger.error(
-                    "cannot move %s to %s: %s", move.partition.log.name, move.target.path, result.error_message
-                )
-                self._drop(key)
-            else:
-                self._step(move)
-
-        self._assigned.add(key)
-        after(self._assign(move.partition, move.target), recorded)
+    def _give_up(self, move: _Move, reason: object) -> None:
+        _logger.error("cannot move %s to %s: %s", move.partition.log.name, move.target.path, reason)
+        self._drop(move.key)
 
     def close(self) -> None:
         """Stop all moves; the next start begins them again."""

@@ -27,7 +27,7 @@ from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.rows import ROWS_OF_PART, EncodedRows
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, Failed
 
 if TYPE_CHECKING:
     from ottla.broker.metrics.meter import RequestMeter
@@ -136,7 +136,7 @@ class Pipeline:
 
     def _end(self, context: RequestContext, envelope: Envelope, task: Deferred[Any]) -> None:
         """Log an exception of a handler, once; who serves the connection answers for it."""
-        if isinstance(task.error, Exception) and not isinstance(task.error, PeerError):
+        if isinstance(task.error, Exception) and not isinstance(task.error, (PeerError, Failed)):
             _logger.error("cannot serve %r", envelope, exc_info=task.error, extra=log_fields(context))
         if context.authorizer is not None:
             context.authorizer.end_request(context)

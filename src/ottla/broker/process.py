@@ -21,7 +21,7 @@ from ottla.environment.process import process_environment
 from ottla.environment.watchdog import Watchdog
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, Failed
 from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
     """Start a broker, and return False if it was stopped meanwhile. Raises CannotStart."""
     answer = server.start()
     if isinstance(answer, Deferred):
-        starting: asyncio.Task[str | None] = asyncio.create_task(completed(answer))
+        starting: asyncio.Task[None] = asyncio.create_task(completed(answer))
         stopping = asyncio.ensure_future(stopped.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -134,27 +134,29 @@ async def _start(server: BrokerServer, stopped: asyncio.Event) -> bool:
             starting.cancel()
             server.kill()  # its epochs may not have begun yet: the next start must not take this for a clean stop
             return False
-        answer = starting.result()
-    if answer is not None:
-        raise CannotStart(answer)
+        starting.result()
     return True
 
 
 async def completed(answer: Answer[R]) -> R:
-    """Wait for an answer."""
+    """Wait for an answer. Raises CannotStart if it fails."""
     if not isinstance(answer, Deferred):
         return answer
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
-    def complete(response: R) -> None:
-        if not future.done():
-            future.set_result(response)
-
-    def abandoned() -> None:
-        if not future.done():
+    def ended(answer: Deferred[R]) -> None:
+        if future.done():
+            return
+        if answer.error is None:
+            future.set_result(answer.result())
+        elif isinstance(answer.error, CannotStart):
+            future.set_exception(answer.error)
+        else:
+            if not isinstance(answer.error, Failed):
+                _logger.error("the broker fails", exc_info=answer.error)
             future.set_exception(CannotStart("an unexpected error occurred, which is in the log"))
 
-    answer.then(complete, abandoned)
+    answer.listen(ended)
     return await future
 
 

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.environment import Clock, Timers, Worker
+from ottla.environment import Worker
+from ottla.tasks.deferred import on_worker
 from ottla.tasks.due_work import DueWork
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _FILES_A_TURN: Final = 16
@@ -29,13 +31,14 @@ class Removals:
     worker  the thread on which directories are removed
     """
 
-    def __init__(self, clock: Clock, timers: Timers, worker: Worker) -> None:
-        self._clock = clock
+    def __init__(self, tasks: Scheduler, worker: Worker) -> None:
+        self._clock = tasks.clock
+        self._tasks = tasks
         self._worker = worker
         self._waiting: list[tuple[int, int, bool, Remove]] = []
         """A heap of (due ms, number, on the background thread, remove)."""
         self._count = 0
-        self._alarm = DueWork("removing files", self._run, clock, timers)
+        self._alarm = DueWork("removing files", self._run, tasks.clock, tasks)
         self._directories: deque[Remove] = deque()
         """Removals of directories that are due."""
         self._is_removing = False
@@ -60,20 +63,20 @@ class Removals:
             else:
                 files += 1
                 _try(remove)
-        self._remove_directories()
+        if self._directories and not self._is_removing:
+            self._tasks.background(self._remove_directories(), "removing directories")
         self._set_alarm()
 
-    def _remove_directories(self) -> None:
-        """Give the next few directories to the thread, unless it is still removing the previous ones."""
-        if self._is_removing or not self._directories:
-            return
+    async def _remove_directories(self) -> None:
+        """Remove directories on the thread, a few at a time."""
         self._is_removing = True
-        some = [self._directories.popleft() for _ in range(min(len(self._directories), _DIRECTORIES_A_JOB))]
-        self._worker.run(partial(_remove_all, some), self._removed, self._removed)
-
-    def _removed(self, _: object = None) -> None:
-        self._is_removing = False
-        self._remove_directories()
+        try:
+            while self._directories:
+                count = min(len(self._directories), _DIRECTORIES_A_JOB)
+                some = [self._directories.popleft() for _ in range(count)]
+                await on_worker(self._worker, partial(_remove_all, some), self._tasks)
+        finally:
+            self._is_removing = False
 
     def close(self) -> None:
         """Remove pending files up to a limit; the next start removes the rest, and all pending directories."""

@@ -124,6 +124,7 @@ class ServedConnection:
         pipeline: Pipeline,
         session: Session,
         stream: ServedStream,
+        *,
         frames: FrameReader,
         shared: bytearray,
         turns: FrameTurns,

@@ -218,13 +218,13 @@ class SocketServer:
                 self.authorize,
             ),
             stream,
-            FrameReader(self._max_request_bytes, self._rooms),
-            self._shared,
-            self.turns,
-            self.unread,
-            self._timers,
-            self._current_tick,
-            self._forget,
+            frames=FrameReader(self._max_request_bytes, self._rooms),
+            shared=self._shared,
+            turns=self.turns,
+            unread=self.unread,
+            timers=self._timers,
+            tick=self._current_tick,
+            closed=self._forget,
         )
         self.connections[connection] = address
         self.opened[listener] += 1

@@ -16,7 +16,7 @@ from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.stored import upgraded
 from ottla.protocol.uuids import uuid_text
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -31,7 +31,7 @@ class Storage:
     """
 
     def __init__(
-        self, config: BrokerConfig, random: Random, files: Store, worker: Worker | None, tasks: CallbackQueue
+        self, config: BrokerConfig, random: Random, files: Store, worker: Worker | None, tasks: Scheduler
     ) -> None:
         self._config = config
         self._random = random

@@ -4,20 +4,17 @@ A topic whose creation runs is not created twice. A failure is reported by the h
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.permission import may_use_cluster, may_use_topic
 from ottla.broker.throttling import Mutations, Throttling
 from ottla.broker.topic_creation import TopicCreation
-from ottla.environment import Clock, Timers
-from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.api import STREAMS_GROUP_HEARTBEAT
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.coordinators.groups.streams.subtopologies import InternalTopic
@@ -28,13 +25,10 @@ _BY_DEFAULT = -1
 class StreamsTopics:
     """Creation of the internal topics of streams groups."""
 
-    def __init__(
-        self, topics: TopicCreation, throttling: Callable[[], Throttling | None], clock: Clock, timers: Timers
-    ) -> None:
+    def __init__(self, topics: TopicCreation, throttling: Callable[[], Throttling | None], tasks: Scheduler) -> None:
         self._topics = topics
         self._throttling = throttling
-        self._clock = clock
-        self._timers = timers
+        self._tasks = tasks
         self._creating: set[str] = set()
         self._errors: dict[str, tuple[str, int]] = {}
         """Topic -> reason of the failure, and the time until which it is reported, in ms."""
@@ -47,7 +41,7 @@ class StreamsTopics:
         topics = list(missing)
         denied = _denied(topics, context)
         text = f"; Unauthorized to CREATE on topics {', '.join(denied)}." if denied else ""
-        now_ms = self._clock.now_ms()
+        now_ms = self._tasks.clock.now_ms()
         failures = []
         created = []
         for topic in topics:
@@ -59,27 +53,30 @@ class StreamsTopics:
                 created.append(topic)
         if created:
             mutations = Mutations(self._throttling(), STREAMS_GROUP_HEARTBEAT, context)
-            self._timers.call_later(0, partial(self._create, created, str(context), mutations, keep_ms))
+            self._tasks.background(self._create(created, str(context), mutations, keep_ms), "creation of topics")
         return text + (f"; Creation failed: {', '.join(failures)}." if failures else "")
 
-    def _create(self, topics: Sequence["InternalTopic"], requester: str, mutations: Mutations, keep_ms: int) -> None:
-        def created(changes: dict[str, ChangeResult]) -> None:
-            now_ms = self._clock.now_ms()
-            # Topics of groups that do not ask again would be kept forever.
-            self._errors = {name: failure for name, failure in self._errors.items() if now_ms < failure[1]}
-            for name, change in changes.items():
-                self._creating.discard(name)
-                if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
-                    reason = change.error_message or error(change.error_code).message
-                    self._errors[name] = reason, now_ms + keep_ms
-
+    async def _create(
+        self, topics: Sequence["InternalTopic"], requester: str, mutations: Mutations, keep_ms: int
+    ) -> None:
+        await self._tasks.sleep(0)  # the heartbeat is answered first
         requested = [
             RequestedTopic(
                 topic.name, topic.partitions, topic.replication_factor or _BY_DEFAULT, {}, dict(topic.configs)
             )
             for topic in topics
         ]
-        after(self._topics.create_all(requested, requester, mutations), created)
+        try:
+            results = await self._topics.create_all(requested, requester, mutations)
+        finally:
+            self._creating.difference_update(topic.name for topic in topics)
+        now_ms = self._tasks.clock.now_ms()
+        # Topics of groups that do not ask again would be kept forever.
+        self._errors = {name: failure for name, failure in self._errors.items() if now_ms < failure[1]}
+        for name, change in results.items():
+            if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
+                reason = change.error_message or error(change.error_code).message
+                self._errors[name] = reason, now_ms + keep_ms
 
 
 def _denied(topics: Iterable["InternalTopic"], context: RequestContext) -> list[str]:

@@ -33,7 +33,7 @@ from ottla.log.directory import UnusableDirectory
 from ottla.metadata import keys
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _FIRST_DELAY_S: Final = 0.1
@@ -75,7 +75,9 @@ async def supervise(directory: Path, log_dirs: Sequence[Path], brokers: Sequence
         worker = environment.workers.start("ottla-metadata")
         try:
             convert(environment.files, log_dirs, directory, brokers[0].node_id)
-            store = SharedSqliteStore(directory / METADATA_FILE, worker, CallbackQueue(environment.timers))
+            store = SharedSqliteStore(
+                directory / METADATA_FILE, worker, Scheduler(environment.clock, environment.timers)
+            )
         except (CannotConvert, UnusableDirectory, OSError, DamagedStore) as cause:
             raise CannotStart(str(cause)) from None
         try:

@@ -10,7 +10,7 @@ once, with the throttle time in it, and the connection is not read until that ti
     connections   by address, before the first byte is read
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.refusal import Refused
@@ -23,6 +23,7 @@ from ottla.protocol.api import (
     STREAMS_GROUP_HEARTBEAT,
 )
 from ottla.protocol.errors import THROTTLING_QUOTA_EXCEEDED
+from ottla.replication.throttle import ReplicationThrottles
 from ottla.security.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -41,6 +42,7 @@ from ottla.security.quotas import (
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
     from ottla.environment import Clock
+    from ottla.metadata.metadata import Metadata
     from ottla.protocol.context import RequestContext
 
 _NANOSECONDS_PER_PERCENT: Final = 1e9 / 100
@@ -147,6 +149,19 @@ class Mutations:
 
 def _who(context: "RequestContext") -> tuple[str, str]:
     return context.principal.partition(":")[2], context.client_id or ""
+
+
+def replication_throttles(config: "BrokerConfig", metadata: "Metadata") -> ReplicationThrottles:
+    """Return the throttles of replicas that move."""
+    window = Window(
+        config.integer("replication.quota.window.num"), config.integer("replication.quota.window.size.seconds") * 1000
+    )
+
+    def configs(topic: str) -> Mapping[str, str]:
+        known = metadata.image.topics.get(topic)
+        return {} if known is None else known.configs
+
+    return ReplicationThrottles(config.node_id, configs, window)
 
 
 def quota_window(config: "BrokerConfig", prefix: str = "quota") -> Window:

@@ -23,10 +23,9 @@ from ottla.security.tls.contexts import TlsError, TlsSettings, check_handshake, 
 from ottla.security.tls.der import MalformedDer
 from ottla.security.tls.key_cost import signs_slowly
 from ottla.security.tls.stores import KeyMaterial, KeyStoreSettings, StoreError, TrustStoreSettings, load_key
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, awaitable
 from ottla.tasks.periodic import PAUSED, Periodic
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _LOOK_MS: Final = 5_000
@@ -124,7 +123,7 @@ class ListenerTls:
         name: str,
         values: Callable[[], ListenerValues],
         environment: Environment,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         *,
         has_sasl: bool,
         serves_brokers: bool,
@@ -246,7 +245,11 @@ class ListenerTls:
         if settings in (self._loaded.settings, self._unusable):
             return
         missing = [path for path in _files_of(settings) if path not in self._contents]
-        after(self._fetch(missing), lambda _: self._take_over())
+        self._tasks.background(self._fetch_and_take_over(missing), f"the certificate of listener {self._name}")
+
+    async def _fetch_and_take_over(self, missing: list[str]) -> None:
+        await awaitable(self._fetch(missing), self._tasks)
+        self._take_over()
 
     def _take_over(self) -> None:
         values = self._values()

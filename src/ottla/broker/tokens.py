@@ -19,6 +19,7 @@ from ottla.security.delegation_tokens import (
 )
 from ottla.security.sasl.scram import TokenCredential
 from ottla.security.scram import ScramCredential
+from ottla.tasks.periodic import Periodic
 
 _logger = logging.getLogger("ottla.broker")
 _MOST_CREDENTIALS: Final = 1000
@@ -103,6 +104,16 @@ class TokenLogins:
             credential = token_credential(self._secret, token_id, mechanism)
             self._credentials[token_id, mechanism] = credential
         return TokenCredential(credential, token.owner.partition(":")[2], token.expires_ms)
+
+
+def begin_removal(broker: Broker) -> Periodic:
+    """Begin to remove expired tokens, at intervals of delegation.token.expiry.check.interval.ms."""
+    interval_ms = broker.config.integer("delegation.token.expiry.check.interval.ms")
+    removal = Periodic(
+        "removal of expired delegation tokens", lambda: remove_expired(broker), interval_ms, broker.tasks
+    )
+    removal.run_in(interval_ms)
+    return removal
 
 
 def remove_expired(broker: Broker) -> None:

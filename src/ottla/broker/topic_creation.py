@@ -16,7 +16,6 @@ from ottla.metadata.refusal import CHANGED, ChangeResult, Refused, TooLarge
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
 
@@ -41,27 +40,22 @@ class TopicCreation:
         self._tasks = tasks
         self._automatic: set[str] = set()  # names of topics that are being created because of Metadata requests
 
-    def create(self, topic: RequestedTopic, requester: str = "the broker") -> Answer[ChangeResult]:
+    async def create(self, topic: RequestedTopic, requester: str = "the broker") -> ChangeResult:
         """Create a topic without a CreateTopics request: usually on first use."""
-        return after(self.create_all([topic], requester), lambda results: results[topic.name])
+        return (await self.create_all([topic], requester))[topic.name]
 
-    def create_all(
+    async def create_all(
         self, topics: Sequence[RequestedTopic], requester: str, mutations: Mutations | None = None
-    ) -> Answer[dict[str, ChangeResult]]:
-        """Create topics without a CreateTopics request, within its limits; the answer has the result of each by name.
+    ) -> dict[str, ChangeResult]:
+        """Create topics without a CreateTopics request, within its limits; return the result of each by name.
 
         mutations  counts the partitions against the quota of the requester
         """
-
-        async def create() -> dict[str, ChangeResult]:
-            try:
-                created = await self.create_requested(topics, requester, mutations)
-            except TooLarge as refused:
-                return {topic.name: ChangeResult(refused.code, refused.message) for topic in topics}
-            return created.results
-
-        task = self._tasks.start(create(), "creation of topics")
-        return task.result() if task.done else task
+        try:
+            created = await self.create_requested(topics, requester, mutations)
+        except TooLarge as refused:
+            return {topic.name: ChangeResult(refused.code, refused.message) for topic in topics}
+        return created.results
 
     async def create_requested(
         self,
@@ -138,24 +132,26 @@ class TopicCreation:
         if not chosen:
             return None
         self._automatic.update(chosen)
+        return self._tasks.run(self._create_automatic(chosen, requester, mutations), "creation of topics")
 
-        def created(changes: dict[str, ChangeResult]) -> None:
-            self._automatic.difference_update(chosen)
-            for name, change in changes.items():
-                if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
-                    reason = change.error_message or error(change.error_code).message
-                    _logger.info("cannot auto-create topic %s: %s", name, reason)
-
-        return after(self.create_all([self._automatic_topic(name) for name in chosen], requester, mutations), created)
+    async def _create_automatic(self, names: Sequence[str], requester: str, mutations: Mutations) -> None:
+        try:
+            created = await self.create_all([self._automatic_topic(name) for name in names], requester, mutations)
+        finally:
+            self._automatic.difference_update(names)
+        for name, change in created.items():
+            if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
+                reason = change.error_message or error(change.error_code).message
+                _logger.info("cannot auto-create topic %s: %s", name, reason)
 
     def _automatic_topic(self, name: str) -> RequestedTopic:
         return self._internal(name) if name in INTERNAL_TOPICS else RequestedTopic(name, -1, -1, {}, {})
 
-    def create_internal(self, name: str) -> Answer[ChangeResult]:
+    async def create_internal(self, name: str) -> ChangeResult:
         """Create an internal topic. As in Kafka this fails while fewer brokers are registered than it has replicas; a single
         broker keeps one replica.
         """
-        return self.create(self._internal(name))
+        return await self.create(self._internal(name))
 
     def _internal(self, name: str) -> RequestedTopic:
         partitions, factor, configs = internal_topic(name, self._config())
@@ -163,17 +159,16 @@ class TopicCreation:
 
     def provide_internal(self, name: str) -> Answer[bool]:
         """Create a coordinator's internal topic unless it exists; the answer is False if the creation fails."""
-        metadata = self._metadata
-        if name in metadata.image.topics:
+        if name in self._metadata.image.topics:
             return True
+        return self._tasks.run(self._provide(name), f"creation of {name}")
 
-        def exists(change: ChangeResult) -> bool:
-            if name in metadata.image.topics:
-                return True
-            _logger.warning("cannot create %s: %s", name, change.error_message)
-            return False
-
-        return after(self.create_internal(name), exists)
+    async def _provide(self, name: str) -> bool:
+        change = await self.create_internal(name)
+        if name in self._metadata.image.topics:
+            return True
+        _logger.warning("cannot create %s: %s", name, change.error_message)
+        return False
 
 
 class Creation(NamedTuple):

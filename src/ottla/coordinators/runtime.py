@@ -34,10 +34,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from ottla.coordinators.loading import Loader, ReplayRun
 from ottla.coordinators.log import CoordinatorLog, Ending
 from ottla.coordinators.partitions import partition_of
+from ottla.coordinators.readiness import NotReady
 from ottla.coordinators.records import CoordinatorRecord, CoordinatorState, RecordBlock
 from ottla.environment import Clock
 from ottla.protocol import errors
-from ottla.tasks.answers import NotReady
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.queue import CallbackQueue
 

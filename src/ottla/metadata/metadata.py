@@ -6,7 +6,7 @@ A change that this broker makes goes through five steps, each of which may have 
     turn      wait until the earlier changes of this broker are made: first in, first out
     store     write the change, if what the plan is based on is still current
     watch     the store delivers the change, like those of other brokers, in the order of revisions: the image is replaced
-    delta     call the listeners, in pieces if they have much to do; then the change is answered
+    delta     call the listeners, one after the other, which may pause; then the change is answered
 
 If something that the plan is based on was changed meanwhile, by another broker or by another request of this one, `commit`
 raises Conflict once the image has it, and the handler plans again what is still open (`attempts`): what was made stays made.
@@ -16,9 +16,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from ottla.environment import Random
+from ottla.environment import Cancellable, Random
 from ottla.metadata import keys
 from ottla.metadata.deltas import advanced, loaded
 from ottla.metadata.image import BrokerImage, Delta, Image, UnknownFormat
@@ -29,9 +29,7 @@ from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     REQUEST_TIMED_OUT,
 )
-from ottla.tasks.answers import Steps, after
-from ottla.tasks.deferred import Answer, Deferred, awaitable
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.deferred import Answer, Deferred, Failed, awaitable, completed
 from ottla.tasks.scheduler import Scheduler
 from ottla.tasks.turns import Turns
 
@@ -41,8 +39,8 @@ _DELIVERIES_A_STEP: Final = 50
 """Number of deliveries that are applied in one turn of the loop, if they waited."""
 _TIMEOUT_MS: Final = 30_000
 """Maximum time for the watch to deliver a change, and for a plan to be made again."""
-R = TypeVar("R")
-Listener = Callable[[Delta], Steps | None]
+Listener = Callable[[Delta], Answer[object]]
+"""Acts on a change of the metadata; a deferred answer comes when it has. It must not wait for a commit, which waits for it."""
 
 
 class Conflict(Exception):
@@ -59,20 +57,15 @@ def _is_always_valid(image: Image) -> bool:
     return True
 
 
-def _run_at_once(steps: Steps, done: Callable[[], None]) -> None:
-    for _ in steps:
-        pass
-    done()
-
-
 class _Wait:
     """Wait for a condition that becomes true with a newer image; the answer is False after a timeout."""
 
-    __slots__ = ("answer", "is_met")
+    __slots__ = ("answer", "is_met", "timer")
 
-    def __init__(self, is_met: Callable[[], bool], tasks: CallbackQueue) -> None:
+    def __init__(self, is_met: Callable[[], bool], answer: Deferred[bool]) -> None:
         self.is_met = is_met
-        self.answer: Deferred[bool] = Deferred(tasks)
+        self.answer = answer
+        self.timer: Cancellable | None = None
 
 
 class Metadata:
@@ -80,7 +73,6 @@ class Metadata:
 
     snapshot   contents of the store
     single     this broker, if it is the only one: it is live and the controller without any key in the store
-    run_steps  runs work in pieces, then calls back; by default all pieces at once
     failed     called with the reason, in one line, if the store must not be used any more
 
     Raises UnknownFormat if a newer release has written to the store, LookupError if it has no cluster id.
@@ -90,24 +82,25 @@ class Metadata:
         self,
         store: MetadataStore,
         snapshot: Snapshot,
+        *,
         random: Random,
         tasks: Scheduler,
         default_partitions: Callable[[], int],
         default_replicas: Callable[[], int],
         single: BrokerImage | None = None,
-        run_steps: Callable[[Steps, Callable[[], None]], None] = _run_at_once,
         failed: Callable[[str], None] = lambda reason: _logger.error("%s", reason),
     ) -> None:
         self._store = store
         self.tasks = tasks
         self._single = single
-        self._run_steps = run_steps
         self._on_failure = failed
-        self._listeners: list[Listener] = []
+        self._listeners: tuple[Listener, ...] = ()
         self._turns = Turns(tasks)
         self._deliveries: deque[tuple[int, Sequence[Entry], bool]] = deque()
+        self._is_following = False
+        """True while a task applies deliveries."""
         self._is_publishing = False
-        self._is_looping = False
+        """True while the listeners act on the current image."""
         self._waits: dict[_Wait, None] = {}
         self.plans = TopicPlans(lambda: self.image, random, default_partitions, default_replicas)
         self._newest_key, self._newest_revision = "", 0
@@ -119,7 +112,11 @@ class Metadata:
             raise LookupError("the metadata store has no cluster id")
         self.applied = snapshot.revision
         """Revision of the newest image that all listeners have acted on."""
-        store.watch(snapshot.revision, self)
+
+    def follow(self, *listeners: Listener) -> None:
+        """Follow the store from the snapshot on. Each change is answered when the listeners have acted on it, in this order."""
+        self._listeners = listeners
+        self._store.watch(self.applied, self)
 
     @property
     def largest_change(self) -> int:
@@ -145,56 +142,68 @@ class Metadata:
     def changed(self, revision: int, entries: Sequence[Entry]) -> None:
         """Apply changes that the store delivers; see `Watcher`."""
         self._deliveries.append((revision, entries, False))
-        self.tasks.call(self._publish)
+        self._wake()
 
     def reloaded(self, snapshot: Snapshot) -> None:
         """Apply the differences to the whole contents; see `Watcher`."""
         self._deliveries.append((snapshot.revision, snapshot.entries, True))
-        self.tasks.call(self._publish)
+        self._wake()
 
     def failed(self, reason: str) -> None:
         """Report a store that must not be used any more; see `Watcher`."""
         self._on_failure(reason)
 
-    def _publish(self) -> None:
-        """Apply the deliveries, each after the listeners have acted on the one before; some of them in each turn of the loop.
+    def _wake(self) -> None:
+        if not self._is_following:
+            self._is_following = True
+            self.tasks.call(lambda: self.tasks.background(self._follow(), "the metadata"))
 
-        Listeners that act at once come back here from within the loop, which goes on then: thousands of deliveries may wait.
-        """
-        if self._is_looping:
-            return
-        self._is_looping = True
+    async def _follow(self) -> None:
+        """Apply the deliveries, each after the listeners have acted on the one before."""
+        count = 0
         try:
-            self._publish_some()
-        finally:
-            self._is_looping = False
-        if self._deliveries and not self._is_publishing:
-            self._run_steps(iter((None,)), self._publish)
-
-    def _publish_some(self) -> None:
-        for _ in range(_DELIVERIES_A_STEP):
-            if not self._deliveries or self._is_publishing:
-                return
-            revision, entries, is_whole = self._deliveries.popleft()
-            if is_whole:
-                older = self._older(entries)
-                if older is not None:
-                    self._deliveries.clear()
-                    self._on_failure(f"the metadata store was restored from a backup: {older}")
+            while self._deliveries:
+                count += 1
+                if count % _DELIVERIES_A_STEP == 0:
+                    await self.tasks.sleep(0)
+                revision, entries, is_whole = self._deliveries.popleft()
+                if is_whole:
+                    older = self._older(entries)
+                    if older is not None:
+                        self._end(f"the metadata store was restored from a backup: {older}")
+                        return
+                    entries = self._differences(revision, entries)
+                try:
+                    delta = advanced(self.image, revision, entries)
+                except UnknownFormat as cause:
+                    self._end(str(cause))
                     return
-                entries = self._differences(revision, entries)
+                self._note(entries)
+                await self._publish(delta)
+        finally:
+            self._is_following = False
+
+    def _end(self, reason: str) -> None:
+        self._deliveries.clear()
+        self._on_failure(reason)
+
+    async def _publish(self, delta: Delta) -> None:
+        """Replace the image, call the listeners, and answer those who wait for the change."""
+        # The image is replaced before any listener runs, and at once: a reader between two steps of the listeners sees the
+        # whole change. The answer comes after the listeners, so that a client can use a topic as soon as it is created.
+        self.image = self._own(delta.image)
+        self._is_publishing = True
+        for listener in self._listeners:
             try:
-                delta = advanced(self.image, revision, entries)
-            except UnknownFormat as cause:
-                self._deliveries.clear()
-                self._on_failure(str(cause))
-                return
-            self._note(entries)
-            # The image is replaced before any listener runs, and at once: a reader between two steps of the listeners sees
-            # the whole change. The answer comes after the listeners, so that a client can use a topic as soon as it is created.
-            self.image = self._own(delta.image)
-            self._is_publishing = True
-            self._run_steps(self._act_on(delta._replace(image=self.image)), partial(self._published, revision))
+                await awaitable(listener(delta._replace(image=self.image)), self.tasks)
+            except Failed:
+                pass  # it has reported the error
+            except Exception as error:  # noqa: BLE001  (the image is the new one: the others must act on it)
+                self.tasks.on_error("a listener of the metadata", error)
+        self._is_publishing = False
+        self.applied = delta.image.revision
+        for wait in [wait for wait in self._waits if wait.is_met()]:
+            self._answer(wait, is_met=True)
 
     def _older(self, entries: Sequence[Entry]) -> str | None:
         """Return how the whole contents are older than the current image, which no change can cause; None if they are not."""
@@ -233,57 +242,26 @@ class Metadata:
                 self._next_producer_id, self._producer_ids_revision = int(entry.value), entry.revision
         self._newest_revision = newest
 
-    def _act_on(self, delta: Delta) -> Steps:
-        # In the order of subscription, one after the other; the list may grow meanwhile.
-        for listener in self._listeners:
-            try:
-                steps = listener(delta)
-                if steps is not None:
-                    yield from steps
-            except Exception as error:  # noqa: BLE001  (the image is the new one: the others must act on it)
-                self.tasks.on_error("a listener of the metadata", error)
-
-    def _published(self, revision: int) -> None:
-        self._is_publishing = False
-        self.applied = revision
-        met = [wait for wait in self._waits if wait.is_met()]
-        for wait in met:
-            del self._waits[wait]
-        for wait in met:
-            wait.answer.complete(True)
-        self._publish()
-
-    def when(self, is_met: Callable[[], bool], timeout_ms: int = _TIMEOUT_MS) -> Answer[bool]:
+    def when(self, is_met: Callable[[], bool], timeout_ms: int = _TIMEOUT_MS) -> Deferred[bool]:
         """Answer True once `is_met()` is true, which is looked at now and after each delivery; False after a timeout, in ms."""
         if not self._is_publishing and is_met():
-            return True
-        wait = _Wait(is_met, self.tasks)
+            return completed(True, self.tasks)
+        wait = _Wait(is_met, Deferred(self.tasks))
         self._waits[wait] = None
+        wait.timer = self.tasks.call_later(timeout_ms, lambda: self._answer(wait, is_met=False))
+        return wait.answer
 
-        def time_out() -> None:
-            if wait in self._waits:
-                del self._waits[wait]
-                wait.answer.complete(False)
+    def _answer(self, wait: _Wait, *, is_met: bool) -> None:
+        del self._waits[wait]
+        if wait.timer is not None:
+            wait.timer.cancel()
+        wait.answer.complete(is_met)
 
-        timer = self.tasks.call_later(timeout_ms, time_out)
-
-        def answered(in_time: bool) -> bool:
-            timer.cancel()
-            return in_time
-
-        return after(wait.answer, answered)
-
-    def when_applied(self, revision: int) -> Answer[bool]:
+    def when_applied(self, revision: int) -> Deferred[bool]:
         """Answer True once all listeners have acted on an image of this revision or a newer one, False after a timeout."""
         return self.when(lambda: self.applied >= revision)
 
     # -- planning --
-
-    def subscribe(self, listener: Listener) -> None:
-        """Call `listener` with every later delta. The steps that it returns are run in pieces; a change is answered when all
-        listeners have finished.
-        """
-        self._listeners.append(listener)
 
     def attempts(self, timeout_ms: int = _TIMEOUT_MS) -> Iterator[Image]:
         """Yield images to plan on: the current one, then for each repetition the newest one until the end of the timeout."""
@@ -352,9 +330,9 @@ class Metadata:
             _logger.error("%s; metadata cannot be changed until this is repaired", outcome.error)
             raise Refused(KAFKA_STORAGE_ERROR, outcome.error)
         if outcome.conflicts:
-            await awaitable(self.when(partial(self._knows, change, outcome.conflicts)), self.tasks)
+            await self.when(partial(self._knows, change, outcome.conflicts))
             raise Conflict
-        if not await awaitable(self.when_applied(outcome.revision), self.tasks):
+        if not await self.when_applied(outcome.revision):
             raise Refused(REQUEST_TIMED_OUT, "The metadata store did not answer in time.")
 
     def _knows(self, change: Change, conflicts: Mapping[str, Entry]) -> bool:
@@ -366,29 +344,29 @@ class Metadata:
             for key in conflicts
         )
 
-    def submit(self, change: Change) -> Answer[ChangeOutcome]:
-        """Write a change outside of a turn; the answer comes when a change that was made has taken effect here.
+    async def submit(self, change: Change) -> ChangeOutcome:
+        """Write a change outside of a turn; return when a change that was made has taken effect here.
 
-        After a failed comparison it comes when the image has the conflicting changes, so that a new plan is based on them.
+        After a failed comparison, return when the image has the conflicting changes, so that a new plan is based on them.
         """
+        outcome = await awaitable(self._store.change(change), self.tasks)
+        if outcome.conflicts:
+            await self.when(partial(self._knows, change, outcome.conflicts))
+        elif outcome.revision:
+            await self.when_applied(outcome.revision)
+        return outcome
 
-        def written(outcome: ChangeOutcome) -> Answer[ChangeOutcome]:
-            if outcome.conflicts:
-                return after(self.when(partial(self._knows, change, outcome.conflicts)), lambda _: outcome)
-            if outcome.revision:
-                return after(self.when_applied(outcome.revision), lambda _: outcome)
-            return outcome
-
-        return after(self._store.change(change), written)
-
-    def producer_id_block(self) -> Answer[int]:
-        """Reserve PRODUCER_ID_BLOCK producer ids and answer the first one; -1 when the store cannot be written."""
+    async def producer_id_block(self) -> int:
+        """Reserve PRODUCER_ID_BLOCK producer ids and return the first one; -1 when the store cannot be written."""
         # This does not wait for its turn. Of two concurrent calls the second fails the comparison of revisions, and reserves
         # the next block: no process assigns an id twice. A block of unknown outcome is never used, because the comparison
         # of the next call fails if it was reserved.
-        first, key = self._next_producer_id, keys.PRODUCER_IDS
-
-        def written(outcome: ChangeOutcome) -> Answer[int]:
+        key = keys.PRODUCER_IDS
+        while True:
+            first = self._next_producer_id
+            put = {key: str(first + PRODUCER_ID_BLOCK).encode()}
+            change = Change({key: self._producer_ids_revision}, put=put)
+            outcome = await awaitable(self._store.change(change), self.tasks)
             if outcome.error is not None:
                 _logger.error("%s; no producer ids can be assigned", outcome.error)
                 return -1
@@ -396,12 +374,9 @@ class Metadata:
                 entry = outcome.conflicts[key]
                 self._next_producer_id = 0 if entry.value is None else int(entry.value)
                 self._producer_ids_revision = entry.revision
-                return self.producer_id_block()
+                continue
             # The watch may deliver it later.
             if outcome.revision > self._producer_ids_revision:
                 self._producer_ids_revision = outcome.revision
                 self._next_producer_id = first + PRODUCER_ID_BLOCK
             return first
-
-        put = {key: str(first + PRODUCER_ID_BLOCK).encode()}
-        return after(self._store.change(Change({key: self._producer_ids_revision}, put=put)), written)

@@ -30,9 +30,9 @@ from ottla.replication.followed import (
     Truncate,
 )
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import Steps
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Pieces
 
 _logger = logging.getLogger("ottla.replication")
 _PIECE_BYTES: Final = 1 << 16
@@ -59,6 +59,7 @@ class LogEffects:
         self,
         clock: Clock,
         tasks: CallbackQueue,
+        *,
         find: Callable[[FollowedPartition], Partition | None],
         checkpoint: Callable[[], Answer[None]],
         flush: Callable[[Flush, Callable[[OSError | None], None]], None],
@@ -80,7 +81,7 @@ class LogEffects:
         """Partitions whose leader sends damaged batches, which was logged."""
         self._failures: dict[Key, int] = {}
 
-    def steps(self, fetching: Fetching, effects: Iterable[Effect], frame: bytes = b"") -> Steps:
+    def steps(self, fetching: Fetching, effects: Iterable[Effect], frame: bytes = b"") -> Pieces:
         """Carry out effects that `fetching` returned, in order. The checkpoints are written once before and once after all cuts
         of logs: a failover brings many, and each write is several flushes.
 
@@ -106,7 +107,7 @@ class LogEffects:
         for cut in cuts:
             self._settle(fetching, cut.effect, cut.partition, cut.log, has_failed=False)
 
-    def _lower_recovery_points(self, fetching: Fetching, effects: Iterable[Effect]) -> Steps:
+    def _lower_recovery_points(self, fetching: Fetching, effects: Iterable[Effect]) -> Pieces:
         """Lower the recovery points of all logs that are cut below them, on disk: after a crash between a cut and its
         checkpoints a log would look damaged. `_change` looks again, since a flush may end before the cut.
         """
@@ -121,7 +122,7 @@ class LogEffects:
         if has_lowered:
             yield from self._write_checkpoints()
 
-    def _carry_out(self, fetching: Fetching, effect: Effect, frame: bytes, cuts: list["_Cut"]) -> Steps:
+    def _carry_out(self, fetching: Fetching, effect: Effect, frame: bytes, cuts: list["_Cut"]) -> Pieces:
         """Carry out an effect. If it cuts the log, it is added to `cuts`, to be settled after the checkpoints."""
         followed = effect.partition
         if not fetching.is_current(effect):
@@ -232,7 +233,7 @@ class LogEffects:
         self._damaged.discard(effect.partition.key)
         return position > start or start >= end
 
-    def _drop_older(self, fetching: Fetching, effect: Append, partition: Partition, frame: bytes) -> Steps:
+    def _drop_older(self, fetching: Fetching, effect: Append, partition: Partition, frame: bytes) -> Pieces:
         """Begin a log again at the leader's log start, if that is in the middle of the first batch, and all records here are
         older: DeleteRecords has deleted them. The batch would overlap them.
         """
@@ -244,7 +245,7 @@ class LogEffects:
         if first.base_offset < log.end_offset <= effect.start_offset < first.next_offset:
             yield from self._cut(fetching, effect, partition, log.restart(effect.start_offset))
 
-    def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, partition: Partition) -> Steps:
+    def _change(self, fetching: Fetching, effect: Begin | Diverge | Truncate | Restart, partition: Partition) -> Pieces:
         """Begin to follow a log, or make it a prefix of the leader's."""
         if not _is_current(fetching, effect, partition):
             return

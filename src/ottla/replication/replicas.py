@@ -26,9 +26,8 @@ from ottla.protocol.errors import (
 )
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import Steps
 from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Pieces, Scheduler
 
 _logger = logging.getLogger("ottla.replication")
 NEVER_MS: Final = (1 << 63) - 1
@@ -68,8 +67,9 @@ class Replicas:
 
     def __init__(
         self,
+        *,
         node_id: int,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         directories: list[LogDirectory],
         configs: Callable[[TopicImage], LogConfig],
         discard: Callable[[LogDirectory, Path], None],
@@ -78,7 +78,6 @@ class Replicas:
         now_ms: Callable[[], int],
         max_lag_ms: int,
         missing: Iterable[Path] = (),
-        *,
         in_cluster: bool = False,
     ) -> None:
         self._node_id = node_id
@@ -111,6 +110,8 @@ class Replicas:
         """Called whenever _MANY_PARTITIONS more have been opened."""
         # Counted across topics: a change of thousands of topics with one partition each is done in steps too.
         self._opened_since = self._updated = self._moved = 0
+        self.is_loaded = False
+        """True once `load` has opened the partitions."""
         self.damaged: list[Callable[[Partition], None]] = []
         """Called with each partition whose log could not be read, although its disk works."""
         for directory in directories:
@@ -159,6 +160,7 @@ class Replicas:
         for topic in image.topics.values():
             for _ in self._open(topic):
                 pass  # no client is connected yet
+        self.is_loaded = True
 
     @property
     def _all_online(self) -> bool:
@@ -223,8 +225,11 @@ class Replicas:
                     _logger.error("cannot rename the other copy of %s-%d in %s: %s", *key, directory.path, cause)
                     directory.fail(cause)
 
-    def apply(self, delta: Delta) -> Steps:
-        """Apply a change of the metadata, in steps."""
+    def apply(self, delta: Delta) -> Answer[None]:
+        """Apply a change of the metadata, in pieces; nothing before `load`."""
+        return self._tasks.run_pieces(self._apply(delta), "the partitions") if self.is_loaded else None
+
+    def _apply(self, delta: Delta) -> Pieces:
         self._topics, self._topics_by_id = delta.image.topics, delta.image.topics_by_id
         self._image = delta.image
         self._moved = 0  # a small change is done in its first step
@@ -262,14 +267,6 @@ class Replicas:
         """True if a partition here has replicas on other brokers too."""
         return any(partition.leadership is not None or partition.leader_id != self._node_id for partition in self.all())
 
-    def observe_followers(self) -> Steps:
-        """Look for followers that lag behind, in steps."""
-        now_ms = self._now_ms()
-        for number, partition in enumerate(self.led(), 1):
-            partition.observe(now_ms)
-            if number % _LED_A_STEP == 0:
-                yield None
-
     def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """Return True if a broker is live, does not stop, and has this registration; a broker epoch of -1 is not compared."""
         image = self._image
@@ -303,14 +300,19 @@ class Replicas:
         topic = self._topics_by_id.get(topic_id)
         return 0 if topic is None else min_isr_of(self._image, topic.configs)
 
-    def reconfigure(self, image: Image) -> Steps:
-        """Compute every log's config again after a change of the broker's own, or of the features, in steps."""
+    def reconfigure(self, image: Image) -> Answer[None]:
+        """Compute every log's config again after a change of the broker's own, or of the features, in pieces; nothing before
+        `load`.
+        """
+        return self._tasks.run_pieces(self._reconfigure(image), "the configs of logs") if self.is_loaded else None
+
+    def _reconfigure(self, image: Image) -> Pieces:
         for number, topic in enumerate(image.topics.values(), 1):
             yield from self._open(topic)
             if number % _TOPICS_A_STEP == 0:
                 yield None
 
-    def _open(self, topic: TopicImage, indexes: Iterable[int] | None = None) -> Steps:
+    def _open(self, topic: TopicImage, indexes: Iterable[int] | None = None) -> Pieces:
         """Open the partitions of a topic that are not open yet, and set config and leader of those that are; in steps.
 
         indexes  only these partitions; None: all of them
@@ -428,7 +430,7 @@ class Replicas:
         working = [directory for directory in self.directories if directory.offline is None]
         return min(working, key=lambda directory: len(directory.logs()), default=None)
 
-    def _close(self, topic: TopicImage) -> Steps:
+    def _close(self, topic: TopicImage) -> Pieces:
         """Discard the partitions of a deleted topic, in steps; none of them can be found from the first step on."""
         self._by_id.pop(topic.id, None)
         partitions = self._by_name.pop(topic.name, {})

@@ -10,19 +10,23 @@ Nothing in this file blocks: outcomes come from readable sockets and timers, whi
 
 Everything runs on one thread. A task that becomes ready while another runs is queued, so code is never re-entered and the
 stack stays flat. A task ends by returning, by raising, or by `cancel`, which raises Cancelled at its current `await`. The
-caller of `start` handles the task's outcome; an error of a background task goes to `on_error`.
+caller of `start` handles the task's outcome. An exception of a task that no code awaits (`background`, `run`) goes to
+`on_error`, once, and a listener finds Failed in its place.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ottla.environment import Clock, Timers
-from ottla.tasks.deferred import Deferred
+from ottla.tasks.deferred import Answer, Deferred, Failed
 from ottla.tasks.pace import Pace
 from ottla.tasks.queue import CallbackQueue, log_error
 
 T = TypeVar("T")
+Pieces: TypeAlias = Iterator[Deferred[Any] | None]
+"""Work in pieces of a few milliseconds, between which requests are served; the next piece waits for a yielded deferred. It is
+for compiled modules, in which coroutines have limits; others have coroutines."""
 
 
 class Cancelled(BaseException):
@@ -32,7 +36,7 @@ class Cancelled(BaseException):
 class Task(Deferred[T]):
     """Running coroutine; as a deferred its outcome is the result of the coroutine."""
 
-    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "name")
+    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "is_reported", "name")
 
     def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> None:
         super().__init__(scheduler)
@@ -41,6 +45,8 @@ class Task(Deferred[T]):
         self._coroutine = coroutine
         self._waits_for: Deferred[Any] | None = None
         self._has_begun = False
+        self.is_reported = False
+        """True: an exception goes to `on_error`."""
 
     def cancel(self) -> None:
         """Cancel the task: Cancelled is raised at its current `await`, at once unless another task is running.
@@ -48,6 +54,9 @@ class Task(Deferred[T]):
         At once, since the event loop of a client that is closed may end with its caller.
         """
         if not self.done:
+            if self._waits_for is not None:  # an outcome does not resume it any more
+                self._waits_for.ignore(self._wake)
+                self._waits_for = None
             self._scheduler.advance(self, Cancelled(self.name))
 
     def _wake(self, deferred: Deferred[Any]) -> None:
@@ -59,10 +68,13 @@ class Task(Deferred[T]):
         if self.done:
             return
         if interrupt is not None and not self._has_begun:
+            self._scheduler.unbegun.pop(self, None)
             self._coroutine.close()
             self.fail(interrupt)
             return
-        self._has_begun = True
+        if not self._has_begun:
+            self._has_begun = True
+            self._scheduler.unbegun.pop(self, None)
         if self._waits_for is not None:
             self._waits_for.ignore(self._wake)
             self._waits_for = None
@@ -73,13 +85,25 @@ class Task(Deferred[T]):
             self.complete(end.value)
         except Cancelled as cancelled:
             self.fail(cancelled)
-        except Exception as error:  # noqa: BLE001  (it is handed to whoever waits for the task)
-            self.fail(error)
+        except Exception as error:  # noqa: BLE001  (it is reported, or handed to whoever waits for the task)
+            self._fail_with(error)
         else:
             self._waits_for = waits_for
             waits_for.listen(self._wake)
         finally:
             self._scheduler.is_running = False
+
+    def drop(self) -> None:
+        """Never begin: the broker or client has ended."""
+        self._coroutine.close()
+
+    def _fail_with(self, error: Exception) -> None:
+        if not self.is_reported:
+            self.fail(error)
+            return
+        self.abandon()
+        if not isinstance(error, Failed):
+            self._scheduler.on_error(self.name, error)
 
 
 class Scheduler(CallbackQueue):
@@ -101,6 +125,16 @@ class Scheduler(CallbackQueue):
         self._pace = Pace(self, cpu_ns)
         self.is_running = False
         """True while a task runs: another one that is started then waits for its turn."""
+        self._ends_pieces = False
+        self.unbegun: dict[Task[Any], None] = {}
+        """Tasks that were started while another one was running."""
+
+    def close(self) -> None:
+        """Drop all callbacks, now and later; a task that has not begun never does."""
+        super().close()
+        for task in self.unbegun:
+            task.drop()
+        self.unbegun.clear()
 
     def start(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str = "") -> Task[T]:
         """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
@@ -110,22 +144,68 @@ class Scheduler(CallbackQueue):
 
     def background(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Task[T]:
         """Start a coroutine without a waiter; its error goes to `on_error`."""
-
-        def ended(task: Deferred[Any]) -> None:
-            if isinstance(task.error, Exception):
-                self.on_error(name, task.error)
-
         task = Task(self, coroutine, name)
-        task.listen(ended)
+        task.is_reported = True
         self.advance(task, None)
+        return task
+
+    def run(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Answer[T]:
+        """Start a coroutine for a function that answers now or later; its result if it does not have to wait.
+
+        Raises what the coroutine raises before it waits; what it raises later goes to `on_error`.
+        """
+        task = self.start(coroutine, name)
+        if task.done:
+            return task.result()
+        task.is_reported = True
         return task
 
     def advance(self, task: Task[Any], interrupt: BaseException | None) -> None:
         """Run the next step of a task: at once, or behind what is queued while another task is running."""
         if self.is_running:
+            if interrupt is None and self._is_closed:
+                task.drop()
+                return
+            if interrupt is None:
+                self.unbegun[task] = None
             self.call(partial(task.step, interrupt))
         else:
             task.step(interrupt)
+
+    def run_pieces(self, pieces: Pieces, name: str) -> Answer[None]:
+        """Do work in pieces. The first one is done at once: there is no task if that is all.
+
+        An exception goes to `on_error`, and the answer is a deferred that fails.
+        """
+        if not self._ends_pieces:
+            try:
+                for awaited in pieces:
+                    return self.background(self._rest_of(pieces, awaited), name)
+            except Exception as error:  # noqa: BLE001  (like that of a later piece)
+                self.on_error(name, error)
+            else:
+                return None
+        failed: Deferred[None] = Deferred(self)
+        failed.abandon()
+        return failed
+
+    async def _rest_of(self, pieces: Pieces, awaited: Deferred[Any] | None) -> None:
+        """Do the next pieces, each in an event of its own, after what the one before waits for."""
+        while True:
+            if awaited is None:
+                await self.sleep(0)
+            elif not awaited.done:
+                await self._end_of(awaited)
+            if self._ends_pieces:
+                raise Cancelled("pieces")
+            try:
+                awaited = next(pieces)
+            except StopIteration:
+                return
+
+    def end_pieces(self) -> None:
+        """Begin no further piece: what they work on is closed."""
+        self._ends_pieces = True
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait for `delay_ms`."""

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from ottla.broker.config import broker_config
 from ottla.broker.coordination.internal_topics import replication_factors
-from ottla.broker.lifecycle import BrokerServer, CannotStart
+from ottla.broker.lifecycle import BrokerServer
 from ottla.broker.process import EphemeralDirectory
 from ottla.client.errors import KafkaError
 from ottla.client.producer.contents import Content, Headers, as_bytes
@@ -157,9 +157,7 @@ class ClusterBroker(Kafka):
         self._thread = threading.Thread(target=self._run, name=f"ottla-broker-{self.node_id}", daemon=True)
         self._thread.start()
         try:
-            reason = self._ask(self.server.start)
-            if reason is not None:
-                raise CannotStart(reason)
+            self._ask(self.server.start)
         except BaseException:
             self._stop_thread()
             raise

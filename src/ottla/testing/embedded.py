@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from ottla.addresses import address_text
 from ottla.broker.broker import Broker
 from ottla.broker.config import broker_config
-from ottla.broker.lifecycle import BrokerServer
+from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.process import EphemeralDirectory
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
@@ -163,7 +163,7 @@ class EmbeddedBroker:
             if not isinstance(answer, Deferred):
                 return answer
             response: asyncio.Future[R] = self._loop.create_future()
-            answer.then(response.set_result, lambda: response.set_exception(RuntimeError("it failed, as the log says")))
+            answer.listen(lambda ended: _set_outcome(response, ended))
             return await response
 
         return self._await(run)
@@ -223,3 +223,12 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _set_outcome(response: "asyncio.Future[R]", answer: Deferred[R]) -> None:
+    if answer.error is None:
+        response.set_result(answer.result())
+    elif isinstance(answer.error, CannotStart):
+        response.set_exception(answer.error)
+    else:
+        response.set_exception(RuntimeError("it failed, as the log says"))

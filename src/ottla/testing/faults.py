@@ -44,8 +44,7 @@ from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Response, VersionRange
 from ottla.protocol.wire import PeerError
 from ottla.spelling import did_you_mean
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 from ottla.testing.calls import checks_calls, refuse_running_loop
 
 if TYPE_CHECKING:

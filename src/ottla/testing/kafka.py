@@ -126,7 +126,11 @@ class Kafka(EmbeddedBroker, Contents):
         replication_factor  number of replicas; -1: default.replication.factor
         """
         topic = RequestedTopic(name, partitions, replication_factor, {}, dict(config_texts(configs)))
-        change = self._ask(lambda: self.broker.topics.create(topic))
+
+        def create() -> Answer[ChangeResult]:
+            return self.server.tasks.start(self.broker.topics.create(topic))
+
+        change = self._ask(create)
         _raise_error(change.error_code, change.error_message)
 
     def delete_topic(self, name: str) -> None:
@@ -444,7 +448,7 @@ class Kafka(EmbeddedBroker, Contents):
 
     def _apply(self) -> None:
         if self._is_running and (self._throttle_ms or self.broker.throttling is not None):
-            self._call(lambda: self.server.throttle_all(self._throttle_ms))
+            self._call(lambda: self.server.reconfiguration.throttle_all(self._throttle_ms))
 
     # The clock.
 

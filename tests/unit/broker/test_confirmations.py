@@ -4,8 +4,7 @@ import pytest
 from tests.queues import manual_queue, run_queue
 
 from ottla.broker.cluster.confirmations import CONFIRM_MS, Confirmations
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 
 from .test_waiting import Timers
 

@@ -46,10 +46,16 @@ class Cluster:
         self.shared.change(Change(put=put))
         snapshot: Snapshot = self.shared.snapshot()
         random: Any = None
-        self.metadata = Metadata(self.shared.connect(), snapshot, random, self.queue, lambda: 1, lambda: 1)
+        self.metadata = Metadata(
+            self.shared.connect(),
+            snapshot,
+            random=random,
+            tasks=self.queue,
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+        )
         log = Log(MemoryStore(), Path("/data/t-0"), LogConfig())
         self.partition = Partition("t", ID, 0, log, leader, 5, lambda _: None, self.queue)
-        self.metadata.subscribe(lambda delta: self.partition.follow(self.state.leader, self.state.leader_epoch))
         replicas: Any = SimpleNamespace(
             went_offline=[],
             came_online=[],
@@ -61,7 +67,10 @@ class Cluster:
         )
         self.replicas = replicas
         rules = ElectionRules(self.placed.min_isr)
-        self.offline = OfflineReplicas(OWN, self.metadata, replicas, self.time, lambda _: rules)
+        self.offline = OfflineReplicas(OWN, self.metadata, replicas, self.queue, lambda _: rules)
+        self.metadata.follow(
+            lambda delta: self.partition.follow(self.state.leader, self.state.leader_epoch), self.offline.apply
+        )
         self.offline.begin()
 
     @property

@@ -7,7 +7,7 @@ from ottla.metadata import keys
 from ottla.metadata.image import PartitionImage
 from ottla.protocol.errors import ELECTION_NOT_NEEDED, NONE
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from ottla.tasks.answers import after
+from ottla.tasks.deferred import after
 
 from .test_reassignment_requests import ID, Broker
 

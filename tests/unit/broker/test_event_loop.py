@@ -1,20 +1,19 @@
-"""Slices, background thread and watchdog: nothing holds the event loop for long."""
+"""Work in pieces, background thread and watchdog: nothing holds the event loop for long."""
 
 import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.queues import manual_queue, run_queue
 
 from ottla.environment.watchdog import Watchdog
 from ottla.environment.workers import ThreadWorker
-from ottla.tasks.answers import Steps
 from ottla.tasks.deferred import Deferred
-from ottla.tasks.slices import Slices
+from ottla.tasks.scheduler import Pieces, Scheduler
 
 
 class Turns:
@@ -22,78 +21,100 @@ class Turns:
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
+        nothing: Any = None
+        self.errors: list[str] = []
+        self.tasks = Scheduler(nothing, self, lambda name, error: self.errors.append(f"{name}: {error!r}"))
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
         assert delay_ms == 0
         self.due.append(callback)
+        return SimpleNamespace(cancel=lambda: None)
 
     def turn(self) -> None:
         due, self.due = self.due, []
         for callback in due:
             callback()
 
+    def finish(self) -> None:
+        while self.due:
+            self.turn()
+
+
+def run(turns: Turns, pieces: Pieces, done: Callable[[], object]) -> None:
+    """Do work in pieces, then call `done`."""
+    answer = turns.tasks.run_pieces(pieces, "work")
+    if isinstance(answer, Deferred):
+        answer.listen(lambda _: done())
+    else:
+        done()
+
 
 def test_short_work_is_over_at_once() -> None:
     done: list[str] = []
-    Slices(Turns()).run(iter(()), lambda: done.append("done"))
-    assert done == ["done"]
+    turns = Turns()
+    run(turns, iter(()), lambda: done.append("done"))
+    assert (done, turns.due) == (["done"], [])
 
 
-def test_long_work_gives_others_a_turn_after_each_step() -> None:
+def test_long_work_gives_others_a_turn_after_each_piece() -> None:
     turns, log = Turns(), [""]
 
-    def steps() -> Steps:
-        for step in range(3):
-            log.append(f"step {step}")
+    def pieces() -> Pieces:
+        for number in range(3):
+            log.append(f"piece {number}")
             yield None
 
-    Slices(turns).run(steps(), lambda: log.append("done"))
-    while turns.due:
+    run(turns, pieces(), lambda: log.append("done"))
+    for _ in range(10):
         turns.due.append(lambda: log.append("other"))
         turns.turn()
-    assert log[1:] == ["step 0", "step 1", "other", "step 2", "other", "done", "other"]
+    assert [line for line in log[1:] if line != "other"] == ["piece 0", "piece 1", "piece 2", "done"]
+    assert all("other" in log[log.index(f"piece {number}") : log.index(f"piece {number + 1}")] for number in (0, 1))
 
 
 def test_work_waits_for_what_it_yields() -> None:
-    turns, queue, done = Turns(), manual_queue(), list[str]()
-    written: Deferred[None] = Deferred(queue)
+    turns, done = Turns(), list[str]()
+    written: Deferred[None] = Deferred(turns.tasks)
 
-    def steps() -> Steps:
+    def pieces() -> Pieces:
         yield written
 
-    Slices(turns).run(steps(), lambda: done.append("done"))
-    assert (turns.due, done) == ([], [])
+    run(turns, pieces(), lambda: done.append("done"))
+    turns.finish()
+    assert done == []
     written.complete(None)
-    run_queue(queue)
+    turns.finish()
     assert done == ["done"]
 
 
-def test_who_waits_for_work_that_fails_does_not_wait_forever(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("count", [0, 1])
+def test_who_waits_for_work_that_fails_does_not_wait_forever(count: int) -> None:
     turns, done = Turns(), list[str]()
 
-    def steps() -> Steps:
-        yield None
+    def pieces() -> Pieces:
+        for _ in range(count):
+            yield None
         raise ZeroDivisionError
 
-    Slices(turns).run(steps(), lambda: done.append("done"))
-    turns.turn()
+    run(turns, pieces(), lambda: done.append("done"))
+    turns.finish()
     assert done == ["done"]
-    assert caplog.messages == ["a piece of work on the event loop failed"]
+    assert turns.errors == ["work: ZeroDivisionError()"]
 
 
-def test_nothing_is_begun_after_a_close() -> None:
+def test_no_piece_is_begun_after_the_end() -> None:
     turns, log = Turns(), list[int]()
 
-    def steps() -> Iterator[None]:
-        for step in range(3):
-            log.append(step)
+    def pieces() -> Iterator[None]:
+        for number in range(3):
+            log.append(number)
             yield
 
-    slices = Slices(turns)
-    slices.run(steps(), lambda: log.append(-1))
-    slices.close()
-    turns.turn()
-    assert log == [0]
+    run(turns, pieces(), lambda: None)
+    turns.tasks.end_pieces()
+    run(turns, pieces(), lambda: None)
+    turns.finish()
+    assert (log, turns.errors) == ([0], [])
 
 
 def test_background_work_keeps_its_order_and_answers_on_the_loop() -> None:

@@ -45,7 +45,7 @@ def fill(machine: Machine) -> None:
     """Three topics: one of several segments and leader epochs, one compacted, and that of the groups."""
     machine.create("t", 2, segment_bytes="1048576", index_interval_bytes="100")
     machine.create("u", 1, cleanup_policy="compact")
-    machine.result(lambda: machine.broker.topics.create_internal("__consumer_offsets"))
+    machine.create_internal("__consumer_offsets")
     for name, index in KEYS[:3]:
         log = machine.partition(name, index).log
         log.config = replace(log.config, segment_bytes=2500)

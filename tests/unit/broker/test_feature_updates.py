@@ -39,11 +39,12 @@ class Cluster:
         self.metadata = Metadata(
             self.shared.connect(latency=lambda: 1),
             self.shared.snapshot(),
-            random,
-            Scheduler(self.time, self.time),
-            lambda: 1,
-            lambda: 1,
+            random=random,
+            tasks=Scheduler(self.time, self.time),
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
         )
+        self.metadata.follow()
 
     def register(self, node: int, features: dict[str, tuple[int, int]]) -> None:
         """Write the registration of a broker; it need not be live."""

@@ -20,6 +20,7 @@ from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
 from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 BATCH = build([Record(0, 1, b"k", b"v")])
 
@@ -50,7 +51,7 @@ class Clock:
 
 
 def opened(disk: SlowDisk, loop: asyncio.AbstractEventLoop, failures: list[OSError]) -> tuple[Partition, Flusher]:
-    flusher = Flusher(ThreadWorker(loop, "flush", 4), AsyncioTimers(loop), Clock())
+    flusher = Flusher(ThreadWorker(loop, "flush", 4), Scheduler(Clock(), AsyncioTimers(loop)), Clock())
     log = Log(disk.store, Path("/log/t-0"), LogConfig(flush_messages=1), failed=failures.append)
     partition = Partition("t", bytes(16), 0, log, 1, 0, flusher.flush, CallbackQueue(AsyncioTimers(loop)))
     partition.lead()

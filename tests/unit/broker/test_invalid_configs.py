@@ -15,7 +15,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.tasks.answers import after
+from ottla.tasks.deferred import after
 
 INVALID = {"log.cleanup.policy": "delete,x", "log.retention.ms": "5000"}
 

@@ -239,10 +239,10 @@ def test_a_partition_on_another_broker_is_not_taken_for_a_deleted_one(machine: R
     attempts = 0
     append = writer.append
 
-    def counted(*arguments: Any) -> None:
+    def counted(*arguments: Any) -> Any:
         nonlocal attempts
         attempts += 1
-        append(*arguments)
+        return append(*arguments)
 
     setattr(writer, "append", counted)  # noqa: B010
     machine.until(lambda: attempts == 2)
@@ -263,15 +263,20 @@ def test_dead_letters_that_another_leader_cut_off_are_written_again(
     events: list[str] = []
     broker = machine.broker
     writer = DeadLetterWriter(
-        lambda: broker.config,
-        broker.clock,
-        broker.tasks,
-        metadata,
-        broker.replicas,
-        broker.topics.create,
-        broker.peers,
+        config=lambda: broker.config,
+        clock=broker.clock,
+        tasks=broker.tasks,
+        metadata=metadata,
+        replicas=broker.replicas,
+        create_topic=broker.topics.create,
+        peers=broker.peers,
     )
-    writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None), lambda: events.append("done"))
+
+    async def write() -> None:
+        await writer.write("g", machine.partition("t"), DeadLetters(0, 2, 5, None))
+        events.append("done")
+
+    broker.tasks.background(write(), "dead letters")
     log = machine.partition("dlq.letters").log
     assert log.end_offset == 3
     log.truncate_to(0)
@@ -311,7 +316,7 @@ def test_an_epoch_is_in_the_checkpoint_with_its_first_batch(machine: Replicated)
 
 
 def test_a_coordinator_that_leads_again_in_a_new_epoch_is_loaded_again(machine: Replicated) -> None:
-    machine.result(lambda: machine.broker.topics.create_internal(OFFSETS_TOPIC))
+    machine.create_internal(OFFSETS_TOPIC)
     groups = machine.broker.coordination.groups
     watchers = machine.partition(OFFSETS_TOPIC).watchers
     for epoch in (1, 2, 3):

@@ -29,8 +29,7 @@ from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.schema import Request
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after
 
 EIO = OSError(errno.EIO, "Input/output error")
 EROFS = OSError(errno.EROFS, "Read-only file system")
@@ -144,7 +143,11 @@ class Machine:
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         texts: dict[str, str | None] = {key.replace("_", "."): value for key, value in configs.items()}
-        self.result(lambda: self.broker.topics.create(RequestedTopic(name, partitions, 1, {}, texts)))
+        topic = RequestedTopic(name, partitions, 1, {}, texts)
+        self.result(lambda: self.broker.tasks.start(self.broker.topics.create(topic)))
+
+    def create_internal(self, name: str) -> None:
+        self.result(lambda: self.broker.tasks.start(self.broker.topics.create_internal(name)))
 
     def delete(self, name: str) -> None:
         metadata = self.broker.metadata
@@ -666,7 +669,7 @@ def test_a_damaged_partition_keeps_no_other_one_from_starting(
 
 
 def test_a_coordinator_comes_back_with_its_partition(machine: Machine) -> None:
-    machine.result(lambda: machine.broker.topics.create_internal("__consumer_offsets"))
+    machine.create_internal("__consumer_offsets")
     machine.server.stop()
     machine.fails = lambda operation, path: EMFILE if path.name == "__consumer_offsets-7" else None
     machine.start()

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.queues import manual_queue
 
-from ottla.broker.maintenance import Maintenance
+from ottla.broker.maintenance import Maintenance, MaintenanceConfig
 from ottla.broker.removals import Removals
 from ottla.environment.disk import DiskStore
 from ottla.log import reading
@@ -18,6 +19,8 @@ from ottla.log.flush import Flush
 from ottla.log.log import Log
 from ottla.records.batch import build
 from ottla.records.record import Record
+from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Scheduler
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -68,16 +71,15 @@ class Flushes:
     def flush(self, partition: Any) -> None:
         partition.log.flush()
 
-    def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+    async def run(self, flush: Flush) -> None:
         flush.run()
-        done(None)
 
 
 class Stuck(Flushes):
     """Flushes that do not end."""
 
-    def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
-        pass
+    async def run(self, flush: Flush) -> None:
+        await Deferred[None](manual_queue())
 
 
 def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
@@ -85,14 +87,20 @@ def keeper(world: World, *logs: Log, flushes: Any = None) -> Maintenance:
         all=lambda: [SimpleNamespace(log=log) for log in logs],
         shortest_flush_ms=logs[0].config.flush_ms,
         open_postponed=lambda: None,
-        observe_followers=lambda: iter(()),
+        led=list,
         has_replicated=False,
     )
     flusher: Any = flushes or Flushes()
-    removals = Removals(world, world, AtOnce())
-    expiry = (600_000, lambda: 24 * HOUR)
+    removals = Removals(Scheduler(world, world), AtOnce())
     return Maintenance(
-        lambda: None, removals, replicas, world, world, 30_000, 300_000, 15_000, expiry, flusher, 15_000, 5_000
+        config=MaintenanceConfig(30_000, 300_000, 15_000, 600_000, 15_000, 5_000),
+        write_checkpoints=lambda: None,
+        removals=removals,
+        replicas=replicas,
+        clock=world,
+        tasks=Scheduler(world, world),
+        producer_expiration_ms=lambda: 24 * HOUR,
+        flusher=flusher,
     )
 
 
@@ -195,12 +203,11 @@ def test_compaction_goes_on_after_a_flush_without_descriptors(tmp_path: Path) ->
     class Short(Flushes):
         times = 0
 
-        def run(self, flush: Flush, done: Callable[[OSError | None], None]) -> None:
+        async def run(self, flush: Flush) -> None:
             self.times += 1
-            if self.times > 1:
-                super().run(flush, done)
-            else:
-                done(OSError(errno.EMFILE, "Too many open files"))
+            if self.times == 1:
+                raise OSError(errno.EMFILE, "Too many open files")
+            await super().run(flush)
 
     world, log = World(), opened(tmp_path / "t-0", cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
     append(log, 10)
@@ -250,7 +257,7 @@ def test_a_stop_goes_on_if_the_files_of_a_compaction_cannot_be_removed(
 
 def test_a_file_that_cannot_be_removed_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    removals = Removals(world, world, AtOnce())
+    removals = Removals(Scheduler(world, world), AtOnce())
     removed = []
 
     def fail() -> None:
@@ -271,7 +278,7 @@ def test_thousands_of_removals_are_a_few_a_turn() -> None:
     world = World()
     jobs: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
     worker: Any = SimpleNamespace(run=lambda work, done, failed: jobs.append((work, done)))
-    removals = Removals(world, world, worker)
+    removals = Removals(Scheduler(world, world), worker)
     removed: list[int] = []
     for number in range(100):
         removals.later(partial(removed.append, number), 1000)
@@ -293,12 +300,13 @@ def test_thousands_of_removals_are_a_few_a_turn() -> None:
         work()
         assert len(removed) - before <= 16
         done(None)
+        world.pass_time(0)
     assert sorted(removed) == list(range(200))
 
 
 def test_a_stop_leaves_directories_to_the_next_start() -> None:
     world = World()
-    removals = Removals(world, world, AtOnce())
+    removals = Removals(Scheduler(world, world), AtOnce())
     removed: list[str] = []
     removals.later(partial(removed.append, "segment"), 1000)
     removals.later(partial(removed.append, "directory"), 1000, in_background=True)

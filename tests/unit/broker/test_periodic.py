@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from ottla.tasks.periodic import PAUSED, Periodic
+from ottla.tasks.scheduler import Scheduler
 
 from .test_maintenance import World
 
@@ -69,3 +70,43 @@ def test_nothing_runs_after_the_end() -> None:
     work.world.pass_time(100)
     assert work.runs == []
     assert work.world.due == []
+
+
+def test_the_next_run_follows_the_end_of_a_run_that_waits(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    tasks = Scheduler(world, world)
+    runs: list[str] = []
+
+    async def work() -> int:
+        runs.append(f"begun at {world.now}")
+        await tasks.sleep(40)
+        if len(runs) == 1:
+            raise RuntimeError("no")
+        runs.append(f"done at {world.now}")
+        return 5
+
+    periodic = Periodic("counting", lambda: tasks.start(work()), 100, world)
+    periodic.run_in(10)
+    world.pass_time(60)
+    assert caplog.messages == ["counting failed and will be retried"]
+    world.pass_time(175)
+    assert runs == ["begun at 10", "begun at 150", "done at 190", "begun at 195", "done at 235"]
+
+
+def test_a_close_ends_a_run_that_waits() -> None:
+    world = World()
+    tasks = Scheduler(world, world)
+    runs: list[str] = []
+
+    async def work() -> None:
+        runs.append("begun")
+        await tasks.sleep(40)
+        runs.append("done")
+
+    periodic = Periodic("counting", lambda: tasks.start(work()), 100, world)
+    periodic.run_in(10)
+    world.pass_time(20)
+    periodic.close()
+    assert world.due == []
+    world.pass_time(1000)
+    assert runs == ["begun"]

@@ -80,7 +80,15 @@ class Case:
         self.network = Network(self.time)
         self.leases = Leases(self.time)
         store: MetadataStore = self.leases  # type: ignore[assignment]
-        self.fencing = QuickFencing(1, _image, store, self.network, self.time, self.time, SESSION_MS)
+        self.fencing = QuickFencing(
+            1,
+            image=_image,
+            store=store,
+            transport=self.network,
+            clock=self.time,
+            timers=self.time,
+            session_timeout_ms=SESSION_MS,
+        )
         self.fencing.begin()
         self.time.advance(1000)
 

@@ -44,7 +44,15 @@ class Broker:
         random: Any = None
         store = self.shared.connect(latency=lambda: 1)
         store.largest_change = largest_change  # type: ignore[misc]
-        self.metadata = Metadata(store, self.shared.snapshot(), random, self.tasks, lambda: 1, lambda: 1)
+        self.metadata = Metadata(
+            store,
+            self.shared.snapshot(),
+            random=random,
+            tasks=self.tasks,
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+        )
+        self.metadata.follow()
         self.rules = 0
         self.steps = 0
 

@@ -99,13 +99,13 @@ class World:
             self.requests.pipeline,
             self.session,
             self.stream,
-            FrameReader(1 << 20),
-            bytearray(1 << 16),
-            self.turns,
-            self.unread,
-            self.timers,
-            lambda: 0,
-            self.closed.append,
+            frames=FrameReader(1 << 20),
+            shared=bytearray(1 << 16),
+            turns=self.turns,
+            unread=self.unread,
+            timers=self.timers,
+            tick=lambda: 0,
+            closed=self.closed.append,
         )
         self._client = ClientConnection("test")
 

@@ -17,10 +17,16 @@ from ottla.coordinators.share.state import ShareCoordinatorSettings, ShareStates
 from ottla.coordinators.topology import Topology
 from ottla.metadata.image import EMPTY
 from ottla.protocol.errors import NOT_COORDINATOR
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 
 TOPIC = b"t".ljust(16, b".")
+
+
+class _Asked:
+    """A call that cannot be taken back."""
+
+    def cancel(self) -> None:
+        pass
 
 
 class Later:
@@ -31,6 +37,7 @@ class Later:
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
         self.asked.append(callback)
+        return _Asked()
 
     def run(self) -> None:
         asked, self.asked = self.asked, []
@@ -54,12 +61,17 @@ class Desk:
         )
         # Without a topic in the metadata no other broker coordinates anything, and there are no requests to peers.
         routing = CoordinatorRouting(0, lambda: EMPTY)
-        coordinators = ShareCoordinators(self.runtime, routing, cast(Peers, None))
+        coordinators = ShareCoordinators(self.runtime, routing, cast(Peers, None), self.queue)
         self.keeper = ShareStateKeeper(coordinators, self.queue, self.provide)
 
     def provide(self) -> bool:
         self.provided += 1
         return True
+
+    def wait(self) -> None:
+        """Let the pauses between attempts pass."""
+        self.later.run()
+        run_queue(self.queue)
 
     def load(self) -> None:
         self.runtime.load(0, MemoryLog())
@@ -98,10 +110,10 @@ def test_a_coordinator_that_is_not_there_yet_is_asked_again() -> None:
     desk = Desk()
     answer = desk.keeper.initialize("g", 1, {(TOPIC, 0): 3, (TOPIC, 1): 4})
     assert isinstance(answer, Deferred)
-    desk.later.run()
+    desk.wait()
     assert not answer.done
     desk.load()
-    desk.later.run()
+    desk.wait()
     heard: list[dict[Any, StateOutcome]] = []
     answer.then(heard.append, unexpected)
     run_queue(desk.queue)
@@ -112,9 +124,10 @@ def test_but_not_for_ever() -> None:
     desk = Desk()
     answer = desk.keeper.delete("g", [(TOPIC, 0)])
     assert isinstance(answer, Deferred)
+    run_queue(desk.queue)
     times = 0
     while desk.later.asked:
-        desk.later.run()
+        desk.wait()
         times += 1
     heard: list[dict[Any, StateOutcome]] = []
     answer.then(heard.append, unexpected)

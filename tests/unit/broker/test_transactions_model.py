@@ -158,14 +158,10 @@ class Cluster:
         markers = self.broker.coordination.markers
         append = markers.append
 
-        def flaky(wanted: Sequence[tuple[Any, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
-            kept = []
-            for marker in wanted:
-                if self.fails():
-                    marker[2](KAFKA_STORAGE_ERROR)
-                else:
-                    kept.append(marker)
-            append(kept, done)
+        async def flaky(wanted: Sequence[tuple[Any, Ending]]) -> list[int]:
+            is_kept = [not self.fails() for _ in wanted]
+            codes = iter(await append([marker for marker, kept in zip(wanted, is_kept, strict=True) if kept]))
+            return [next(codes) if kept else KAFKA_STORAGE_ERROR for kept in is_kept]
 
         setattr(markers, "append", flaky)  # noqa: B010
 

@@ -35,8 +35,7 @@ from ottla.records.batch import build
 from ottla.records.codec_names import GZIP
 from ottla.records.record import Record
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 from ottla.testing import EmbeddedBroker
 
 SHARE = 2
@@ -169,9 +168,9 @@ def test_more_producers_than_a_block_has_ids_all_get_one() -> None:
     queue = manual_queue()
     blocks: list[Deferred[int]] = []
 
-    def reserve() -> Answer[int]:
+    async def reserve() -> int:
         blocks.append(Deferred(queue))
-        return blocks[-1]
+        return await blocks[-1]
 
     ids = ProducerIds(reserve, queue)
     taken: list[int] = []

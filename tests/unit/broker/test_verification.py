@@ -10,7 +10,6 @@ from ottla.broker.coordination.verification import Verification, is_concurrent
 from ottla.coordinators.transactions.partitions import Codes
 from ottla.protocol.errors import CONCURRENT_TRANSACTIONS, NONE
 from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.retrying import repeat_while
 
 PLACE = ("t", 0)
 
@@ -27,9 +26,13 @@ class Delays:
     def now_ms(self) -> int:
         return self._now_ms
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> "Delays":
         self.delays.append(delay_ms)
         self._due.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        """Cancel nothing: a delay has passed when a task ends its sleep."""
 
     def run(self) -> None:
         while self._due:
@@ -82,11 +85,3 @@ def test_a_limit_of_zero_leaves_it_to_the_client() -> None:
 
 def test_a_backoff_of_a_millisecond_is_that_of_all_pauses() -> None:
     assert repeated([CONCURRENT_TRANSACTIONS], backoff_ms=1, limit_ms=5) == (CONCURRENT_TRANSACTIONS, [1] * 5)
-
-
-def test_pauses_are_equal_by_default() -> None:
-    delays = Delays()
-    answer = repeat_while(lambda value: value < 3, iter(range(4)).__next__, delays.queue, pause_ms=7)
-    delays.run()
-    assert isinstance(answer, Deferred)
-    assert delays.delays == [7, 7, 7]

@@ -99,8 +99,9 @@ def test_a_member_without_partitions_asks_again_soon(
     """The first heartbeat of a group gets no partitions, and Apache Kafka's response names the configured interval, 5 s."""
     at_once = Coordination._initialize_shares
 
-    def initialize(coordination: Coordination, message: InitializeShares) -> None:
-        world.call_later(200, lambda: at_once(coordination, message))
+    async def initialize(coordination: Coordination, message: InitializeShares) -> None:
+        await coordination.tasks.sleep(200)
+        await at_once(coordination, message)
 
     monkeypatch.setattr(Coordination, "_initialize_shares", initialize)
     monkeypatch.setattr(heartbeat, "interval_ms", lambda configured_ms, _wait_ms: configured_ms)

@@ -40,8 +40,7 @@ from ottla.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from ottla.protocol.messages.share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Request, Response
 from ottla.records.record import Record
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Deferred
+from ottla.tasks.deferred import Deferred, after
 from tests.queues import immediate_queue
 
 from .whole_broker import WholeBroker

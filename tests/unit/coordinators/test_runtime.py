@@ -10,8 +10,7 @@ from ottla.coordinators.log import CoordinatorAppend
 from ottla.coordinators.records import CoordinatorRecord
 from ottla.coordinators.runtime import NOTHING, Operation, Result, Timer, coordinator_error, operation
 from ottla.protocol import errors
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, gather
 from tests.queues import manual_queue, run_queue, unexpected
 
 from .world import EPOCH, Logged, MemoryLog, SettledRuntime, VirtualClock

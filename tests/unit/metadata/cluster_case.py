@@ -21,9 +21,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
-from ottla.broker.cluster.membership import Membership
+from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.node import found_cluster
 from ottla.log.directory import LogDirectory
 from ottla.log.memory_store import MemoryStore
@@ -32,9 +32,8 @@ from ottla.metadata.deltas import advanced
 from ottla.metadata.elections import ElectionRules
 from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, Entry, Snapshot
+from ottla.metadata.store import Change, Entry
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.tasks.answers import after
 from ottla.tasks.scheduler import Scheduler
 
 from .stores import VirtualTime
@@ -90,7 +89,7 @@ class _Process:
         self.store: MemoryMetadataStore = case.shared.connect(latency=lambda: 1, timers=self, tasks=self.tasks)
         self._previous = previous
         self._stopped_epoch = stopped_epoch
-        after(found_cluster(self.store, None, Zeros(), 1), self._loaded)
+        self.tasks.background(self._start(), "start")
 
     def now_ms(self) -> int:
         return self.case.time.now_ms()
@@ -101,9 +100,17 @@ class _Process:
     def call_later(self, delay_ms: int, callback: Any) -> Any:
         return self.case.time.call_later(delay_ms, lambda: None if self.is_ended else callback())
 
-    def _loaded(self, snapshot: Snapshot) -> None:
+    async def _start(self) -> None:
         case = self.case
-        metadata = self.metadata = Metadata(self.store, snapshot, _Chance(), self.tasks, lambda: 1, lambda: 1)
+        snapshot = await found_cluster(self.store, self.tasks, None, Zeros(), 1)
+        metadata = self.metadata = Metadata(
+            self.store,
+            snapshot,
+            random=_Chance(),
+            tasks=self.tasks,
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+        )
         rules = lambda topic: ElectionRules(  # noqa: E731
             int(topic.configs.get("min.insync.replicas", 1)) if case.has_elr else 0, case.allows_unclean
         )
@@ -114,24 +121,41 @@ class _Process:
         before = metadata.image.registered.get(self.node)
         own = OwnDirectories([directory], MemoryStore(), before, is_partial=False)
         membership = self.membership = Membership(
-            registration, incarnation, own, self.store, metadata, self.tasks, _SESSION_MS, failed
+            registration,
+            incarnation=incarnation,
+            directories=own,
+            store=self.store,
+            metadata=metadata,
+            tasks=self.tasks,
+            session_timeout_ms=_SESSION_MS,
+            failed=failed,
         )
-        self.controller = Controller(self.node, membership, metadata, self, rules, lambda: False, 300_000, _SESSION_MS)
-        after(membership.join(lambda: None), self._joined)
-
-    def _joined(self, reason: str | None) -> None:
-        if reason is None and self.controller is not None and self.membership is not None:
-            self.case.report(self.node, "has joined")
-            self.case.epochs[self.node] = self.membership.epoch
-            self.controller.begin()
+        self.controller = Controller(
+            config=ControllerConfig(300_000, _SESSION_MS),
+            node_id=self.node,
+            membership=membership,
+            metadata=metadata,
+            tasks=self.tasks,
+            rules=rules,
+            balances_leaders=lambda: False,
+        )
+        metadata.follow(
+            membership.applied_revisions.apply, membership.apply, self.controller.apply, membership.act_on_shutdown
+        )
+        try:
+            await membership.join(lambda: None)
+        except CannotJoin as cause:
+            case.report(self.node, f"cannot join: {str(cause)[:60]}")
         else:
-            self.case.report(self.node, f"cannot join: {(reason or '')[:60]}")
+            case.report(self.node, "has joined")
+            case.epochs[self.node] = membership.epoch
+            self.controller.begin()
 
     def stop(self) -> None:
         """Leave the cluster, and end."""
         if self.controller is not None and self.membership is not None:
             self.controller.close()
-            after(self.membership.leave(hands_over=True), lambda _: self.end())
+            self.tasks.start(self.membership.leave(hands_over=True)).listen(lambda _: self.end())
 
     def end(self) -> None:
         """End the process without a word to the store."""

@@ -22,7 +22,6 @@ from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
 from ottla.tasks.scheduler import Scheduler
 from tests.queues import unexpected
 from tests.simulation.etcd import SimulatedEtcd, SimulatedMember, SimulatedNetwork
@@ -185,6 +184,7 @@ class RealTimeHarness:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.environment = process_environment(self.loop)
+        self.tasks = Scheduler(self.environment.clock, self.environment.timers)
         self.connected: list[Any] = []
         self.errors: list[str] = []
         """Exceptions that reached the event loop."""
@@ -310,7 +310,7 @@ class SharedSqliteHarness(RealTimeHarness):
 
     def connect(self) -> SharedSqliteStore:
         worker = self.environment.workers.start("metadata")
-        store = SharedSqliteStore(self.path, worker, CallbackQueue(self.environment.timers), self.notify, self.poll_ms)
+        store = SharedSqliteStore(self.path, worker, self.tasks, self.notify, self.poll_ms)
         self.connected.append(store)
         return store
 
@@ -358,7 +358,9 @@ class SqliteHarness(RealTimeHarness):
         if self.connected:
             pytest.skip("a single broker uses this store")
         self.worker = self.environment.workers.start("metadata")
-        self.connected.append(SingleBrokerStore(self.path, self.worker, CallbackQueue(self.environment.timers)))
+        self.connected.append(
+            SingleBrokerStore(self.path, self.worker, Scheduler(self.environment.clock, self.environment.timers))
+        )
         return self.connected[0]  # type: ignore[no-any-return]
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE
 from ottla.security.acls import ALLOW, LITERAL, Acl
 from ottla.tasks.deferred import Answer, Deferred
 from tests.queues import immediate_queue
+from tests.unit.metadata.followed import followed
 
 MANY = [Acl(2, LITERAL, f"t{number}", "User:alice", "*", 3, ALLOW) for number in range(10)]
 
@@ -45,7 +46,18 @@ def store(tmp_path: Path) -> SmallChanges:
 
 def metadata_on(store: SmallChanges) -> Metadata:
     nothing: Any = None
-    return Metadata(store, store.load(), nothing, immediate_queue(), lambda: 1, lambda: 1, BrokerImage(1, "", -1, None))
+    single = BrokerImage(1, "", -1, None)
+    return followed(
+        Metadata(
+            store,
+            store.load(),
+            random=nothing,
+            tasks=immediate_queue(),
+            default_partitions=lambda: 1,
+            default_replicas=lambda: 1,
+            single=single,
+        )
+    )
 
 
 def set_acls(metadata: Metadata, added: Iterable[Acl], removed: Iterable[Acl] = ()) -> Any:

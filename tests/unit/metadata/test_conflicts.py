@@ -20,6 +20,7 @@ from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, NONE, TOPIC_ALREADY_E
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
 from tests.unit.coordinators.world import CountingRandom
+from tests.unit.metadata.followed import followed, listen
 
 from .stores import VirtualTime
 
@@ -66,7 +67,16 @@ class Cluster:
         tasks = Scheduler(self.time, self.time)
         store = self.shared.connect(latency=lambda: 3, tasks=tasks)
         store.largest_change = self.largest_change  # type: ignore[misc]
-        return Metadata(store, self.shared.snapshot(), CountingRandom(), tasks, lambda: 1, lambda: 1)
+        return followed(
+            Metadata(
+                store,
+                self.shared.snapshot(),
+                random=CountingRandom(),
+                tasks=tasks,
+                default_partitions=lambda: 1,
+                default_replicas=lambda: 1,
+            )
+        )
 
     def creation(self, broker: Metadata) -> TopicCreation:
         replicas: Any = Replicas()
@@ -246,9 +256,8 @@ def test_a_listener_that_raises_is_reported_and_the_others_act() -> None:
     def fail(_: object) -> None:
         raise ValueError("a bug")
 
-    one.subscribe(lambda _: acted.append("first"))
-    one.subscribe(fail)
-    one.subscribe(lambda _: acted.append("last"))
+    for listener in (lambda _: acted.append("first"), fail, lambda _: acted.append("last")):
+        listen(one, listener)
     result = one.tasks.start(one.result_of(lambda image: changes.configure(image, BROKER, "", {"a": "1"})))
     cluster.time.advance(1000)
     assert (result.result(), acted, reports) == (CHANGED, ["first", "last"], ["a listener of the metadata: a bug"])

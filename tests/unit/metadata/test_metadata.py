@@ -25,8 +25,9 @@ from ottla.protocol.errors import (
     TOPIC_ALREADY_EXISTS,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.tasks.answers import Steps
+from ottla.tasks.deferred import Deferred
 from tests.queues import immediate_queue
+from tests.unit.metadata.followed import followed, listen
 
 
 class Counting:
@@ -45,7 +46,18 @@ class Counting:
 
 def metadata_on(store: SqliteStore, partitions: int = 1) -> Metadata:
     single = BrokerImage(1, "", -1, None)
-    return Metadata(store, store.load(), Counting(), immediate_queue(), lambda: partitions, lambda: 1, single)
+    tasks = immediate_queue()
+    return followed(
+        Metadata(
+            store,
+            store.load(),
+            random=Counting(),
+            tasks=tasks,
+            default_partitions=lambda: partitions,
+            default_replicas=lambda: 1,
+            single=single,
+        )
+    )
 
 
 @pytest.fixture
@@ -98,7 +110,7 @@ def test_a_new_cluster_has_stored_the_levels_of_all_features(store: SqliteStore)
 def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
-    metadata.subscribe(deltas.append)
+    listen(metadata, deltas.append)
     before = metadata.image
     topic = metadata.plans.plan(wanted(configs={"retention.ms": "7"}), TopicBatch())
     assert metadata.image is before
@@ -114,7 +126,7 @@ def test_deleted_topics_are_gone(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
     create(metadata, [metadata.plans.plan(wanted("a"), TopicBatch()), metadata.plans.plan(wanted("b"), TopicBatch())])
-    metadata.subscribe(deltas.append)
+    listen(metadata, deltas.append)
     before = metadata.image
     gone = before.topics["a"]
     delete(metadata, [gone])
@@ -126,7 +138,7 @@ def test_deleted_topics_are_gone(store: SqliteStore) -> None:
 def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
     metadata = started_on(store)
     deltas: list[Delta] = []
-    metadata.subscribe(deltas.append)
+    listen(metadata, deltas.append)
     configure(metadata, 4, "", {"log.retention.ms": "5"})
     configure(metadata, 32, "a/b", {"consumer.session.timeout.ms": "50000"})
     assert [delta.configured for delta in deltas] == [{(4, "")}, {(32, "a/b")}]
@@ -213,20 +225,18 @@ def entries_of(topic: TopicImage) -> list[Entry]:
 
 def test_thousands_of_deliveries_wait_for_a_slow_listener(store: SqliteStore) -> None:
     metadata = started_on(store)
-    held: list[Callable[[], None]] = []
+    held: list[Deferred[None]] = []
 
-    def run(steps: Steps, done: Callable[[], None]) -> None:
-        for _ in steps:
-            pass
+    def act_slowly(_: Delta) -> Deferred[None] | None:
         if held:
-            done()
-        else:
-            held.append(done)
+            return None
+        held.append(Deferred(metadata.tasks))
+        return held[0]
 
-    metadata._run_steps = run
+    listen(metadata, act_slowly)
     for number in range(5000):
         entry = Entry(keys.config_key(32, "g"), b'{"consumer.session.timeout.ms":"45000"}', number + 10, 10)
         metadata.changed(number + 10, [entry])
     assert metadata.applied < 10
-    held[0]()
+    held[0].complete(None)
     assert metadata.applied == 5009

@@ -15,6 +15,7 @@ from ottla.protocol.errors import REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS, UNKNO
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.scheduler import Scheduler
 from tests.queues import unexpected
+from tests.unit.metadata.followed import followed, listen
 
 from .stores import VirtualTime
 from .test_metadata import Counting
@@ -39,8 +40,16 @@ class Cluster:
     def _broker(self) -> Metadata:
         store = self.shared.connect(latency=lambda: 3, skip=lambda: self.skips)
         self.stores.append(store)
-        return Metadata(
-            store, self.shared.snapshot(), Counting(), Scheduler(self.time, self.time), lambda: 1, lambda: 1
+        tasks = Scheduler(self.time, self.time)
+        return followed(
+            Metadata(
+                store,
+                self.shared.snapshot(),
+                random=Counting(),
+                tasks=tasks,
+                default_partitions=lambda: 1,
+                default_replicas=lambda: 1,
+            )
         )
 
     def settle(self) -> None:
@@ -177,12 +186,12 @@ def test_an_unknown_outcome_is_answered_with_a_time_out(cluster: Cluster) -> Non
 def test_no_block_of_producer_ids_is_given_to_two_brokers(cluster: Cluster) -> None:
     blocks: list[int] = []
     for broker in (cluster.one, cluster.two, cluster.two, cluster.one):
-        answer = broker.producer_id_block()
+        answer = broker.tasks.start(broker.producer_id_block())
         assert isinstance(answer, Deferred)
         answer.then(blocks.append, unexpected)
     cluster.settle()
     assert sorted(blocks) == [number * PRODUCER_ID_BLOCK for number in range(4)]
-    lost = cluster.one.producer_id_block()
+    lost = cluster.one.tasks.start(cluster.one.producer_id_block())
     assert isinstance(lost, Deferred)
     lost.then(blocks.append, unexpected)
     cluster.time.advance(4)  # it arrives, and its answer is lost
@@ -191,7 +200,7 @@ def test_no_block_of_producer_ids_is_given_to_two_brokers(cluster: Cluster) -> N
     assert blocks.pop() == -1
     cluster.stores[0].heal()
     cluster.settle()
-    again = cluster.one.producer_id_block()
+    again = cluster.one.tasks.start(cluster.one.producer_id_block())
     assert isinstance(again, Deferred)
     again.then(blocks.append, unexpected)
     cluster.settle()
@@ -203,7 +212,7 @@ def test_a_topic_that_was_deleted_and_created_again_between_two_deliveries(clust
     cluster.settle()
     old = cluster.two.image.topics["t"]
     deltas: list[Delta] = []
-    cluster.two.subscribe(deltas.append)
+    listen(cluster.two, deltas.append)
     cluster.stores[1].cut()
     cluster.ask(cluster.one, delete("t"))
     cluster.settle()
@@ -230,7 +239,7 @@ def test_a_broker_that_missed_a_compacted_history_loads_everything(cluster: Clus
     cluster.settle()
     cluster.shared.compact()
     deltas: list[Delta] = []
-    cluster.two.subscribe(deltas.append)
+    listen(cluster.two, deltas.append)
     cluster.stores[1].heal()
     cluster.settle()
     assert cluster.two.image == cluster.one.image

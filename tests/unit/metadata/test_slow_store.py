@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.coordination.producer_ids import ProducerIds
+from ottla.coordinators.readiness import NotReady
 from ottla.metadata import changes
 from ottla.metadata.image import Image
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
@@ -16,7 +17,6 @@ from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, TOPIC_ALREADY_EXISTS
-from ottla.tasks.answers import NotReady
 from ottla.tasks.deferred import Deferred
 from tests.queues import immediate_queue, unexpected
 

@@ -36,8 +36,8 @@ from ottla.replication.fetching import Fetching, FetchLimits
 from ottla.replication.followed import LATEST, Effect, FollowedPartition, LookUp
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import Steps
 from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Pieces
 
 ID = b"t" * 16
 HOME = Path("/data/t-0")
@@ -78,7 +78,7 @@ class Call:
 class Work:
     """Effects of one response, which are carried out in steps."""
 
-    def __init__(self, fetching: Fetching, steps: Steps) -> None:
+    def __init__(self, fetching: Fetching, steps: Pieces) -> None:
         self.fetching = fetching
         self._steps = steps
         self._awaited: Deferred[Any] | None = None
@@ -128,13 +128,13 @@ class Replica:
         self.effects = LogEffects(
             self.world.clock,
             self.queue,
-            self._find,
-            lambda: None,
-            lambda flush, done: self.cuts.append((flush, done)),
-            lambda fetching, effect: self.look_ups.append((fetching, effect)),
-            lambda _: None,
-            lambda *_: None,
-            lambda *_: None,
+            find=self._find,
+            checkpoint=lambda: None,
+            flush=lambda flush, done: self.cuts.append((flush, done)),
+            look_up=lambda fetching, effect: self.look_ups.append((fetching, effect)),
+            resumed=lambda _: None,
+            failed=lambda *_: None,
+            damaged=lambda *_: None,
         )
 
     def _find(self, followed: FollowedPartition) -> Partition:

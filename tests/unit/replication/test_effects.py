@@ -49,13 +49,13 @@ class Follower:
         self.effects = LogEffects(
             self,
             self.queue,
-            lambda followed: self.partition,
-            self._checkpoint,
-            self._cut,
-            lambda machine, effect: self.look_ups.append(effect),
-            lambda machine: None,
-            lambda followed, failures: self.stopped.append((followed, failures)),
-            lambda partition, offset: self.damage(offset),
+            find=lambda followed: self.partition,
+            checkpoint=self._checkpoint,
+            flush=self._cut,
+            look_up=lambda machine, effect: self.look_ups.append(effect),
+            resumed=lambda machine: None,
+            failed=lambda followed, failures: self.stopped.append((followed, failures)),
+            damaged=lambda partition, offset: self.damage(offset),
         )
         self._begin(epoch)
 
@@ -494,13 +494,13 @@ def test_the_checkpoints_are_written_once_for_all_cuts_of_a_response() -> None:
     effects = LogEffects(
         follower,
         follower.queue,
-        lambda followed: partitions[followed.key[1]],
-        checkpoint,
-        follower._cut,
-        lambda machine, effect: None,
-        lambda machine: None,
-        lambda followed, failures: None,
-        lambda partition, offset: None,
+        find=lambda followed: partitions[followed.key[1]],
+        checkpoint=checkpoint,
+        flush=follower._cut,
+        look_up=lambda machine, effect: None,
+        resumed=lambda machine: None,
+        failed=lambda followed, failures: None,
+        damaged=lambda partition, offset: None,
     )
     begun = [machine.follow("t", ID, index, 5) for index in range(30)]
     cuts = [Truncate(effect.partition, 5, 4) for effect in begun if effect is not None]

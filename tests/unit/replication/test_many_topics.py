@@ -7,9 +7,9 @@ import pytest
 from tests.queues import immediate_queue
 
 from ottla.log.config import LogConfig
-from ottla.metadata.image import PartitionImage, TopicImage
+from ottla.metadata.image import EMPTY, Delta, PartitionImage, TopicImage
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import Steps
+from ottla.tasks.scheduler import Pieces
 
 TOPICS = 200
 MOST_A_STEP = 16
@@ -41,15 +41,15 @@ def directory() -> Directory:
 def replicas(directory: Directory) -> Replicas:
     directories: list[Any] = [directory]
     return Replicas(
-        1,
-        immediate_queue(),
-        directories,
-        lambda topic: LogConfig(),
-        lambda directory, path: None,
-        lambda partition: None,
-        lambda: None,
-        lambda: 0,
-        30_000,
+        node_id=1,
+        tasks=immediate_queue(),
+        directories=directories,
+        configs=lambda topic: LogConfig(),
+        discard=lambda directory, path: None,
+        flush=lambda partition: None,
+        checkpoint=lambda: None,
+        now_ms=lambda: 0,
+        max_lag_ms=30_000,
         in_cluster=True,
     )
 
@@ -59,7 +59,7 @@ def topic(number: int, replica: int = 1) -> TopicImage:
     return TopicImage(f"t{number}", number.to_bytes(16, "big"), (placed,), {})
 
 
-def most_between_steps(steps: Steps, done: list[Any]) -> int:
+def most_between_steps(steps: Pieces, done: list[Any]) -> int:
     """The largest number of entries that are added to `done` in one step."""
     most = before = 0
     for _ in steps:
@@ -85,3 +85,11 @@ def test_they_are_released_in_steps(replicas: Replicas, directory: Directory) ->
     replicas._failed |= {(f"t{number}", 0) for number in range(TOPICS)}
     steps = (step for number in range(TOPICS) for step in replicas._release(topic(number, replica=2), [0]))
     assert most_between_steps(steps, directory.discarded) <= MOST_A_STEP
+
+
+def test_a_change_before_the_start_has_loaded_all_opens_nothing(replicas: Replicas) -> None:
+    """In a cluster the metadata is followed before the logs are open; `load` opens what the newest image names."""
+    image = EMPTY._replace(topics={"t1": topic(1)}, topics_by_id={topic(1).id: topic(1)})
+    assert replicas.apply(Delta(image, (topic(1),))) is None
+    assert replicas.reconfigure(image) is None
+    assert replicas.all() == []

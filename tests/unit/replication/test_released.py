@@ -34,15 +34,15 @@ def test_an_older_copy_in_another_directory_is_discarded_too() -> None:
     """Otherwise it would be opened if the partition is assigned here again. Its current directory is missing."""
     directories: list[Any] = [Directory(has_copy=False), Directory(has_copy=True)]
     replicas = Replicas(
-        1,
-        immediate_queue(),
-        directories,
-        lambda topic: LogConfig(),
-        lambda directory, path: None,
-        lambda partition: None,
-        lambda: None,
-        lambda: 0,
-        30_000,
+        node_id=1,
+        tasks=immediate_queue(),
+        directories=directories,
+        configs=lambda topic: LogConfig(),
+        discard=lambda directory, path: None,
+        flush=lambda partition: None,
+        checkpoint=lambda: None,
+        now_ms=lambda: 0,
+        max_lag_ms=30_000,
         in_cluster=True,
     )
     replicas._failed.add(("t", 0))

@@ -288,8 +288,16 @@ def test_no_listener_runs_inside_a_method_of_the_metadata(seed: int) -> None:
     )
     store = shared.connect(tasks=queue)
     single = BrokerImage(1, "", -1, None)
-    metadata = Metadata(store, shared.snapshot(), CountingRandom(), queue, lambda: 1, lambda: 1, single)
-    metadata.subscribe(guard.listener)
+    metadata = Metadata(
+        store,
+        shared.snapshot(),
+        random=CountingRandom(),
+        tasks=queue,
+        default_partitions=lambda: 1,
+        default_replicas=lambda: 1,
+        single=single,
+    )
+    metadata.follow(guard.listener)
     names = [f"t{number}" for number in range(4)]
 
     def create_or_delete() -> object:
@@ -307,9 +315,9 @@ def test_no_listener_runs_inside_a_method_of_the_metadata(seed: int) -> None:
 
     methods: dict[str, Callable[[], object]] = {
         "commit": create_or_delete,
-        "submit": lambda: metadata.submit(configure("", str(dice.random()))),
+        "submit": lambda: metadata.tasks.start(metadata.submit(configure("", str(dice.random())))),
         "result_of": lambda: metadata.tasks.start(metadata.result_of(lambda _: configure("1", str(dice.random())))),
-        "producer_id_block": metadata.producer_id_block,
+        "producer_id_block": lambda: metadata.tasks.start(metadata.producer_id_block()),
         "when_applied": lambda: metadata.when_applied(metadata.applied + dice.randrange(2)),
         "when": lambda: metadata.when(lambda: topic() is not None),
     }

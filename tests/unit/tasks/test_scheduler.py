@@ -1,12 +1,13 @@
 """Coroutines without an event loop."""
 
+import inspect
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from ottla.tasks.alarm import Alarm
-from ottla.tasks.deferred import Deferred, completed
+from ottla.tasks.deferred import Deferred, Failed, completed
 from ottla.tasks.scheduler import Cancelled, Scheduler
 from ottla.tasks.signal import Signal
 from tests.unit.client.world import World
@@ -41,6 +42,41 @@ def test_a_task_returns_raises_and_waits(world: World, scheduler: Scheduler) -> 
     with pytest.raises(ValueError, match="no"):
         failed.result()
     assert isinstance(failed.error, ValueError)
+
+
+def test_run_returns_the_result_of_a_coroutine_that_does_not_wait(scheduler: Scheduler) -> None:
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    assert scheduler.run(double(21), "double") == 42
+    with pytest.raises(ValueError, match="no"):
+        scheduler.run(fail(), "fail")
+
+
+@pytest.mark.parametrize("starts", ["run", "background"])
+def test_an_exception_of_a_task_that_no_code_awaits_is_reported_once(world: World, starts: str) -> None:
+    errors: list[tuple[str, str]] = []
+    scheduler = Scheduler(world, world, lambda name, error: errors.append((name, str(error))))
+    promise = Deferred[None](scheduler)
+
+    async def fail() -> None:
+        await promise
+        raise ValueError("no")
+
+    task = getattr(scheduler, starts)(fail(), "inner")
+
+    async def wait_for_it() -> None:
+        await task
+
+    waiting = scheduler.background(wait_for_it(), "outer")
+    promise.complete(None)
+    world.advance(0)
+    assert errors == [("inner", "no")]
+    assert isinstance(task.error, Failed)
+    assert isinstance(waiting.error, Failed)
 
 
 def test_only_the_first_outcome_counts(scheduler: Scheduler) -> None:
@@ -186,3 +222,21 @@ def test_an_alarm_calls_at_the_earliest_of_its_times(world: World, scheduler: Sc
     alarm.set(1700)
     world.advance(500)
     assert rung == [100, 700]
+
+
+def test_a_task_that_has_not_begun_is_dropped_by_a_close(world: World, scheduler: Scheduler) -> None:
+    """Python warns of a coroutine that was never awaited."""
+    begun: list[str] = []
+
+    async def inner() -> None:
+        begun.append("inner")
+
+    coroutine = inner()
+
+    async def outer() -> None:
+        scheduler.background(coroutine, "inner")
+        scheduler.close()
+
+    scheduler.start(outer())
+    world.advance(0)
+    assert (begun, inspect.getcoroutinestate(coroutine)) == ([], inspect.CORO_CLOSED)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 from ottla.tasks.turns import Turns
 from tests.queues import immediate_queue, unexpected
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.environment import Timers
 from ottla.environment.files import Store
+from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Snapshot
 from ottla.tasks.periodic import Periodic
 
@@ -30,6 +31,11 @@ class Newest(NamedTuple):
     revision: int
     key: str
     key_revision: int
+
+
+def newest_of(metadata: Metadata) -> Newest:
+    """Return the revision of the current image, and the key that was written last."""
+    return Newest(metadata.image.revision, *metadata.newest)
 
 
 class AppliedRevision:

@@ -13,11 +13,11 @@ proves nothing about the time after.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 CONFIRM_MS: Final = 20
 """Time that a response waits for a confirmation: a broker that is only slow, or cut off, is named after it."""
@@ -45,7 +45,7 @@ class Confirmations:
     ask  sends a request to a broker; the answer comes when it is answered or has failed
     """
 
-    def __init__(self, ask: Callable[[int], Answer[object]], tasks: CallbackQueue) -> None:
+    def __init__(self, ask: Callable[[int], Answer[object]], tasks: Scheduler) -> None:
         self._ask = ask
         self._tasks = tasks
         self._senders: dict[int, _Sender] = {}
@@ -58,28 +58,29 @@ class Confirmations:
         confirmed: Deferred[None] = Deferred(self._tasks)
         sender.next.append(confirmed)
         if sender.sent is None:
-            self._send(node_id, sender)
+            sender.sent = []
+            self._tasks.background(self._send(node_id, sender), f"confirmations of broker {node_id}")
         return confirmed
 
-    def _send(self, node_id: int, sender: _Sender) -> None:
-        sender.sent, sender.next = sender.next, []
+    async def _send(self, node_id: int, sender: _Sender) -> None:
+        """Send requests while confirmations wait for one."""
+        while sender.next:
+            sender.sent, sender.next = sender.next, []
+            timer = self._tasks.call_later(CONFIRM_MS, partial(_be_late, sender))
+            try:
+                await awaitable(self._ask(node_id), self._tasks)
+            finally:
+                timer.cancel()
+                confirmed, sender.sent, sender.is_late = sender.sent, None, False
+                _complete(confirmed or ())
 
-        def late() -> None:
-            sender.is_late = True
-            waiting = [*(sender.sent or ()), *sender.next]
-            sender.sent, sender.next = [], []
-            _complete(waiting)
 
-        timer = self._tasks.call_later(CONFIRM_MS, late)
-
-        def ended(_: object) -> None:
-            timer.cancel()
-            confirmed, sender.sent, sender.is_late = sender.sent, None, False
-            if sender.next:
-                self._send(node_id, sender)
-            _complete(confirmed or ())
-
-        after(self._ask(node_id), ended)
+def _be_late(sender: _Sender) -> None:
+    """Let the responses go that wait for a broker."""
+    sender.is_late = True
+    waiting = [*(sender.sent or ()), *sender.next]
+    sender.sent, sender.next = [], []
+    _complete(waiting)
 
 
 def _complete(answers: Iterable[Deferred[None]]) -> None:

@@ -22,7 +22,6 @@ from ottla.metadata import keys
 from ottla.metadata.image import Delta, Image, Liveness, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change
-from ottla.tasks.deferred import awaitable
 from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.cluster")
@@ -65,7 +64,7 @@ class LivenessWriter:
                 # Compared with its own revision: a later sign of life, with another lease, must not be replaced.
                 expect = {self._key: self._metadata.image.revision_of(self._key)}
                 change = Change(expect, put={self._key: new.encoded()}, lease=sign.lease)
-                outcome = await awaitable(self._metadata.submit(change), self._scheduler)
+                outcome = await self._metadata.submit(change)
                 if outcome.error is not None:
                     await self._scheduler.sleep(_RETRY_MS)
         finally:
@@ -82,7 +81,6 @@ class AppliedRevisions:
         self._scheduler = scheduler
         self._writer = writer
         self._is_publishing = False
-        metadata.subscribe(self._apply)
 
     def _awaited(self) -> int:
         """Return the newest revision that another broker waits for, 0 if this one has published it or none is."""
@@ -91,7 +89,8 @@ class AppliedRevisions:
         newest = max((sign.awaited for node, sign in live.items() if node != self._node_id), default=0)
         return 0 if own is None or own.applied >= newest else newest
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
+        """Act on a change of the metadata."""
         if delta.membership and not self._is_publishing and self._awaited():
             self._is_publishing = True
             self._scheduler.background(self._publish(), "publishing the applied revision")
@@ -100,7 +99,7 @@ class AppliedRevisions:
         try:
             revision = self._awaited()
             # The listeners have not all acted on the image that shows the shutdown.
-            is_applied = await awaitable(self._metadata.when_applied(revision), self._scheduler)
+            is_applied = await self._metadata.when_applied(revision)
             if revision and is_applied:
                 # Not a newer one: deltas that come before this one is written would be reasons for more changes.
                 self._writer.write(applied=revision)
@@ -182,9 +181,9 @@ class ControlledShutdown:
         self._holdings = Holdings(node_id, metadata.image)
         self._begun_ms = self._report_ms = clock.now_ms()
         self._awaited = 0
-        metadata.subscribe(self._apply)
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
+        """Act on a change of the metadata."""
         before = self._holdings.changes
         self._holdings.apply(delta)
         if self._holdings.changes != before:

@@ -13,17 +13,19 @@ writes nothing.
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.membership import Membership
-from ottla.environment import Cancellable, Timers
+from ottla.broker.config import BrokerConfig
+from ottla.environment import Cancellable
 from ottla.metadata import changes, keys
 from ottla.metadata.elections import ElectionRules, online, preferred, with_min_isr, without
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.reassignment import completed, is_reassigned
-from ottla.metadata.store import Change, ChangeOutcome
-from ottla.tasks.answers import Steps, after
+from ottla.metadata.store import Change
+from ottla.tasks.deferred import Answer
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.cluster")
 _COMPARISONS_A_CHANGE: Final = 120
@@ -70,35 +72,51 @@ class PartitionIndex:
         return list(self._by_node.get(node, ()))
 
 
+class ControllerConfig(NamedTuple):
+    """Times of the controller, in ms.
+
+    balance_ms          leader.imbalance.check.interval.seconds
+    session_timeout_ms  broker.session.timeout.ms: a broker that has left may be back in this time, for instance because it was
+                        fenced quickly; only then records of its log are given up by an unclean election
+    """
+
+    balance_ms: int
+    session_timeout_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "ControllerConfig":
+        """Return the times in the configs of a broker."""
+        return cls(
+            config.integer("leader.imbalance.check.interval.seconds") * 1000,
+            config.integer("broker.session.timeout.ms"),
+        )
+
+
 class Controller:
     """The controller's part of this broker.
 
-    rules              returns the settings for elections of a topic
-    balances_leaders   returns auto.leader.rebalance.enable
-    balance_ms         leader.imbalance.check.interval.seconds, in ms
-    session_timeout_ms  broker.session.timeout.ms: a broker that has left may be back in this time, for instance because it was
-                       fenced quickly; only then records of its log are given up by an unclean election
+    rules             returns the settings for elections of a topic
+    balances_leaders  returns auto.leader.rebalance.enable
     """
 
     def __init__(
         self,
+        *,
+        config: ControllerConfig,
         node_id: int,
         membership: Membership,
         metadata: Metadata,
-        timers: Timers,
+        tasks: Scheduler,
         rules: Callable[[TopicImage], ElectionRules],
         balances_leaders: Callable[[], bool],
-        balance_ms: int,
-        session_timeout_ms: int,
     ) -> None:
+        self._config = config
         self._node_id = node_id
         self._membership = membership
         self._metadata = metadata
-        self._timers = timers
+        self._tasks = tasks
         self._rules = rules
         self._balances_leaders = balances_leaders
-        self._balance_ms = balance_ms
-        self._session_timeout_ms = session_timeout_ms
         self._missing: dict[int, Cancellable] = {}
         """Brokers that have left within the session timeout, each with the timer of its end."""
         self._index: PartitionIndex | None = None
@@ -113,7 +131,6 @@ class Controller:
         self._timer: Cancellable | None = None
         self._balance_timer: Cancellable | None = None
         self._is_closed = False
-        metadata.subscribe(self._apply)
 
     @property
     def is_active(self) -> bool:
@@ -122,8 +139,9 @@ class Controller:
 
     def begin(self) -> None:
         """Take part in the election of a controller, once this broker is live."""
-        for _ in self._act_on(Delta(self._metadata.image, membership=True)):
-            pass  # in general another broker is the controller, or this one is it already
+        if self._may_stand() and not self._is_candidate:
+            self._is_candidate = True
+            self._tasks.background(self._stand(), "the election of a controller")
 
     def close(self) -> None:
         """Stop; the next controller continues."""
@@ -135,18 +153,19 @@ class Controller:
 
     # -- becoming controller --
 
-    def _apply(self, delta: Delta) -> Steps | None:
+    def apply(self, delta: Delta) -> Answer[None]:
+        """Act on a change of the metadata."""
         if self._is_closed or not (delta.membership or self._index is not None):
             return None
-        return self._act_on(delta)
+        return self._tasks.run(self._act_on(delta), "the controller")
 
-    def _act_on(self, delta: Delta) -> Steps:
+    async def _act_on(self, delta: Delta) -> None:
         if delta.membership:
-            yield from self._follow(delta.image)
+            await self._follow(delta.image)
         if self._index is not None:
             self._notice(delta, self._index)
 
-    def _follow(self, image: Image) -> Steps:
+    async def _follow(self, image: Image) -> None:
         """Become controller, or stop being it, as the image says; stand for election if there is no controller."""
         controller = image.controller
         is_own = controller is not None and (controller.node_id, controller.lease) == (
@@ -166,7 +185,7 @@ class Controller:
                     entered += len(numbers)
                     if entered >= _PARTITIONS_A_STEP:
                         entered = 0
-                        yield None
+                        await self._tasks.sleep(0)
             if self._is_closed:
                 return
             self._index = index
@@ -176,32 +195,30 @@ class Controller:
             self._plan_balancing()
         elif not is_own:
             self._index, self._epoch = None, 0
-            if controller is None and self._membership.is_live and self._membership.lease:
-                self._stand()
+            self.begin()
 
-    def _stand(self) -> None:
-        """Try to become controller."""
-        if self._is_candidate or self._is_closed:
-            return
-        self._is_candidate = True
-        lease = self._membership.lease
+    def _may_stand(self) -> bool:
+        image = self._metadata.image
+        is_live = self._membership.is_live and bool(self._membership.lease)
+        return image.controller is None and is_live and not self._is_closed
+
+    async def _stand(self) -> None:
+        """Try to become controller until a broker is."""
         live = keys.live_key(self._node_id)
-        own = ControllerImage(self._node_id, lease, 0)
-        change = Change(
-            {keys.CONTROLLER: 0},
-            {live: self._metadata.image.created_of(live)},
-            put={keys.CONTROLLER: own.encoded()},
-            lease=lease,
-        )
-
-        def stood(outcome: ChangeOutcome) -> None:
+        try:
+            while self._may_stand():
+                lease = self._membership.lease
+                change = Change(
+                    {keys.CONTROLLER: 0},
+                    {live: self._metadata.image.created_of(live)},
+                    put={keys.CONTROLLER: ControllerImage(self._node_id, lease, 0).encoded()},
+                    lease=lease,
+                )
+                outcome = await self._metadata.submit(change)
+                if outcome.error is not None:
+                    await self._tasks.sleep(_RETRY_MS)
+        finally:
             self._is_candidate = False
-            if outcome.error is not None:
-                self._timers.call_later(_RETRY_MS, self.begin)
-            else:
-                self.begin()
-
-        after(self._metadata.submit(change), stood)
 
     # -- elections --
 
@@ -237,7 +254,7 @@ class Controller:
     def _await_return(self, node: int) -> None:
         """Hold unclean elections back that would give up the log of a broker which may be back soon."""
         self._cancel_return(node)
-        self._missing[node] = self._timers.call_later(self._session_timeout_ms, partial(self._give_up, node))
+        self._missing[node] = self._tasks.call_later(self._config.session_timeout_ms, partial(self._give_up, node))
 
     def _cancel_return(self, node: int) -> None:
         timer = self._missing.pop(node, None)
@@ -298,7 +315,7 @@ class Controller:
             while self._has_due and len(planned) + len(topics) + 2 * len(leaders) < _COMPARISONS_A_CHANGE:
                 examined += 1
                 if examined > _PARTITIONS_A_STEP:
-                    self._timer = self._timers.call_later(0, self._write)
+                    self._timer = self._tasks.call_later(0, self._write)
                     break
                 place, balances = self._taken()
                 topic = self._metadata.image.topics_by_id.get(place[0])
@@ -308,7 +325,8 @@ class Controller:
                     topics.add(topic.id)
                     leaders.add(state.leader)
             if planned:
-                self._submit(planned)
+                self._is_writing = True
+                self._tasks.background(self._submit(planned), "a change of partitions")
             elif examined > _PARTITIONS_A_STEP:
                 return
 
@@ -337,30 +355,25 @@ class Controller:
             state = with_min_isr(state, rules.min_isr)
         return None if state == before else state._replace(epoch=before.epoch + 1)
 
-    def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
+    async def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
         created = {keys.CONTROLLER: self._epoch}
         leaders = {state.leader for _, _, state in planned if state.leader != NO_LEADER}
         for key in map(keys.live_key, sorted(leaders)):
             created[key] = self._metadata.image.created_of(key)
         change = changes.partition_states(self._metadata.image, planned, created)
         registered = {key: self._metadata.image.revision_of(key) for key in map(keys.broker_key, sorted(leaders))}
-        change = change._replace(expect={**change.expect, **registered})
-        self._is_writing = True
-
-        def written(outcome: ChangeOutcome) -> None:
-            self._is_writing = False
-            if outcome.revision:
-                self._log(planned)
-                self._write()
-                return
-            self._enter((topic.id, index) for topic, index, _ in planned)
-            if outcome.error is None:
-                self._write()
-            elif self._index is not None:
-                _logger.warning("cannot write the next states of %d partitions: %s", len(planned), outcome.error)
-                self._timer = self._timers.call_later(_RETRY_MS, self._write)
-
-        after(self._metadata.submit(change), written)
+        outcome = await self._metadata.submit(change._replace(expect={**change.expect, **registered}))
+        self._is_writing = False
+        if outcome.revision:
+            self._log(planned)
+            self._write()
+            return
+        self._enter((topic.id, index) for topic, index, _ in planned)
+        if outcome.error is None:
+            self._write()
+        elif self._index is not None:
+            _logger.warning("cannot write the next states of %d partitions: %s", len(planned), outcome.error)
+            self._timer = self._tasks.call_later(_RETRY_MS, self._write)
 
     def _log(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:
         for topic, index, state in planned:
@@ -380,7 +393,7 @@ class Controller:
     def _plan_balancing(self) -> None:
         if self._balance_timer is not None:
             self._balance_timer.cancel()
-        self._balance_timer = self._timers.call_later(self._balance_ms, self._balance)
+        self._balance_timer = self._tasks.call_later(self._config.balance_ms, self._balance)
 
     def _balance(self) -> None:
         """Elect the preferred leader of every partition that another replica leads."""

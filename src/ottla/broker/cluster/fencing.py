@@ -98,6 +98,7 @@ class QuickFencing:
     def __init__(
         self,
         node_id: int,
+        *,
         image: Callable[[], Image],
         store: MetadataStore,
         transport: Transport,

@@ -30,10 +30,8 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import ReplicationThrottle
 from ottla.tasks.alarm import Alarm
-from ottla.tasks.answers import Steps
 from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.scheduler import Scheduler
-from ottla.tasks.slices import Slices
+from ottla.tasks.scheduler import Pieces, Scheduler
 
 _SESSION: Final = ""
 _ASIDE: Final = "-aside"
@@ -109,11 +107,11 @@ class Following:
 
     def __init__(
         self,
+        *,
         node_id: int,
         replicas: Replicas,
         peers: Peers,
         tasks: Scheduler,
-        slices: Slices,
         config: Callable[[], BrokerConfig],
         checkpoint: Callable[[], Answer[None]],
         run_flush: Callable[[Flush, Callable[[OSError | None], None]], None],
@@ -125,19 +123,18 @@ class Following:
         self._peers = peers
         self._clock = tasks.clock
         self._tasks = tasks
-        self._slices = slices
         self._read_config = config
         self._config = FollowerConfig(1, 0, FetchLimits())
         self._effects = LogEffects(
             tasks.clock,
             tasks,
-            self._find,
-            checkpoint,
-            run_flush,
-            self._look_up,
-            self._resumed,
-            self._failed,
-            replicas.report_damage,
+            find=self._find,
+            checkpoint=checkpoint,
+            flush=run_flush,
+            look_up=self._look_up,
+            resumed=self._resumed,
+            failed=self._failed,
+            damaged=replicas.report_damage,
         )
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_fetching: dict[Fetching, _Fetcher] = {}
@@ -155,10 +152,13 @@ class Following:
         self._replicas.came_online.append(self._came_online)
         self._replicas.went_offline.append(self._went_offline)
         self._replicas.damaged.append(self._damaged)
-        self._slices.run(self._take_up(image.topics.values()), _nothing)
+        self._take_up_in_pieces(image.topics.values())
 
-    def apply(self, delta: Delta) -> Steps:
-        """Follow other partitions and leaders, in steps. Called after `Replicas.apply` has opened the logs."""
+    def apply(self, delta: Delta) -> Answer[None]:
+        """Follow other partitions and leaders, in pieces. Called after `Replicas.apply` has opened the logs."""
+        return self._tasks.run_pieces(self._apply(delta), "following partitions")
+
+    def _apply(self, delta: Delta) -> Pieces:
         self._image = image = delta.image
         if not self._is_running:
             return
@@ -177,7 +177,7 @@ class Following:
             yield from self._take_up((image.topics[name],), indexes)
 
     def close(self) -> None:
-        """Stop fetching; effects that run in steps end with the slices."""
+        """Stop fetching; effects that are carried out in pieces end with these."""
         self._is_running = False
         for fetcher in self._fetchers.values():
             self._cancel(fetcher)
@@ -187,7 +187,7 @@ class Following:
     # -- partitions --
 
     def _came_online(self, topic: TopicImage) -> None:
-        self._slices.run(self._take_up((topic,)), _nothing)
+        self._take_up_in_pieces((topic,))
 
     def _went_offline(self, topic: str, index: int) -> None:
         known = self._image.topics.get(topic)
@@ -207,9 +207,12 @@ class Following:
         topic = self._image.topics_by_id.get(topic_id)
         if self._is_running and topic is not None and index < len(topic.partitions):
             self._drop((topic_id, index))
-            self._slices.run(self._take_up((topic,), (index,)), _nothing)
+            self._take_up_in_pieces((topic,), (index,))
 
-    def _take_up(self, topics: Iterable[TopicImage], indexes: Iterable[int] | None = None) -> Steps:
+    def _take_up_in_pieces(self, topics: Iterable[TopicImage], indexes: Iterable[int] | None = None) -> None:
+        self._tasks.run_pieces(self._take_up(topics, indexes), "following partitions")
+
+    def _take_up(self, topics: Iterable[TopicImage], indexes: Iterable[int] | None = None) -> Pieces:
         """Follow the partitions of topics, or stop following, as the image says."""
         # The effects of several partitions begin together, so that one request names them all.
         begun: dict[_Fetcher, list[Effect]] = {}
@@ -223,7 +226,7 @@ class Following:
                 self._place(topic, index, begun)
         yield from self._begin(begun)
 
-    def _begin(self, begun: dict[_Fetcher, list[Effect]]) -> Steps:
+    def _begin(self, begun: dict[_Fetcher, list[Effect]]) -> Pieces:
         for fetcher, effects in begun.items():
             self._hold(fetcher, 1)
             try:
@@ -349,9 +352,13 @@ class Following:
                 return
             fetcher.busy[connection] += 1
             steps = self._effects.steps(fetcher.fetching, effects, response.frame)
-            self._slices.run(steps, applied)
+            carried_out = self._tasks.run_pieces(steps, "the effects of a fetch")
+            if isinstance(carried_out, Deferred):
+                carried_out.listen(applied)
+            else:
+                applied()
 
-        def applied() -> None:
+        def applied(_: object = None) -> None:
             fetcher.busy[connection] -= 1
             self._pump(fetcher)
 
@@ -376,7 +383,11 @@ class Following:
                 return
             following = fetching.looked_up(effect, _offset_in(response), self._clock.now_ms())
             effects = () if following is None else (following,)
-            self._slices.run(self._effects.steps(fetching, effects), lambda: self._pump(fetcher))
+            carried_out = self._tasks.run_pieces(self._effects.steps(fetching, effects), "the effects of a look-up")
+            if isinstance(carried_out, Deferred):
+                carried_out.listen(lambda _: self._pump(fetcher))
+            else:
+                self._pump(fetcher)
 
         answer = self._peers.request(fetcher.leader_id, request)
         if isinstance(answer, Deferred):
@@ -395,7 +406,3 @@ def _offset_in(response: ListOffsetsResponse | None) -> int | None:
 
 def _stable_hash(key: Key) -> int:
     return int.from_bytes(key[0][:4], "big") + key[1]
-
-
-def _nothing() -> None:
-    """Do nothing at the end of work that nothing waits for."""

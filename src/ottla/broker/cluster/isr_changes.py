@@ -9,14 +9,14 @@ image; after an unknown outcome it stays proposed, and is written again until th
 import logging
 from typing import Final, NamedTuple
 
-from ottla.environment import Cancellable, Timers
+from ottla.environment import Cancellable
 from ottla.metadata import changes, keys
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 30
@@ -38,11 +38,11 @@ class _Planned(NamedTuple):
 class IsrChanges:
     """Writes the changes of the ISR that partitions request."""
 
-    def __init__(self, node_id: int, metadata: Metadata, timers: Timers) -> None:
+    def __init__(self, node_id: int, metadata: Metadata, tasks: Scheduler) -> None:
         self.expansions = self.shrinks = self.failures = 0
         self._node_id = node_id
         self._metadata = metadata
-        self._timers = timers
+        self._tasks = tasks
         self._due: dict[Partition, None] = {}
         self._is_writing = False
         self._timer: Cancellable | None = None
@@ -62,7 +62,7 @@ class IsrChanges:
 
     def _write_in(self, delay_ms: int) -> None:
         if self._timer is None and not self._is_writing and not self._is_closed:
-            self._timer = self._timers.call_later(delay_ms, self._write)
+            self._timer = self._tasks.call_later(delay_ms, self._write)
 
     def _write(self) -> None:
         self._timer = None
@@ -122,28 +122,27 @@ class IsrChanges:
                 change.before.isr,
                 change.state.isr,
             )
-        self._send(planned, whole._replace(expect={**whole.expect, **expect}))
+        whole = whole._replace(expect={**whole.expect, **expect})
+        self._tasks.background(self._send(planned, whole), "a change of ISRs")
 
-    def _send(self, planned: list[_Planned], whole: Change) -> None:
-        def written(outcome: ChangeOutcome) -> None:
-            self._is_writing = False
-            delay_ms = 0
-            self.failures += 0 if outcome.revision else len(planned)
-            if outcome.revision:
-                self._retry_ms = _FIRST_RETRY_MS
-                self._report(planned)
-            elif outcome.error is not None:
-                _logger.warning("cannot change the ISR of %d partitions: %s", len(planned), outcome.error)
-                delay_ms = self._retry_ms
-                self._retry_ms = min(2 * self._retry_ms, _LONGEST_RETRY_MS)
-            for change in planned:
-                _decide(change, outcome)
-                if change.partition.leadership is change.leadership:
-                    self._due[change.partition] = None
-            if self._due:
-                self._write_in(delay_ms)
-
-        after(self._metadata.submit(whole), written)
+    async def _send(self, planned: list[_Planned], whole: Change) -> None:
+        outcome = await self._metadata.submit(whole)
+        self._is_writing = False
+        delay_ms = 0
+        self.failures += 0 if outcome.revision else len(planned)
+        if outcome.revision:
+            self._retry_ms = _FIRST_RETRY_MS
+            self._report(planned)
+        elif outcome.error is not None:
+            _logger.warning("cannot change the ISR of %d partitions: %s", len(planned), outcome.error)
+            delay_ms = self._retry_ms
+            self._retry_ms = min(2 * self._retry_ms, _LONGEST_RETRY_MS)
+        for change in planned:
+            _decide(change, outcome)
+            if change.partition.leadership is change.leadership:
+                self._due[change.partition] = None
+        if self._due:
+            self._write_in(delay_ms)
 
     def _report(self, planned: list[_Planned]) -> None:
         for partition, _, _, before, state in planned:

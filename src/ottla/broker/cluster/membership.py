@@ -20,13 +20,13 @@ from typing import Final
 
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
+from ottla.broker.starting import CannotStart
 from ottla.metadata import changes, keys
 from ottla.metadata.elections import replaced, restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred, awaitable, completed
+from ottla.tasks.deferred import awaitable
 from ottla.tasks.scheduler import Scheduler, Task
 
 _logger = logging.getLogger("ottla.cluster")
@@ -41,7 +41,7 @@ _DUPLICATE: Final = (
 )
 
 
-class CannotJoin(Exception):
+class CannotJoin(CannotStart):
     """Failed start of a broker in a cluster: the reason and its remedy, in one line."""
 
 
@@ -56,6 +56,7 @@ class Membership:
     def __init__(
         self,
         registration: BrokerImage,
+        *,
         incarnation: Incarnation,
         directories: OwnDirectories,
         store: MetadataStore,
@@ -90,8 +91,9 @@ class Membership:
         self.lease = 0
         """The current lease, 0 without one."""
         self._writer = LivenessWriter(self._node_id, metadata, self._scheduler, self._own_sign)
-        AppliedRevisions(self._node_id, metadata, self._scheduler, self._writer)
-        metadata.subscribe(self._apply)
+        self.applied_revisions = AppliedRevisions(self._node_id, metadata, self._scheduler, self._writer)
+        self.shutdown: ControlledShutdown | None = None
+        """The controlled shutdown, from its begin on."""
 
     def _own_sign(self) -> Liveness | None:
         """Return the sign of life of this process under its current lease; None without one, and after the end."""
@@ -105,26 +107,11 @@ class Membership:
         sign = self._metadata.image.live.get(self._node_id)
         return sign is not None and sign.incarnation == self._incarnation.id
 
-    def join(self, load: Callable[[], None]) -> Answer[str | None]:
-        """Join the cluster; the answer is None when this broker is live, otherwise the reason of the failure in one line.
+    async def join(self, load: Callable[[], None]) -> None:
+        """Join the cluster: this broker is live at the end. Raises CannotJoin, with the reason in one line.
 
         load  opens the logs; called after the registration, before the sign of life
         """
-        answer: Deferred[str | None] = Deferred(self._scheduler)
-
-        def ended(task: Deferred[None]) -> None:
-            if isinstance(task.error, CannotJoin):
-                answer.complete(str(task.error))
-            elif task.error is not None:
-                self._scheduler.on_error("joining the cluster", task.error)
-                answer.abandon()
-            else:
-                answer.complete(None)
-
-        self._scheduler.start(self._join(load), "join").listen(ended)
-        return answer
-
-    async def _join(self, load: Callable[[], None]) -> None:
         await self._register()
         await self._begin_epochs()
         load()
@@ -137,7 +124,7 @@ class Membership:
             await self._end_previous()
             value = self._registration.encoded()
             revision = self._metadata.image.revision_of(key)
-            outcome = await self._submit(Change({key: revision}, {live_key: 0}, put={key: value}))
+            outcome = await self._metadata.submit(Change({key: revision}, {live_key: 0}, put={key: value}))
             if outcome.error is not None:
                 self._warn("register", outcome.error)
                 await self._scheduler.sleep(_RETRY_MS)
@@ -177,7 +164,7 @@ class Membership:
             if not planned:
                 del left[: len(chunk)]
                 continue
-            outcome = await self._submit(self._change_of(planned))
+            outcome = await self._metadata.submit(self._change_of(planned))
             if outcome.revision:
                 del left[: len(chunk)]
             elif not outcome.conflicts:
@@ -250,7 +237,7 @@ class Membership:
             else:
                 sign = Liveness(self._incarnation.id, granted.id, 0, applied=0)
                 change = Change({key: 0, broker_key: self.epoch}, put={key: sign.encoded()}, lease=granted.id)
-                outcome = await self._submit(change)
+                outcome = await self._metadata.submit(change)
                 if outcome.revision and not self._has_ended():
                     self.lease = granted.id
                     self._renewing = self._scheduler.background(self._renew(granted.id), "renewing the lease")
@@ -307,7 +294,8 @@ class Membership:
 
         self._scheduler.background(restore(), "becoming live again")
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
+        """Act on a change of the metadata: this broker may be fenced, or another one registered in its place."""
         if not delta.membership or not self._is_joined or self._is_closed:
             return
         registered = delta.image.registered.get(self._node_id)
@@ -318,33 +306,31 @@ class Membership:
             _logger.warning("node %d was fenced: it becomes live again", self._node_id)
             self._restore()
 
-    def _submit(self, change: Change) -> Deferred[ChangeOutcome]:
-        return awaitable(self._metadata.submit(change), self._scheduler)
-
-    def leave(self, *, hands_over: bool) -> Answer[bool]:
+    async def leave(self, *, hands_over: bool) -> bool:
         """Leave the cluster: first the other brokers take over what this one leads, then its sign of life is removed.
 
         hands_over  False: the sign of life is removed at once; see `controlled.shutdown.enable`
 
-        The answer is False if the store did not confirm it in time.
+        Return False if the store did not confirm it in time.
         """
         if not self.lease or self._is_closed:
             self.close()
             return True
         self._is_leaving = True
-        answer: Deferred[bool] = Deferred(self._scheduler)
+        try:
+            if hands_over:
+                self.shutdown = self._shutdown()
+                # A task of its own: what it writes last is on the way to the store before the sign of life is removed.
+                await self._scheduler.start(self.shutdown.run(), "controlled shutdown")
+        except Exception as error:  # noqa: BLE001  (a bug there must not keep this broker from leaving)
+            self._scheduler.on_error("controlled shutdown", error)
+        self.close()
+        return await awaitable(self._store.revoke(self.lease), self._scheduler) if self.lease else True
 
-        def ended(task: Deferred[None]) -> None:
-            if task.error is not None:
-                self._scheduler.on_error("leaving the cluster", task.error)
-            self.close()
-            answer.follow(self._store.revoke(self.lease) if self.lease else True)
-
-        if hands_over:
-            self._scheduler.start(self._shutdown().run(), "controlled shutdown").listen(ended)
-        else:
-            ended(completed(None, self._scheduler))
-        return answer
+    def act_on_shutdown(self, delta: Delta) -> None:
+        """Pass a change of the metadata to the controlled shutdown, if it has begun."""
+        if self.shutdown is not None:
+            self.shutdown.apply(delta)
 
     def _shutdown(self) -> ControlledShutdown:
         return ControlledShutdown(
@@ -364,11 +350,13 @@ class Membership:
             return
         self._is_resigning = True
         change = Change(created={keys.CONTROLLER: controller.epoch}, delete=[keys.CONTROLLER])
+        self._scheduler.background(self._write_resignation(change), "the resignation of the controller")
 
-        def resigned(_: ChangeOutcome) -> None:
+    async def _write_resignation(self, change: Change) -> None:
+        try:
+            await self._metadata.submit(change)
+        finally:
             self._is_resigning = False
-
-        after(self._metadata.submit(change), resigned)
 
     def close(self) -> None:
         """Renew the lease no longer."""

@@ -4,14 +4,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.broker.cluster.controller import Controller
+from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import OwnDirectories
 from ottla.broker.cluster.fencing import QuickFencing
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
+from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.listener_configs import Listener, inter_broker_listener
+from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener
 from ottla.environment import Address, Environment, Random
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
@@ -20,10 +21,10 @@ from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
+from ottla.net.authentication import Credentials
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.deferred import awaitable
 from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
@@ -42,6 +43,7 @@ class ClusterNode:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         registration: BrokerImage,
         directories: Sequence[LogDirectory],
@@ -66,60 +68,52 @@ class ClusterNode:
         )
         self.membership = Membership(
             registration,
-            own.begin(environment.random.bytes16().hex()),
-            own,
-            store,
-            metadata,
-            tasks,
-            values.integer("broker.session.timeout.ms"),
-            failed,
+            incarnation=own.begin(environment.random.bytes16().hex()),
+            directories=own,
+            store=store,
+            metadata=metadata,
+            tasks=tasks,
+            session_timeout_ms=values.integer("broker.session.timeout.ms"),
+            failed=failed,
         )
         self.controller = Controller(
-            registration.node_id,
-            self.membership,
-            metadata,
-            environment.timers,
-            rules,
-            lambda: config().flag("auto.leader.rebalance.enable"),
-            values.integer("leader.imbalance.check.interval.seconds") * 1000,
-            values.integer("broker.session.timeout.ms"),
+            config=ControllerConfig.of(values),
+            node_id=registration.node_id,
+            membership=self.membership,
+            metadata=metadata,
+            tasks=tasks,
+            rules=rules,
+            balances_leaders=lambda: config().flag("auto.leader.rebalance.enable"),
         )
         self.fencing = QuickFencing(
             registration.node_id,
-            lambda: metadata.image,
-            store,
-            environment.transport,
-            environment.clock,
-            environment.timers,
-            values.integer("broker.session.timeout.ms"),
+            image=lambda: metadata.image,
+            store=store,
+            transport=environment.transport,
+            clock=environment.clock,
+            timers=environment.timers,
+            session_timeout_ms=values.integer("broker.session.timeout.ms"),
         )
-        self.isr_changes = IsrChanges(registration.node_id, metadata, environment.timers)
-        self.offline_replicas = OfflineReplicas(registration.node_id, metadata, replicas, environment.timers, rules)
-        if fences_quickly:
-            metadata.subscribe(self.fencing.apply)
+        self.isr_changes = IsrChanges(registration.node_id, metadata, tasks)
+        self.offline_replicas = OfflineReplicas(registration.node_id, metadata, replicas, tasks, rules)
 
-    def join(self, load: Callable[[], None]) -> Answer[str | None]:
-        """Join the cluster, then take part in the election of a controller; see `Membership.join`."""
+    async def join(self, load: Callable[[], None]) -> None:
+        """Join the cluster, then take part in the election of a controller; see `Membership.join`. Raises CannotJoin."""
+        await self.membership.join(load)
+        for directory in self._directories:
+            directory.broker_epoch = self.membership.epoch
+        self.controller.begin()
+        self.offline_replicas.begin()
+        if self._fences_quickly:
+            self.fencing.begin()
 
-        def joined(reason: str | None) -> str | None:
-            if reason is None:
-                for directory in self._directories:
-                    directory.broker_epoch = self.membership.epoch
-                self.controller.begin()
-                self.offline_replicas.begin()
-                if self._fences_quickly:
-                    self.fencing.begin()
-            return reason
-
-        return after(self.membership.join(load), joined)
-
-    def leave(self, *, hands_over: bool) -> Answer[bool]:
+    async def leave(self, *, hands_over: bool) -> bool:
         """Leave the cluster, for a clean stop; `hands_over` is False if no other broker goes on."""
         self.controller.close()
         self.fencing.close()
         self.isr_changes.close()
         self.offline_replicas.close()
-        return self.membership.leave(hands_over=hands_over and self._config().flag("controlled.shutdown.enable"))
+        return await self.membership.leave(hands_over=hands_over and self._config().flag("controlled.shutdown.enable"))
 
     def close(self) -> None:
         """Stop all timers, as when the process ends."""
@@ -128,6 +122,26 @@ class ClusterNode:
         self.isr_changes.close()
         self.offline_replicas.close()
         self.membership.close()
+
+
+def connect(config: BrokerConfig, metadata: Metadata, environment: Environment, tasks: Scheduler) -> Peers:
+    """Return the connections to the other brokers of the cluster. Raises InvalidConfig."""
+    credentials: Credentials | None = None
+    transport = environment.transport
+    listener = inter_broker_listener(config, config.listeners)
+    if listener is not None and listener.protocol != PLAINTEXT:
+        from ottla.broker.peer_security import peer_credentials, peer_transport
+
+        credentials = peer_credentials(config, listener, environment, tasks)
+        transport = peer_transport(config, listener, transport)
+    return Peers(
+        config.node_id,
+        image=lambda: metadata.image,
+        environment=environment,
+        tasks=tasks,
+        credentials=credentials,
+        transport=transport,
+    )
 
 
 def registration(
@@ -164,78 +178,61 @@ def registration(
     )
 
 
-def load_when_reached(
-    store: MetadataStore, scheduler: Scheduler, wait_ms: int, load: Callable[[], Answer[Snapshot]]
-) -> Answer[Snapshot]:
-    """Wait up to `wait_ms` until the metadata store answers, then answer what `load` does."""
-    answer: Deferred[Snapshot] = Deferred(scheduler)
-
-    async def wait() -> None:
-        deadline_ms = scheduler.clock.now_ms() + wait_ms
-        snapshot = await awaitable(store.load(), scheduler)
-        if snapshot.error is not None:
-            _logger.warning("%s; waiting up to %d s for the metadata store", snapshot.error, wait_ms // 1000)
-        while snapshot.error is not None and (left_ms := deadline_ms - scheduler.clock.now_ms()) > 0:
-            await scheduler.sleep(min(left_ms, _STORE_RETRY_MS))
-            snapshot = await awaitable(store.load(), scheduler)
-        answer.complete(snapshot if snapshot.error is not None else await awaitable(load(), scheduler))
-
-    scheduler.background(wait(), "waiting for the metadata store")
-    return answer
+async def wait_until_reached(store: MetadataStore, tasks: Scheduler, wait_ms: int) -> None:
+    """Wait up to `wait_ms` until the metadata store answers."""
+    deadline_ms = tasks.clock.now_ms() + wait_ms
+    snapshot = await awaitable(store.load(), tasks)
+    if snapshot.error is not None:
+        _logger.warning("%s; waiting up to %d s for the metadata store", snapshot.error, wait_ms // 1000)
+    while snapshot.error is not None and (left_ms := deadline_ms - tasks.clock.now_ms()) > 0:
+        await tasks.sleep(min(left_ms, _STORE_RETRY_MS))
+        snapshot = await awaitable(store.load(), tasks)
 
 
-def found_cluster(
-    store: MetadataStore, cluster_id: str | None, random: Random, min_insync_replicas: int
-) -> Answer[Snapshot]:
-    """Load the metadata of a cluster, which is founded if the store is empty. The answer has an error if that fails.
+async def found_cluster(
+    store: MetadataStore, tasks: Scheduler, cluster_id: str | None, random: Random, min_insync_replicas: int
+) -> Snapshot:
+    """Load the metadata of a cluster, which is founded if the store is empty. Raises CannotJoin.
 
     cluster_id  id in the data directories, None if they are new: they found a cluster only then
     random      makes the id of a new cluster, and its secret
     """
     new_id = random.bytes16()
-
-    def new_secret() -> bytes:
-        return (random.bytes16() + random.bytes16()).hex().encode()
-
-    def loaded(snapshot: Snapshot) -> Answer[Snapshot]:
+    while True:
+        snapshot = await awaitable(store.load(), tasks)
         if snapshot.error is not None:
-            return snapshot
+            raise CannotJoin(snapshot.error)
         stored = next((entry.value for entry in snapshot.entries if entry.key == keys.CLUSTER_ID), None)
         if stored is not None:
             known = stored.decode()
             if cluster_id not in (None, known):
-                return _failed(
+                raise CannotJoin(
                     f"the data directories belong to cluster {cluster_id}, and the metadata store has cluster {known}: "
                     "give the right --cluster or another --data-dir"
                 )
             if any(entry.key == keys.SECRET for entry in snapshot.entries):
                 return snapshot
             # An earlier release has founded the cluster. Another broker may write the secret at the same time.
-            change = Change({keys.SECRET: 0}, put={keys.SECRET: new_secret()})
-            return after(
-                store.change(change), lambda outcome: again() if outcome.error is None else _failed(outcome.error)
-            )
-        if cluster_id is not None:
-            return _failed(
+            change = Change({keys.SECRET: 0}, put={keys.SECRET: _new_secret(random)})
+        elif cluster_id is not None:
+            raise CannotJoin(
                 f"the metadata store has no cluster, and the data directories belong to cluster {cluster_id}: the prefix is "
                 "wrong, or the store has lost its data"
             )
-        put = {
-            keys.CLUSTER_ID: uuid_text(new_id).encode(),
-            keys.SECRET: new_secret(),
-            keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode(),
-            keys.BROKER_DEFAULTS: keys.compact({keys.MIN_ISR: str(min_insync_replicas)}),
-            **keys.feature_levels(initial()),
-        }
-        # Another broker may found the cluster at the same time: then its id is loaded.
-        founding = store.change(Change({keys.CLUSTER_ID: 0}, put=put))
-        return after(founding, lambda outcome: again() if outcome.error is None else _failed(outcome.error))
-
-    def again() -> Answer[Snapshot]:
-        return after(store.load(), loaded)
-
-    return again()
+        else:
+            put = {
+                keys.CLUSTER_ID: uuid_text(new_id).encode(),
+                keys.SECRET: _new_secret(random),
+                keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode(),
+                keys.BROKER_DEFAULTS: keys.compact({keys.MIN_ISR: str(min_insync_replicas)}),
+                **keys.feature_levels(initial()),
+            }
+            # Another broker may found the cluster at the same time: then its id is loaded.
+            change = Change({keys.CLUSTER_ID: 0}, put=put)
+        outcome = await awaitable(store.change(change), tasks)
+        if outcome.error is not None:
+            raise CannotJoin(outcome.error)
 
 
-def _failed(reason: str) -> Snapshot:
-    return Snapshot((), 0, reason)
+def _new_secret(random: Random) -> bytes:
+    return (random.bytes16() + random.bytes16()).hex().encode()

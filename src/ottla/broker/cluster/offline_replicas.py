@@ -19,15 +19,15 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ottla.environment import Cancellable, Timers
+from ottla.environment import Cancellable
 from ottla.metadata import changes, keys
 from ottla.metadata.elections import ElectionRules, damaged, without
 from ottla.metadata.image import NO_LEADER, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import ChangeOutcome
+from ottla.metadata.store import Change
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.replication")
 _PARTITIONS_A_CHANGE: Final = 40
@@ -51,13 +51,13 @@ class OfflineReplicas:
         node_id: int,
         metadata: Metadata,
         replicas: Replicas,
-        timers: Timers,
+        tasks: Scheduler,
         rules: Callable[[TopicImage], ElectionRules],
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._replicas = replicas
-        self._timers = timers
+        self._tasks = tasks
         self._rules = rules
         self._due: dict[tuple[str, int], None] = {}
         self._damaged: dict[tuple[str, int], None] = {}
@@ -65,6 +65,7 @@ class OfflineReplicas:
         self._timer: Cancellable | None = None
         self._retry: Cancellable | None = None
         self._is_writing = False
+        self._has_begun = False
         self._is_closed = False
 
     def begin(self) -> None:
@@ -72,7 +73,7 @@ class OfflineReplicas:
         self._replicas.went_offline.append(self._look_at)
         self._replicas.came_online.append(self._look_at_all)
         self._replicas.damaged.append(self._was_damaged)
-        self._metadata.subscribe(self._apply)
+        self._has_begun = True
         for topic in self._metadata.image.topics.values():
             self._look_at_all(topic)
         for partition in self._replicas.all():
@@ -83,8 +84,10 @@ class OfflineReplicas:
         self._damaged[partition.topic, partition.index] = None
         self._look_at(partition.topic, partition.index)
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
         """Look at the partitions whose state or log here may have changed."""
+        if not self._has_begun:
+            return
         for topic in delta.changed:
             self._look_at_all(topic)
         for name, indexes in delta.moved.items():
@@ -131,7 +134,7 @@ class OfflineReplicas:
 
     def _write_in(self, delay_ms: int) -> None:
         if self._timer is None and not self._is_writing and not self._is_closed:
-            self._timer = self._timers.call_later(delay_ms, self._write)
+            self._timer = self._tasks.call_later(delay_ms, self._write)
 
     def _write(self) -> None:
         self._timer = None
@@ -160,7 +163,7 @@ class OfflineReplicas:
                 planned.append((topic, index, state))
         if waiting and self._retry is None:
             # Most changes for the better come with a delta. One timer for all: deltas come here as well.
-            self._retry = self._timers.call_later(_DAMAGED_RETRY_MS, self._look_at_damaged)
+            self._retry = self._tasks.call_later(_DAMAGED_RETRY_MS, self._look_at_damaged)
         if planned:
             self._submit(planned)
         elif self._due:
@@ -224,19 +227,18 @@ class OfflineReplicas:
             metadata.image, planned, {key: metadata.image.created_of(key) for key in live}
         )
         registered = {key: metadata.image.revision_of(key) for key in map(keys.broker_key, leaders)}
+        change = change._replace(expect={**change.expect, **registered})
         self._is_writing = True
+        self._tasks.background(self._send(planned, change), "a record of log directories")
 
-        def written(outcome: ChangeOutcome) -> None:
-            self._is_writing = False
-            if outcome.revision:
-                _logger.info(
-                    "recorded the log directory of %d replicas, or that they are offline or damaged", len(planned)
-                )
-            else:
-                self._due.update(dict.fromkeys((topic.name, index) for topic, index, _ in planned))
-            if outcome.error is not None:
-                _logger.warning("cannot record the log directories of replicas: %s; this is retried", outcome.error)
-            if self._due:
-                self._write_in(0 if outcome.error is None else _RETRY_MS)
-
-        after(metadata.submit(change._replace(expect={**change.expect, **registered})), written)
+    async def _send(self, planned: list[tuple[TopicImage, int, PartitionImage]], change: Change) -> None:
+        outcome = await self._metadata.submit(change)
+        self._is_writing = False
+        if outcome.revision:
+            _logger.info("recorded the log directory of %d replicas, or that they are offline or damaged", len(planned))
+        else:
+            self._due.update(dict.fromkeys((topic.name, index) for topic, index, _ in planned))
+        if outcome.error is not None:
+            _logger.warning("cannot record the log directories of replicas: %s; this is retried", outcome.error)
+        if self._due:
+            self._write_in(0 if outcome.error is None else _RETRY_MS)

@@ -27,8 +27,7 @@ from ottla.protocol.connection import PositionalResponse
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.schema import Request, Response
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, gather
 from ottla.tasks.scheduler import Scheduler
 
 R = TypeVar("R", bound=Response)
@@ -109,6 +108,7 @@ class Peers:
     def __init__(
         self,
         node_id: int,
+        *,
         image: Callable[[], Image],
         environment: Environment,
         tasks: Scheduler,

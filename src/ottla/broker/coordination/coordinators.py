@@ -36,10 +36,9 @@ from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_S
 from ottla.protocol.errors import NONE
 from ottla.protocol.wire import PeerError
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
 from ottla.tasks.due_work import DueWork
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 _RECORDS_A_TURN: Final = 500
@@ -55,16 +54,18 @@ class Coordination:
     verification  verification of transactional batches, here or at another broker's coordinator
     share_states  requests of the group coordinator to the share coordinator
     share_coordinators  the share coordinators of the cluster
+    tasks         the broker's scheduler
     share_resets  called when a share partition's state was replaced or deleted
     """
 
     def __init__(
         self,
+        *,
         node_id: int,
         values: BrokerValues,
         clock: Clock,
         random: Random,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         replicas: Replicas,
         transaction_version: Callable[[], int],
         new_producer_id: Callable[[], int],
@@ -73,7 +74,7 @@ class Coordination:
     ) -> None:
         self._node_id = node_id
         self._clock = clock
-        self._tasks = tasks
+        self.tasks = tasks
         self._replicas = replicas
         replicas.went_offline.append(self._went_offline)
         replicas.came_online.append(self._came_online)
@@ -88,7 +89,9 @@ class Coordination:
             values, clock, tasks, random, self._topology, self._alarm.set, self._on_group_message
         )
         self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
-        self.markers = MarkerWriter(replicas, self.groups, clock, tasks, self.routing, peers)
+        self.markers = MarkerWriter(
+            replicas=replicas, groups=self.groups, clock=clock, tasks=tasks, routing=self.routing, peers=peers
+        )
         self.transactions = transaction_coordinator(
             values, clock, tasks, transaction_version, new_producer_id, self._write_markers, self._alarm.set
         )
@@ -104,7 +107,7 @@ class Coordination:
                 values.integer("add.partitions.to.txn.retry.backoff.max.ms"), values.integer("request.timeout.ms")
             ),
         )
-        self.share_coordinators = ShareCoordinators(self.shares, self.routing, peers)
+        self.share_coordinators = ShareCoordinators(self.shares, self.routing, peers, tasks)
         self.share_states = ShareStateKeeper(self.share_coordinators, tasks, partial(provide_topic, SHARE_STATE_TOPIC))
         self.share_resets: list[Callable[[StateReset], None]] = []
         self._runtimes: dict[str, Runtime[Any]] = {
@@ -172,19 +175,20 @@ class Coordination:
         self.markers.write(markers, epoch, is_current, complete)
 
     def _on_group_message(self, partition: int, message: InitializeShares) -> None:  # noqa: ARG002
-        """Initialise the state of a share group's partitions; the heartbeat that caused it is answered already."""
-        self._tasks.call_later(0, partial(self._initialize_shares, message))
+        """Initialise the state of a share group's partitions."""
+        self.tasks.background(self._initialize_shares(message), "initialization of share state")
 
-    def _initialize_shares(self, message: InitializeShares) -> None:
+    async def _initialize_shares(self, message: InitializeShares) -> None:
+        await self.tasks.sleep(0)  # the heartbeat that caused it is answered first
         offsets = {
             (topic_id, index): offset
             for topic_id, partitions in message.start_offsets.items()
             for index, offset in partitions.items()
         }
-        after(
-            self.share_states.initialize(message.group_id, message.state_epoch, offsets),
-            partial(self.settle_shares, message.group_id),
+        outcomes = await awaitable(
+            self.share_states.initialize(message.group_id, message.state_epoch, offsets), self.tasks
         )
+        await awaitable(self.settle_shares(message.group_id, outcomes), self.tasks)
 
     def settle_shares(self, group_id: str, outcomes: Mapping[TopicIdPartition, StateOutcome]) -> Answer[int]:
         """Report to a share group the partitions that have a state now. The answer is an error code."""
@@ -234,7 +238,7 @@ class Coordination:
     def _load_on(self) -> None:
         """Read a piece of the partition that has waited longest; the next piece follows in another turn of the loop."""
         if self._loading is None and self._to_load:
-            self._loading = self._tasks.call_later(0, self._load_a_piece)
+            self._loading = self.tasks.call_later(0, self._load_a_piece)
 
     def _load_a_piece(self) -> None:
         self._loading = None
@@ -263,7 +267,7 @@ class Coordination:
     def _went_offline(self, topic: str, index: int) -> None:
         """Resign as coordinator of a partition whose log failed, after the append that may have failed has returned."""
         if topic in self._runtimes:
-            self._tasks.call_later(0, partial(self._runtimes[topic].unload, index))
+            self.tasks.call_later(0, partial(self._runtimes[topic].unload, index))
 
     def _came_online(self, topic: TopicImage) -> None:
         if topic.name in self._runtimes:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.coordination import remote_markers
 from ottla.broker.coordination.partition_log import PartitionLog
-from ottla.broker.coordination.remote_markers import write_remotely
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.delayed import DelayedCommit, Uncommitted
 from ottla.broker.other_brokers import OtherBrokers
@@ -31,16 +31,14 @@ from ottla.protocol.errors import (
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     REQUEST_TIMED_OUT,
-    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.retrying import repeat_while
+from ottla.tasks.deferred import Answer, Deferred, Failed, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _COMMIT_TIMEOUT_MS: Final = 30_000
+_RETRY_MS: Final = 100
 _RETRIED: Final = frozenset(
     (
         COORDINATOR_LOAD_IN_PROGRESS,
@@ -59,10 +57,11 @@ class MarkerWriter:
 
     def __init__(
         self,
+        *,
         replicas: Replicas,
         groups: Runtime[Any],
         clock: Clock,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         routing: CoordinatorRouting,
         peers: OtherBrokers,
     ) -> None:
@@ -74,61 +73,52 @@ class MarkerWriter:
         self._tasks = tasks
         self._closed = False
 
-    def append(self, markers: Sequence[tuple[Place, Ending, Callable[[int], None]]], done: Callable[[], None]) -> None:
+    def append(self, markers: Sequence[tuple[Place, Ending]]) -> Deferred[list[int]]:
         """Append one marker to each topic-partition that this broker leads.
 
-        markers  (place, ending, decided); `decided` is called once with an error code, NONE when the marker is committed
-        done     called when all are decided, perhaps before this returns
+        The result has an error code for each: NONE once its marker is committed.
         """
+        codes = [NONE] * len(markers)
         appended = []
-        for (topic, index), ending, decided in markers:
+        for number, ((topic, index), ending) in enumerate(markers):
             partition = self._replicas.leader(topic, index)
             if isinstance(partition, int):
-                decided(partition)
+                codes[number] = partition
                 continue
             if topic == OFFSETS_TOPIC:
-                code = self._groups.end_transaction(index, ending)
+                codes[number] = self._groups.end_transaction(index, ending)
             else:
-                code = PartitionLog(partition, self._clock).append_marker(ending).error_code
-            if code == NONE:
-                appended.append(Uncommitted.last_of(partition, decided))
-            else:
-                decided(code)
-        DelayedCommit(done).begin(appended, self._tasks, _COMMIT_TIMEOUT_MS)
+                codes[number] = PartitionLog(partition, self._clock).append_marker(ending).error_code
+            if codes[number] == NONE:
+                appended.append(Uncommitted.last_of(partition, partial(codes.__setitem__, number)))
+        committed: Deferred[list[int]] = Deferred(self._tasks)
+        DelayedCommit(lambda: committed.complete(codes)).begin(appended, self._tasks, _COMMIT_TIMEOUT_MS)
+        return committed
 
-    def _append_everywhere(
-        self, places: Sequence[Place], ending: Ending, decided: Callable[[Place, int], None], done: Callable[[], None]
-    ) -> None:
-        """Append a marker to each topic-partition, at its leader; see `append`.
+    async def _append_everywhere(self, places: Sequence[Place], ending: Ending) -> dict[Place, int]:
+        """Append a marker to each topic-partition, at its leader; return their error codes.
 
         Only the metadata of this broker shows that a partition does not exist: another broker may know an older state.
         """
+        codes: dict[Place, int] = {}
         local: list[Place] = []
         remote: dict[int, list[Place]] = {}
-        left = set(places)
-
-        def settle(place: Place, code: int) -> None:
-            decided(place, code)
-            left.discard(place)
-            if not left:
-                done()
-
-        unknown = [place for place in places if not self._routing.exists(*place)]
         for place in places:
-            if place in unknown:
-                continue
-            leader = self._routing.leader(*place)
-            if self._routing.is_remote(leader):
+            if not self._routing.exists(*place):
+                codes[place] = UNKNOWN_TOPIC_OR_PARTITION
+            elif self._routing.is_remote(leader := self._routing.leader(*place)):
                 remote.setdefault(leader, []).append(place)
             else:
                 local.append(place)
-        if not places:
-            done()
-        for node_id, theirs in remote.items():
-            write_remotely(self._peers, node_id, ending, theirs, settle)
-        self.append([(place, ending, partial(settle, place)) for place in local], lambda: None)
-        for place in unknown:
-            settle(place, UNKNOWN_TOPIC_OR_PARTITION)
+        # All are under way before the first one is awaited.
+        sent = [
+            (theirs, remote_markers.send(self._peers, node_id, ending, theirs)) for node_id, theirs in remote.items()
+        ]
+        appended = self.append([(place, ending) for place in local])
+        codes.update(zip(local, await appended, strict=True))
+        for theirs, response in sent:
+            codes |= remote_markers.codes_of(theirs, await awaitable(response, self._tasks))
+        return codes
 
     def write(
         self,
@@ -143,53 +133,35 @@ class MarkerWriter:
                     of the next epoch writes the markers again
         complete    answers an error code
         """
+        self._tasks.background(self._write(markers, coordinator_epoch, is_current, complete), "transaction markers")
+
+    async def _write(
+        self,
+        markers: Markers,
+        coordinator_epoch: int,
+        is_current: Callable[[], bool],
+        complete: Callable[[], Answer[int]],
+    ) -> None:
+        """Write markers. When this ends early, the next start, or the next coordinator, writes them again."""
         ending = Ending(
             markers.producer_id, markers.epoch, coordinator_epoch, commit=markers.commit, new_epoch=markers.new_epoch
         )
         left = sorted(markers.partitions)
-
-        def attempt() -> Answer[list[Place]]:
-            """Write the outstanding markers; the answer lists the partitions that still lack theirs."""
-            nonlocal left
-            failed: list[Place] = []
-            attempted: Deferred[list[Place]] = Deferred(self._tasks)
-
-            def decided(place: Place, code: int) -> None:
-                if code in _RETRIED:
-                    failed.append(place)
-
-            def done() -> None:
-                nonlocal left
-                left = failed
-                attempted.complete(failed)
-
+        while left:
             if self._closed or not is_current():
-                return failed
-            self._append_everywhere(left, ending, decided, done)
-            return attempted
-
-        def is_incomplete(code: int) -> bool:
-            # The log rejects the record for now.
-            return code not in (NONE, INVALID_TXN_STATE) and not self._closed and is_current()
-
-        def written(failed: list[Place]) -> Answer[int]:
-            if failed or self._closed or not is_current():
-                return NONE  # the next start, or the next coordinator, writes them
-            return repeat_while(is_incomplete, partial(_answered, complete), self._tasks)
-
-        is_left: Callable[[list[Place]], bool] = lambda failed: bool(failed) and not self._closed  # noqa: E731
-        after(repeat_while(is_left, attempt, self._tasks), written)
+                return
+            codes = await self._append_everywhere(left, ending)
+            left = [place for place in left if codes[place] in _RETRIED]
+            if left:
+                await self._tasks.sleep(_RETRY_MS)
+        while not self._closed and is_current():
+            try:
+                if await awaitable(complete(), self._tasks) in (NONE, INVALID_TXN_STATE):
+                    return
+            except Failed:  # the cause is logged
+                pass
+            await self._tasks.sleep(_RETRY_MS)  # the log rejects the record for now
 
     def close(self) -> None:
         """Stop the attempts; the next start writes the missing markers."""
         self._closed = True
-
-
-def _answered(complete: Callable[[], Answer[int]]) -> Answer[int]:
-    """Call `complete`; the answer is UNKNOWN_SERVER_ERROR if that of `complete` is abandoned."""
-    answer = complete()
-    if not isinstance(answer, Deferred):
-        return answer
-    whole: Deferred[int] = Deferred(answer.tasks)
-    answer.then(whole.complete, lambda: whole.complete(UNKNOWN_SERVER_ERROR))
-    return whole

@@ -4,13 +4,13 @@ The first request for an id reserves a block; the next block is reserved when th
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
+from ottla.coordinators.readiness import NotReady
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK
-from ottla.tasks.answers import NotReady
 from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.scheduler import Scheduler
 
 _RUNS_LOW: Final = PRODUCER_ID_BLOCK // 2
 
@@ -18,10 +18,10 @@ _RUNS_LOW: Final = PRODUCER_ID_BLOCK // 2
 class ProducerIds:
     """The producer ids of this broker, each assigned once.
 
-    reserve_block  reserves PRODUCER_ID_BLOCK ids in the metadata and answers the first one, -1 when that failed
+    reserve_block  reserves PRODUCER_ID_BLOCK ids in the metadata and returns the first one, -1 when that failed
     """
 
-    def __init__(self, reserve_block: Callable[[], Answer[int]], tasks: CallbackQueue) -> None:
+    def __init__(self, reserve_block: Callable[[], Coroutine[Deferred[Any], Any, int]], tasks: Scheduler) -> None:
         self._reserve_block = reserve_block
         self._tasks = tasks
         self._current = range(0)
@@ -58,14 +58,17 @@ class ProducerIds:
         if self._is_reserving:
             return
         self._is_reserving = True
-        first = self._reserve_block()
-        if isinstance(first, Deferred):
-            first.then(self._reserved, lambda: self._reserved(-1))
-        else:
+        self._tasks.background(self._reserve(), "the reservation of producer ids")
+
+    async def _reserve(self) -> None:
+        first = -1
+        try:
+            first = await self._reserve_block()
+        finally:
+            self._is_reserving = False
             self._reserved(first)
 
     def _reserved(self, first: int) -> None:
-        self._is_reserving = False
         if first >= 0:
             self._following = range(first, first + PRODUCER_ID_BLOCK)
         # Each waiting request takes an id when it is served, and there may be more of them than ids in a block.

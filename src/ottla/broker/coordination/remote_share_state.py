@@ -14,8 +14,8 @@ from ottla.protocol.messages import read_share_group_state as reading
 from ottla.protocol.messages import read_share_group_state_summary as summary
 from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.schema import Request
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _PURPOSE: Final = "share state"
 
@@ -112,12 +112,11 @@ _MESSAGES: Final[dict[Operation[Any, Any], _Message]] = {
 }
 
 
-def run_remotely(peers: OtherBrokers, node_id: int, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
+async def run_remotely(
+    peers: OtherBrokers, tasks: Scheduler, node_id: int, operation: Operation[Any, Any], request: Any
+) -> Any:
     """Run an operation of the share coordinator on another broker; COORDINATOR_NOT_AVAILABLE if it does not answer."""
     message = _MESSAGES[operation]
-
-    def answered(response: Any) -> Any:
-        rows = [] if response is None else [row for topic in response.results for row in topic.partitions]
-        return message.decode(rows[0]) if rows else message.failed
-
-    return after(peers.request(node_id, message.encode(request), purpose=_PURPOSE), answered)
+    response: Any = await awaitable(peers.request(node_id, message.encode(request), purpose=_PURPOSE), tasks)
+    rows = [] if response is None else [row for topic in response.results for row in topic.partitions]
+    return message.decode(rows[0]) if rows else message.failed

@@ -15,9 +15,8 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTransaction,
 )
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.deferred import Answer, Deferred, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _PURPOSE: Final = "transactions"
 
@@ -33,11 +32,11 @@ class _Verification(NamedTuple):
 class RemoteVerification:
     """Verifies or adds partitions at transaction coordinators on other brokers."""
 
-    def __init__(self, peers: OtherBrokers, tasks: CallbackQueue) -> None:
+    def __init__(self, peers: OtherBrokers, tasks: Scheduler) -> None:
         self._peers = peers
         self._tasks = tasks
         self._queued: dict[int, list[_Verification]] = {}
-        self._is_sending: dict[int, bool] = {}
+        self._sending: set[int] = set()
 
     def run(self, node_id: int, partitions: PartitionsOf, *, only_verify: bool) -> Answer[Codes]:
         """Verify or add partitions; the answer has an error code for each.
@@ -46,32 +45,26 @@ class RemoteVerification:
         """
         verification = _Verification(partitions, only_verify, Deferred(self._tasks))
         self._queued.setdefault(node_id, []).append(verification)
-        self._send(node_id)
+        if node_id not in self._sending:
+            self._sending.add(node_id)
+            self._tasks.background(self._send(node_id), f"verification at broker {node_id}")
         return verification.answer
 
-    def _send(self, node_id: int) -> None:
-        queued = self._queued.get(node_id)
-        if not queued or self._is_sending.get(node_id):
-            return
-        # A producer id is in a request once: the answers are matched by transactional id.
-        chosen: dict[str, _Verification] = {}
-        left = []
-        for verification in queued:
-            if verification.partitions.transactional_id in chosen:
-                left.append(verification)
-            else:
-                chosen[verification.partitions.transactional_id] = verification
-        self._queued[node_id] = left
-        self._is_sending[node_id] = True
-        request = AddPartitionsToTxnRequest(transactions=[_transaction(sent) for sent in chosen.values()])
-
-        def answered(response: AddPartitionsToTxnResponse | None) -> None:
-            self._is_sending[node_id] = False
-            for sent in chosen.values():
-                sent.answer.complete(_codes(sent.partitions, response))
-            self._send(node_id)
-
-        after(self._peers.request(node_id, request, purpose=_PURPOSE), answered)
+    async def _send(self, node_id: int) -> None:
+        """Send what is queued for a broker, one request after the other."""
+        try:
+            while queued := self._queued.pop(node_id, []):
+                # A producer id is in a request once: the answers are matched by transactional id.
+                chosen: dict[str, _Verification] = {}
+                for verification in queued:
+                    if chosen.setdefault(verification.partitions.transactional_id, verification) is not verification:
+                        self._queued.setdefault(node_id, []).append(verification)
+                request = AddPartitionsToTxnRequest(transactions=[_transaction(sent) for sent in chosen.values()])
+                response = await awaitable(self._peers.request(node_id, request, purpose=_PURPOSE), self._tasks)
+                for sent in chosen.values():
+                    sent.answer.complete(_codes(sent.partitions, response))
+        finally:
+            self._sending.discard(node_id)
 
 
 def _transaction(verification: _Verification) -> AddPartitionsToTxnTransaction:

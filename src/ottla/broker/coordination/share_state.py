@@ -25,10 +25,8 @@ from ottla.coordinators.share.state import (
 )
 from ottla.metadata.image import SHARE_STATE_TOPIC
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, error
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.retrying import repeat_while
+from ottla.tasks.deferred import Answer, Deferred, awaitable, gather
+from ottla.tasks.scheduler import Scheduler
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -92,6 +90,7 @@ def ask_each(
 
 _ATTEMPTS: Final = 51
 """Attempts before the share coordinator's error is returned: 5 seconds."""
+_RETRY_MS: Final = 100
 
 TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
@@ -100,10 +99,13 @@ TopicIdPartition = tuple[bytes, int]
 class ShareCoordinators:
     """The share coordinators of the cluster: this broker for some keys, other brokers for the rest."""
 
-    def __init__(self, local: ShareCoordinator, routing: CoordinatorRouting, peers: OtherBrokers) -> None:
+    def __init__(
+        self, local: ShareCoordinator, routing: CoordinatorRouting, peers: OtherBrokers, tasks: Scheduler
+    ) -> None:
         self._local = local
         self._routing = routing
         self._peers = peers
+        self._tasks = tasks
 
     def run(self, operation: Operation[Any, R], request: Any) -> Answer[R]:
         """Run an operation at the coordinator of its share partition; COORDINATOR_NOT_AVAILABLE if that does not answer."""
@@ -112,8 +114,28 @@ class ShareCoordinators:
         if self._routing.is_remote(node_id):
             from ottla.broker.coordination.remote_share_state import run_remotely
 
-            return cast(Answer[R], run_remotely(self._peers, node_id, operation, request))
+            remote = run_remotely(self._peers, self._tasks, node_id, operation, request)
+            return cast(Answer[R], self._tasks.run(remote, "a request to a share coordinator"))
         return self._local.run(key, operation, request)
+
+    def run_when_available(
+        self, operation: Operation[Any, R], request: Any, *, attempts: int, pause_ms: int
+    ) -> Answer[R]:
+        """Run an operation, and repeat it while the coordinator is not available."""
+        first: Any = self.run(operation, request)
+        if isinstance(first, Deferred) or first.error_code in COORDINATOR_UNAVAILABLE:
+            repeated = self._repeat(first, operation, request, attempts - 1, pause_ms)
+            return self._tasks.run(repeated, "an operation of the share coordinator")
+        return cast(Answer[R], first)
+
+    async def _repeat(
+        self, answer: Any, operation: Operation[Any, Any], request: Any, attempts_left: int, pause_ms: int
+    ) -> Any:
+        while (outcome := await awaitable(answer, self._tasks)).error_code in COORDINATOR_UNAVAILABLE and attempts_left:
+            attempts_left -= 1
+            await self._tasks.sleep(pause_ms)
+            answer = self.run(operation, request)
+        return outcome
 
 
 class ShareStateKeeper:
@@ -123,7 +145,7 @@ class ShareStateKeeper:
     """
 
     def __init__(
-        self, coordinators: ShareCoordinators, tasks: CallbackQueue, provide_topic: Callable[[], Answer[bool]]
+        self, coordinators: ShareCoordinators, tasks: Scheduler, provide_topic: Callable[[], Answer[bool]]
     ) -> None:
         self._coordinators = coordinators
         self._tasks = tasks
@@ -147,21 +169,14 @@ class ShareStateKeeper:
         return self._ask(summarize_state, [SummarizeState(group_id, *place) for place in places])
 
     def _ask(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> Answer[dict[TopicIdPartition, Any]]:
-        def combined(answers: list[Any]) -> dict[TopicIdPartition, Any]:
-            return {
-                (request.topic_id, request.partition): answer for request, answer in zip(requests, answers, strict=True)
-            }
+        return self._tasks.run(self._outcomes(operation, requests), "a request to the share coordinator")
 
-        def ask(exists: bool) -> Answer[dict[TopicIdPartition, Any]]:  # noqa: ARG001
-            return gather([self._run_when_available(operation, request) for request in requests], combined)
-
-        return after(self._provide_topic(), ask) if requests else combined([])
-
-    def _run_when_available(self, operation: Operation[Any, Any], request: Any) -> Answer[Any]:
-        """Run an operation, and repeat it while the coordinator is not available, up to a number of attempts."""
-        return repeat_while(
-            lambda response: response.error_code in COORDINATOR_UNAVAILABLE,
-            partial(self._coordinators.run, operation, request),
-            self._tasks,
-            attempts=_ATTEMPTS,
-        )
+    async def _outcomes(self, operation: Operation[Any, Any], requests: Sequence[Any]) -> dict[TopicIdPartition, Any]:
+        if requests:
+            await awaitable(self._provide_topic(), self._tasks)
+        run = partial(self._coordinators.run_when_available, operation, attempts=_ATTEMPTS, pause_ms=_RETRY_MS)
+        answers = [run(request) for request in requests]  # all are under way before the first one is awaited
+        return {
+            (request.topic_id, request.partition): await awaitable(answer, self._tasks)
+            for request, answer in zip(requests, answers, strict=True)
+        }

@@ -34,10 +34,8 @@ from ottla.protocol.errors import (
     TRANSACTION_ABORTABLE,
 )
 from ottla.replication.partition import Partition
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.retrying import repeat_while
+from ottla.tasks.deferred import Answer, Deferred, after, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 _FIRST_PAUSE_MS: Final = 1
 R = TypeVar("R")
@@ -100,7 +98,7 @@ class Verification:
         routing: CoordinatorRouting,
         remote: RemoteVerification,
         clock: Clock,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         *,
         longest_pause_ms: int,
         limit_ms: int,
@@ -119,15 +117,23 @@ class Verification:
         verify         examines the partitions again, as markers change their state
         is_concurrent  whether an outcome is that of a transaction before which another one is ending
         """
-        clock, limit_ms = self._clock, self._limit_ms
-        begun = clock.now_ms()
-        return repeat_while(
-            lambda outcome: is_concurrent(outcome) and clock.now_ms() - begun < limit_ms,
-            verify,
-            self._tasks,
-            pause_ms=_FIRST_PAUSE_MS,
-            longest_pause_ms=self._longest_pause_ms,
-        )
+        ends_ms = self._clock.now_ms() + self._limit_ms
+        first = verify()
+        if isinstance(first, Deferred) or (is_concurrent(first) and self._limit_ms):
+            return self._tasks.run(self._repeat(first, verify, is_concurrent, ends_ms), "verification")
+        return first  # the usual case, without a task
+
+    async def _repeat(
+        self, answer: Answer[R], verify: Callable[[], Answer[R]], is_concurrent: Callable[[R], bool], ends_ms: int
+    ) -> R:
+        pause_ms = _FIRST_PAUSE_MS
+        while True:
+            outcome = await awaitable(answer, self._tasks)
+            if not is_concurrent(outcome) or self._clock.now_ms() >= ends_ms:
+                return outcome
+            await self._tasks.sleep(pause_ms)
+            pause_ms = max(_FIRST_PAUSE_MS, min(2 * pause_ms, self._longest_pause_ms))
+            answer = verify()
 
     def verified(self, partitions: PartitionsOf, client: Client, *, is_enabled: bool) -> Answer[Codes]:
         """Verify or add partitions; the answer has an error code for each, NONE if the producer may write to it.

@@ -31,32 +31,26 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _FIRST_WITH_FENCED: Final = 2
 
 
 @handles(AddOffsetsToTxnRequest)
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: Broker) -> Answer[AddOffsetsToTxnResponse]:
+async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: Broker) -> AddOffsetsToTxnResponse:
     if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=GROUP_AUTHORIZATION_FAILED)
-    return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_added, request, broker))
-
-
-def _added(request: AddOffsetsToTxnRequest, broker: Broker, exists: bool) -> Answer[AddOffsetsToTxnResponse]:
-    if not exists:
+    if not await awaitable(broker.topics.provide_internal(OFFSETS_TOPIC), broker.tasks):
         return AddOffsetsToTxnResponse(error_code=COORDINATOR_NOT_AVAILABLE)
     place = OFFSETS_TOPIC, broker.groups.partition_of(request.group_id)
     partitions = PartitionsOf(
         request.transactional_id, request.producer_id, request.producer_epoch, frozenset((place,))
     )
     run = partial(broker.coordination.transactions.run, request.transactional_id, add_partitions, partitions)
-    answer = broker.coordination.verification.repeated(run, is_concurrent)
-    old = request.context.version < _FIRST_WITH_FENCED
-    return gather([answer], lambda codes: _told(codes[0][place], old=old))
+    codes = await awaitable(broker.coordination.verification.repeated(run, is_concurrent), broker.tasks)
+    return _told(codes[place], old=request.context.version < _FIRST_WITH_FENCED)
 
 
 def _told(code: int, *, old: bool) -> AddOffsetsToTxnResponse:

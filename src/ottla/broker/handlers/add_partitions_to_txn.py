@@ -52,8 +52,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
 
 _FIRST_WITH_FENCED: Final = 2
 _FIRST_WITH_SEVERAL: Final = 4
@@ -69,17 +68,17 @@ class _Asked(NamedTuple):
 
 
 @handles(AddPartitionsToTxnRequest, rows="transactions")
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> Answer[AddPartitionsToTxnResponse]:
+async def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> AddPartitionsToTxnResponse:
     context = request.context
     version = context.version
     if version >= _FIRST_WITH_SEVERAL and not may_use_cluster(context, AclOperation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     asked = _asked(request)
     answers = [_added(transaction, broker, context) for transaction in asked]
+    codes = [await awaitable(answer, broker.tasks) for answer in answers]
     if version >= _FIRST_WITH_SEVERAL:
-        return gather(answers, lambda codes: _of_several(asked, codes))
-    fenced_code = INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED
-    return gather(answers, lambda codes: _of_one(asked[0], codes[0], fenced_code))
+        return _of_several(asked, codes)
+    return _of_one(asked[0], codes[0], INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED)
 
 
 def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:

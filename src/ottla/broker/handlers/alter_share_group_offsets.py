@@ -43,14 +43,13 @@ from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 
 @handles(AlterShareGroupOffsetsRequest, rows="topics.partitions")
-def alter_share_group_offsets(
+async def alter_share_group_offsets(
     request: AlterShareGroupOffsetsRequest, broker: Broker
-) -> Answer[AlterShareGroupOffsetsResponse]:
+) -> AlterShareGroupOffsetsResponse:
     group_id = request.group_id
     if not serves_share_groups(broker.image.features):
         return _refused(UNSUPPORTED_VERSION)
@@ -75,24 +74,18 @@ def alter_share_group_offsets(
                 partitions = named[known.id][1] if known.id in named else frozenset()
                 named[known.id] = known.name, partitions | {partition.partition_index}
 
-    def initialize(begun: Begun) -> Answer[AlterShareGroupOffsetsResponse]:
+    outcomes: dict[TopicIdPartition, StateOutcome] = {}
+    if not denied or len(denied) < len(request.topics):
+        alteration = OffsetAlteration(group_id, named, names_topic)
+        begun: Begun = await awaitable(broker.groups.run(group_id, begin_alteration, alteration), broker.tasks)
         if begun.error_code != NONE:
             return _refused(begun.error_code, begun.error_message)
-        asked = broker.coordination.share_states.initialize(group_id, begun.state_epoch, offsets)
-        return after(asked, settle)
-
-    def settle(outcomes: dict[TopicIdPartition, StateOutcome]) -> Answer[AlterShareGroupOffsetsResponse]:
-        settled = broker.coordination.settle_shares(group_id, outcomes) if outcomes else NONE
-        return after(settled, lambda code: _refused(code) if code != NONE else respond(outcomes))
-
-    def respond(outcomes: dict[TopicIdPartition, StateOutcome]) -> AlterShareGroupOffsetsResponse:
-        return _response(request, outcomes, broker, denied)
-
-    if denied and len(denied) == len(request.topics):
-        return respond({})
-    return after(
-        broker.groups.run(group_id, begin_alteration, OffsetAlteration(group_id, named, names_topic)), initialize
-    )
+        coordination = broker.coordination
+        initialized = coordination.share_states.initialize(group_id, begun.state_epoch, offsets)
+        outcomes = await awaitable(initialized, broker.tasks)
+        if outcomes and (code := await awaitable(coordination.settle_shares(group_id, outcomes), broker.tasks)) != NONE:
+            return _refused(code)
+    return _response(request, outcomes, broker, denied)
 
 
 def _refused(code: int, message: str | None = None) -> AlterShareGroupOffsetsResponse:

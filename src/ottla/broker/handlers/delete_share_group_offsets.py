@@ -36,14 +36,12 @@ from ottla.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
 
 
 @handles(DeleteShareGroupOffsetsRequest, rows="topics")
-def delete_share_group_offsets(
+async def delete_share_group_offsets(
     request: DeleteShareGroupOffsetsRequest, broker: Broker
-) -> Answer[DeleteShareGroupOffsetsResponse]:
+) -> DeleteShareGroupOffsetsResponse:
     if not serves_share_groups(broker.image.features):
         return _refused(UNSUPPORTED_VERSION)
     if not may_use_group(request.context, AclOperation.DELETE, request.group_id):
@@ -51,24 +49,18 @@ def delete_share_group_offsets(
     if not request.group_id:
         return _refused(INVALID_GROUP_ID)
     allowed, denied = _split(request)
-    ids = {
-        topic.topic_name: broker.image.topics[topic.topic_name].id
-        for topic in allowed
-        if topic.topic_name in broker.image.topics
-    }
-
-    def response(end: DeletedState) -> DeleteShareGroupOffsetsResponse:
-        if end.error_code != NONE:
-            return _refused(end.error_code, end.error_message)
-        names = dict.fromkeys(topic.topic_name for topic in allowed)
-        rows = [_denied(topic.topic_name) for topic in denied]
-        rows += [_topic(name, ids.get(name), end) for name in names]
-        return DeleteShareGroupOffsetsResponse(responses=rows)
-
-    if denied and not allowed:
-        return response(DeletedState(NONE, None, {}))
-    named = {topic_id: name for name, topic_id in ids.items()}
-    return after(delete_share_state(broker.coordination, request.group_id, named), response)
+    topics = broker.image.topics
+    ids = {topic.topic_name: topics[topic.topic_name].id for topic in allowed if topic.topic_name in topics}
+    end = DeletedState(NONE)
+    if allowed or not denied:
+        named = {topic_id: name for name, topic_id in ids.items()}
+        end = await delete_share_state(broker.coordination, request.group_id, named)
+    if end.error_code != NONE:
+        return _refused(end.error_code, end.error_message)
+    names = dict.fromkeys(topic.topic_name for topic in allowed)
+    rows = [_denied(topic.topic_name) for topic in denied]
+    rows += [_topic(name, ids.get(name), end) for name in names]
+    return DeleteShareGroupOffsetsResponse(responses=rows)
 
 
 def _split(

@@ -23,29 +23,26 @@ from ottla.coordinators.groups import listing
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _FIRST_WITH_NOT_FOUND: Final = 6
 
 
 @handles(DescribeGroupsRequest, rows="groups")
-def describe_groups(request: DescribeGroupsRequest, broker: Broker) -> Answer[DescribeGroupsResponse]:
-    def shaped(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
-        for group in groups:
-            if group.error_code == GROUP_ID_NOT_FOUND and request.context.version < _FIRST_WITH_NOT_FOUND:
-                group.error_code, group.error_message = NONE, None
-            if group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = authorized_operations(
-                    request.context, AclResourceType.GROUP, group.group_id
-                )
-        return DescribeGroupsResponse(groups=groups)
-
-    denied, asked = [], []
+async def describe_groups(request: DescribeGroupsRequest, broker: Broker) -> DescribeGroupsResponse:
+    groups: list[DescribedGroup] = []
+    asked = []
     for group_id in request.groups:
+        await broker.tasks.pace()
         if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
-            asked.append(listing.GroupName(group_id))
+            asked.append(broker.groups.run(group_id, listing.describe, listing.GroupName(group_id)))
         else:
-            denied.append(DescribedGroup(error_code=GROUP_AUTHORIZATION_FAILED, group_id=group_id))
-    described = [broker.groups.run(group.group_id, listing.describe, group) for group in asked]
-    return gather([*denied, *described], shaped)
+            groups.append(DescribedGroup(error_code=GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+    groups += [await awaitable(answer, broker.tasks) for answer in asked]
+    for group in groups:
+        await broker.tasks.pace()
+        if group.error_code == GROUP_ID_NOT_FOUND and request.context.version < _FIRST_WITH_NOT_FOUND:
+            group.error_code, group.error_message = NONE, None
+        if group.error_code == NONE and request.include_authorized_operations:
+            group.authorized_operations = authorized_operations(request.context, AclResourceType.GROUP, group.group_id)
+    return DescribeGroupsResponse(groups=groups)

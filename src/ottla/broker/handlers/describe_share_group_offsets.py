@@ -20,15 +20,13 @@ Versions
     1  lag (KIP-1226)
 """
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordination.share_state import TopicIdPartition
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
-from ottla.broker.latest_offsets import LatestOffset, TopicPartition, latest_offsets
+from ottla.broker.latest_offsets import LatestOffset, latest_offsets
 from ottla.broker.permission import may_use_group, may_use_topic
 from ottla.coordinators.groups.share.offsets import KnownPartitions, ShareGroupName, known_partitions
 from ottla.coordinators.share.state import UNKNOWN, StateSummary
@@ -51,48 +49,43 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _NO_TOPIC: Final = bytes(16)
 
 
 @handles(DescribeShareGroupOffsetsRequest, rows="groups.topics.partitions")
-def describe_share_group_offsets(
+async def describe_share_group_offsets(
     request: DescribeShareGroupOffsetsRequest, broker: Broker
-) -> Answer[DescribeShareGroupOffsetsResponse]:
+) -> DescribeShareGroupOffsetsResponse:
     if not serves_share_groups(broker.image.features):
         refused = [
             DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=UNSUPPORTED_VERSION)
             for group in request.groups
         ]
         return DescribeShareGroupOffsetsResponse(groups=refused)
-    return gather(
-        [_described(group, broker, request.context) for group in request.groups],
-        lambda groups: DescribeShareGroupOffsetsResponse(groups=groups),
-    )
+    groups = await broker.tasks.every(_described(group, broker, request.context) for group in request.groups)
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-def _described(
+async def _described(
     group: DescribeShareGroupOffsetsRequestGroup, broker: Broker, context: RequestContext
-) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = group.group_id
     if not may_use_group(context, AclOperation.DESCRIBE, group_id):
         code = GROUP_AUTHORIZATION_FAILED
         return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=code, error_message=None)
     if group.topics is None:
-
-        def all_known(known: KnownPartitions) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-            if known.error_code != NONE:
-                return _failed(group_id, known.error_code)
-            names = (
-                (name, sorted(partitions))
-                for name, partitions in known.initialized.values()
-                if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=False)
-            )
-            return _summarized(group_id, names, broker)
-
-        return after(broker.groups.run(group_id, known_partitions, ShareGroupName(group_id)), all_known)
+        asked = broker.groups.run(group_id, known_partitions, ShareGroupName(group_id))
+        known: KnownPartitions = await awaitable(asked, broker.tasks)
+        if known.error_code != NONE:
+            return _failed(group_id, known.error_code)
+        names = (
+            (name, sorted(partitions))
+            for name, partitions in known.initialized.values()
+            if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=False)
+        )
+        return await _summarized(group_id, names, broker)
     if group.topics and not group_id:
         return _failed(group_id, INVALID_GROUP_ID)
     allowed, denied = [], []
@@ -101,12 +94,9 @@ def _described(
             allowed.append((topic.topic_name, topic.partitions))
         else:
             denied.append(_denied(topic))
-
-    def completed(described: DescribeShareGroupOffsetsResponseGroup) -> DescribeShareGroupOffsetsResponseGroup:
-        described.topics += denied
-        return described
-
-    return after(_summarized(group_id, allowed, broker), completed)
+    described = await _summarized(group_id, allowed, broker)
+    described.topics += denied
+    return described
 
 
 def _denied(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
@@ -126,41 +116,32 @@ def _failed(group_id: str, code: int) -> DescribeShareGroupOffsetsResponseGroup:
     return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=code, error_message=error(code).message)
 
 
-def _summarized(
+async def _summarized(
     group_id: str, topics: Iterable[tuple[str, Iterable[int]]], broker: Broker
-) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
+) -> DescribeShareGroupOffsetsResponseGroup:
     """Return the group's state in each of these partitions, which are named by topic and index."""
     requested = [(name, list(partitions)) for name, partitions in topics]
     known = {name: broker.image.topics[name].id for name, _ in requested if name in broker.image.topics}
     places = [(known[name], index) for name, partitions in requested if name in known for index in partitions]
-
-    def with_lags(summaries: dict[TopicIdPartition, StateSummary]) -> Answer[DescribeShareGroupOffsetsResponseGroup]:
-        described = {
-            (name, index): summary
-            for name, partitions in requested
-            for index in partitions
-            if (summary := summaries.get((known.get(name, _NO_TOPIC), index))) is not None
-            and summary.error_code == NONE
-        }
-        ends = latest_offsets(broker, [place for place, summary in described.items() if _has_lag(summary)])
-        return after(ends, partial(response, described))
-
-    def response(
-        described: Mapping[TopicPartition, StateSummary], ends: Mapping[TopicPartition, LatestOffset]
-    ) -> DescribeShareGroupOffsetsResponseGroup:
-        answers = [
-            DescribeShareGroupOffsetsResponseTopic(
-                topic_name=name,
-                topic_id=known.get(name, _NO_TOPIC),
-                partitions=[
-                    _partition(index, described.get((name, index)), ends.get((name, index))) for index in partitions
-                ],
-            )
-            for name, partitions in requested
-        ]
-        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=answers)
-
-    return after(broker.coordination.share_states.summarize(group_id, places), with_lags)
+    summaries = await awaitable(broker.coordination.share_states.summarize(group_id, places), broker.tasks)
+    described = {
+        (name, index): summary
+        for name, partitions in requested
+        for index in partitions
+        if (summary := summaries.get((known.get(name, _NO_TOPIC), index))) is not None and summary.error_code == NONE
+    }
+    ends = await latest_offsets(broker, [place for place, summary in described.items() if _has_lag(summary)])
+    answers = [
+        DescribeShareGroupOffsetsResponseTopic(
+            topic_name=name,
+            topic_id=known.get(name, _NO_TOPIC),
+            partitions=[
+                _partition(index, described.get((name, index)), ends.get((name, index))) for index in partitions
+            ],
+        )
+        for name, partitions in requested
+    ]
+    return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=answers)
 
 
 def _has_lag(summary: StateSummary) -> bool:

@@ -27,17 +27,15 @@ from ottla.coordinators.transactions.ending import end_transaction
 from ottla.protocol.errors import TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _FIRST_WITH_FENCED: Final = 2
 
 
 @handles(EndTxnRequest)
-def end_txn(request: EndTxnRequest, broker: Broker) -> Answer[EndTxnResponse]:
+async def end_txn(request: EndTxnRequest, broker: Broker) -> EndTxnResponse:
     if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
         return EndTxnResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     answer = broker.coordination.transactions.run(request.transactional_id, end_transaction, request)
-    if request.context.version >= _FIRST_WITH_FENCED:
-        return answer
-    return gather([answer], lambda responses: without_fenced(responses[0]))
+    response = await awaitable(answer, broker.tasks)
+    return response if request.context.version >= _FIRST_WITH_FENCED else without_fenced(response)

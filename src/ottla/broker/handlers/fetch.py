@@ -83,8 +83,7 @@ from ottla.records.errors import CorruptRecords
 from ottla.records.legacy import NotForOldClients
 from ottla.replication.throttle import UNLIMITED
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, after
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -462,9 +461,8 @@ class _FetchAttempt:
 
     def converted(self, response: FetchResponse) -> Answer[FetchResponse]:
         """Convert the batches of a response to message sets, in steps between other requests."""
-        answer: Deferred[FetchResponse] = Deferred(self._broker.tasks)
-        self._broker.slices.run(self._convert(response), lambda: answer.complete(response), answer.abandon)
-        return answer
+        converted = self._broker.tasks.run_pieces(self._convert(response), "the conversion of batches")
+        return after(converted, lambda _: response)
 
     def _convert(self, response: FetchResponse) -> Iterator[None]:
         offsets = {(requested.topic, requested.index): requested for requested in self._requested}

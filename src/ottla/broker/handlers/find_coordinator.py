@@ -39,8 +39,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTION_STATE_TOPIC, 2: SHARE_STATE_TOPIC}
 _TRANSACTION: Final = 1
@@ -57,14 +56,14 @@ class _Found(NamedTuple):
 
 
 @handles(FindCoordinatorRequest, rows="coordinator_keys")
-def find_coordinator(request: FindCoordinatorRequest, broker: Broker) -> Answer[FindCoordinatorResponse]:
+async def find_coordinator(request: FindCoordinatorRequest, broker: Broker) -> FindCoordinatorResponse:
     name = _TOPICS.get(request.key_type)
     keys = request.coordinator_keys if request.context.version >= _FIRST_WITH_SEVERAL else [request.key]
     denied = {key: code for key in keys if (code := _denial(key, request)) != NONE}
     usable = [key for key in keys if key not in denied and _is_valid(key, request)]
-    if name is None or name in broker.image.topics or not usable:
-        return _response(request, broker, denied)
-    return after(broker.topics.provide_internal(name), lambda exists: _response(request, broker, denied))  # noqa: ARG005
+    if name is not None and usable:
+        await awaitable(broker.topics.provide_internal(name), broker.tasks)
+    return _response(request, broker, denied)
 
 
 def _denial(key: str, request: FindCoordinatorRequest) -> int:

@@ -19,7 +19,6 @@ Versions
     5  TRANSACTION_ABORTABLE (KIP-890)
 """
 
-from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
@@ -40,18 +39,23 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.security.operations import AclOperation, AclResourceType
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _FIRST_WITH_FENCED: Final = 4
 
 
 @handles(InitProducerIdRequest)
-def init_producer_id(request: InitProducerIdRequest, broker: Broker) -> Answer[InitProducerIdResponse]:
+async def init_producer_id(request: InitProducerIdRequest, broker: Broker) -> InitProducerIdResponse:
     code = _denial(request) or _check(request, broker.config)
     if code != NONE:
         return refuse_init(request, code)
-    return after(broker.producer_ids.reserve(), partial(_given, request, broker))
+    if not await awaitable(broker.producer_ids.reserve(), broker.tasks):
+        return refuse_init(request, COORDINATOR_LOAD_IN_PROGRESS)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=broker.producer_ids.take(), producer_epoch=0)
+    answer = broker.coordination.transactions.run(request.transactional_id, operation, request)
+    response = await awaitable(answer, broker.tasks)
+    return response if request.context.version >= _FIRST_WITH_FENCED else without_fenced(response)
 
 
 def _denial(request: InitProducerIdRequest) -> int:
@@ -84,14 +88,3 @@ def _check(request: InitProducerIdRequest, config: BrokerConfig) -> int:
     ):
         return INVALID_TRANSACTION_TIMEOUT
     return NONE
-
-
-def _given(request: InitProducerIdRequest, broker: Broker, is_reserved: bool) -> Answer[InitProducerIdResponse]:
-    if not is_reserved:
-        return refuse_init(request, COORDINATOR_LOAD_IN_PROGRESS)
-    if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=broker.producer_ids.take(), producer_epoch=0)
-    answer = broker.coordination.transactions.run(request.transactional_id, operation, request)
-    if request.context.version >= _FIRST_WITH_FENCED:
-        return answer
-    return after(answer, without_fenced)

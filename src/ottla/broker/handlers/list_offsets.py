@@ -51,7 +51,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import awaitable
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -68,11 +68,10 @@ _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST
 
 
 @handles(ListOffsetsRequest, rows="topics.partitions")
-def list_offsets(request: ListOffsetsRequest, broker: Broker) -> Answer[ListOffsetsResponse]:
+async def list_offsets(request: ListOffsetsRequest, broker: Broker) -> ListOffsetsResponse:
     response = ListOffsetsResponse()
-    answer: Deferred[ListOffsetsResponse] = Deferred(broker.tasks)
-    broker.slices.run(_look_up(request, broker, response), lambda: answer.complete(response), answer.abandon)
-    return answer
+    await awaitable(broker.tasks.run_pieces(_look_up(request, broker, response), "ListOffsets"), broker.tasks)
+    return response
 
 
 def _look_up(request: ListOffsetsRequest, broker: Broker, response: ListOffsetsResponse) -> Iterator[None]:

@@ -98,7 +98,7 @@ async def metadata(request: MetadataRequest, broker: Broker) -> MetadataResponse
             lost = broker.peers.lost
             return not lost or not any(leader in lost for leader in _leaders(asked, broker))
 
-        await awaitable(broker.metadata.when(has_leaders, ELECTION_MS), broker.tasks)
+        await broker.metadata.when(has_leaders, ELECTION_MS)
     return await _some_topics(asked, request, broker)
 
 

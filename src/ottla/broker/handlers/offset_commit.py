@@ -35,8 +35,7 @@ from ottla.metadata.image import OFFSETS_TOPIC
 from ottla.protocol.errors import GROUP_AUTHORIZATION_FAILED
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after, gather
 
 
 @handles(OffsetCommitRequest, rows="topics.partitions")

@@ -31,12 +31,11 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 
 @handles(OffsetDeleteRequest, rows="topics.partitions")
-def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> Answer[OffsetDeleteResponse]:
+async def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> OffsetDeleteResponse:
     if not may_use_group(request.context, AclOperation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
@@ -48,6 +47,7 @@ def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> Answer[Offset
     rows: dict[str, list[OffsetDeleteResponsePartition]] = {}
     """Rows by topic; those of errors come first, also within a topic."""
     for topic in request.topics:
+        await broker.tasks.pace()
         count = len(topics[topic.name].partitions) if topic.name in topics else 0
         code = TOPIC_AUTHORIZATION_FAILED if topic.name in forbidden else UNKNOWN_TOPIC_OR_PARTITION
         for part in topic.partitions:
@@ -57,15 +57,11 @@ def offset_delete(request: OffsetDeleteRequest, broker: Broker) -> Answer[Offset
                 row = OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code)
                 rows.setdefault(topic.name, []).append(row)
 
-    def shaped(outcomes: list[OffsetDeletionOutcome]) -> OffsetDeleteResponse:
-        (outcome,) = outcomes
-        if outcome.error_code != NONE:
-            return OffsetDeleteResponse(error_code=outcome.error_code)
-        for (name, index), code in zip(known, outcome.codes, strict=True):
-            rows.setdefault(name, []).append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
-        answers = [OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in rows.items()]
-        return OffsetDeleteResponse(topics=answers)
-
-    return gather(
-        [broker.groups.run(request.group_id, delete_offsets, OffsetDeletion(request.group_id, known))], shaped
-    )
+    deletion = broker.groups.run(request.group_id, delete_offsets, OffsetDeletion(request.group_id, known))
+    outcome: OffsetDeletionOutcome = await awaitable(deletion, broker.tasks)
+    if outcome.error_code != NONE:
+        return OffsetDeleteResponse(error_code=outcome.error_code)
+    for (name, index), code in zip(known, outcome.codes, strict=True):
+        rows.setdefault(name, []).append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+    answers = [OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in rows.items()]
+    return OffsetDeleteResponse(topics=answers)

@@ -48,8 +48,7 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after, gather
 
 if TYPE_CHECKING:
     from ottla.metadata.image import Image

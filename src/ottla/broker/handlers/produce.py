@@ -93,8 +93,7 @@ from ottla.records.batch import MAGIC, base_sequence, magic_of, transactional_pr
 from ottla.records.compression import newer_than_produce
 from ottla.records.validation import check_whole
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -421,9 +420,7 @@ class _Appends:
         return whole
 
     def _check(self) -> Answer[None]:
-        checked: Deferred[None] = Deferred(self._broker.tasks)
-        self._broker.slices.run(self._finish(), lambda: checked.complete(None))
-        return checked
+        return self._broker.tasks.run_pieces(self._finish(), "the check of a large batch")
 
     def _finish(self) -> Iterator[None]:
         for partition, leader_epoch, unfinished, answer in self._unfinished:

@@ -49,8 +49,7 @@ from ottla.protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after
 
 
 @handles(ShareAcknowledgeRequest)

@@ -63,8 +63,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after
 
 _logger = logging.getLogger("ottla.broker")
 _BATCH_OPTIMIZED: Final = 0

@@ -30,12 +30,11 @@ from ottla.protocol.messages.share_group_describe import (
     ShareGroupDescribeResponse,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
 
 
 @handles(ShareGroupDescribeRequest, rows="group_ids")
-def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> Answer[ShareGroupDescribeResponse]:
+async def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> ShareGroupDescribeResponse:
     if not serves_share_groups(broker.image.features):
         refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return ShareGroupDescribeResponse(groups=refused)
@@ -45,27 +44,25 @@ def share_group_describe(request: ShareGroupDescribeRequest, broker: Broker) -> 
             return DescribedGroup(group_id=group_id, error_code=INVALID_GROUP_ID)
         return broker.groups.run(group_id, listing.describe_share, listing.GroupName(group_id))
 
-    def shaped(groups: list[DescribedGroup]) -> ShareGroupDescribeResponse:
-        for index, group in enumerate(groups):
-            if request.context.authorizer is not None and _has_hidden_topic(group, request.context):
-                text = "The group has described topic(s) that the client is not authorized to describe."
-                groups[index] = DescribedGroup(
-                    group_id=group.group_id, error_code=TOPIC_AUTHORIZATION_FAILED, error_message=text
-                )
-            elif group.error_code == NONE and request.include_authorized_operations:
-                group.authorized_operations = authorized_operations(
-                    request.context, AclResourceType.GROUP, group.group_id
-                )
-        return ShareGroupDescribeResponse(groups=groups)
-
-    denied: list[Answer[DescribedGroup]] = []
+    denied = []
     allowed = []
     for group_id in request.group_ids:
+        await broker.tasks.pace()
         if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
-            allowed.append(group_id)
+            allowed.append(described(group_id))
         else:
             denied.append(DescribedGroup(group_id=group_id, error_code=GROUP_AUTHORIZATION_FAILED))
-    return gather([*denied, *map(described, allowed)], shaped)
+    groups = denied + [await awaitable(answer, broker.tasks) for answer in allowed]
+    for index, group in enumerate(groups):
+        await broker.tasks.pace()
+        if request.context.authorizer is not None and _has_hidden_topic(group, request.context):
+            text = "The group has described topic(s) that the client is not authorized to describe."
+            groups[index] = DescribedGroup(
+                group_id=group.group_id, error_code=TOPIC_AUTHORIZATION_FAILED, error_message=text
+            )
+        elif group.error_code == NONE and request.include_authorized_operations:
+            group.authorized_operations = authorized_operations(request.context, AclResourceType.GROUP, group.group_id)
+    return ShareGroupDescribeResponse(groups=groups)
 
 
 def _has_hidden_topic(group: DescribedGroup, context: RequestContext) -> bool:

@@ -39,8 +39,7 @@ from ottla.protocol.messages.streams_group_describe import (
     TopologyDescription,
 )
 from ottla.security.operations import AclOperation, AclResourceType, authorized_operations
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, awaitable
 
 _logger = logging.getLogger("ottla.broker")
 _NOT_STORED: Final = 1
@@ -49,9 +48,7 @@ _GIVEN: Final = 3
 
 
 @handles(StreamsGroupDescribeRequest, rows="group_ids")
-def streams_group_describe(
-    request: StreamsGroupDescribeRequest, broker: Broker
-) -> Answer[StreamsGroupDescribeResponse]:
+async def streams_group_describe(request: StreamsGroupDescribeRequest, broker: Broker) -> StreamsGroupDescribeResponse:
     if not serves_streams_groups(broker.config, broker.image.features):
         refused = [DescribedGroup(group_id=group_id, error_code=UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return StreamsGroupDescribeResponse(groups=refused)
@@ -61,18 +58,19 @@ def streams_group_describe(
             return Description(DescribedGroup(group_id=group_id, error_code=INVALID_GROUP_ID))
         return broker.groups.run(group_id, describe_streams, GroupName(group_id))
 
-    def shaped(descriptions: list[Description]) -> StreamsGroupDescribeResponse:
-        groups = [_shaped(description, request, broker) for description in descriptions]
-        return StreamsGroupDescribeResponse(groups=groups)
-
-    denied: list[Answer[Description]] = []
+    denied = []
     allowed = []
     for group_id in request.group_ids:
+        await broker.tasks.pace()
         if may_use_group(request.context, AclOperation.DESCRIBE, group_id):
-            allowed.append(group_id)
+            allowed.append(described(group_id))
         else:
             denied.append(Description(DescribedGroup(group_id=group_id, error_code=GROUP_AUTHORIZATION_FAILED)))
-    return gather([*denied, *map(described, allowed)], shaped)
+    groups = []
+    for description in denied + [await awaitable(answer, broker.tasks) for answer in allowed]:
+        await broker.tasks.pace()
+        groups.append(_shaped(description, request, broker))
+    return StreamsGroupDescribeResponse(groups=groups)
 
 
 def _shaped(description: Description, request: StreamsGroupDescribeRequest, broker: Broker) -> DescribedGroup:

@@ -41,14 +41,13 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 
 @handles(StreamsGroupHeartbeatRequest)
-def streams_group_heartbeat(
+async def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, broker: Broker
-) -> Answer[StreamsGroupHeartbeatResponse]:
+) -> StreamsGroupHeartbeatResponse:
     if not serves_streams_groups(broker.config, broker.image.features):
         return _refused(UNSUPPORTED_VERSION)
     context = request.context
@@ -69,15 +68,14 @@ def streams_group_heartbeat(
     if wrong is not None:
         return _refused(*wrong)
 
-    def shaped(outcome: streams_heartbeat.Outcome) -> StreamsGroupHeartbeatResponse:
-        response = outcome.response
-        for status in response.status or ():
-            if status.status_code == MISSING_INTERNAL_TOPICS:
-                keep_ms = 2 * response.heartbeat_interval_ms
-                status.status_detail += broker.streams_topics.provide(outcome.missing, context, keep_ms)
-        return response
-
-    return after(broker.groups.run(request.group_id, streams_heartbeat.heartbeat, request), shaped)
+    answer = broker.groups.run(request.group_id, streams_heartbeat.heartbeat, request)
+    outcome: streams_heartbeat.Outcome = await awaitable(answer, broker.tasks)
+    response = outcome.response
+    for status in response.status or ():
+        if status.status_code == MISSING_INTERNAL_TOPICS:
+            keep_ms = 2 * response.heartbeat_interval_ms
+            status.status_detail += broker.streams_topics.provide(outcome.missing, context, keep_ms)
+    return response
 
 
 def _refused(code: int, message: str | None = None) -> StreamsGroupHeartbeatResponse:

@@ -18,7 +18,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_streams_groups
 from ottla.broker.permission import may_use_group
-from ottla.broker.topology_descriptions import DescriptionRefused, TopologyDescriptionPlugin
+from ottla.broker.topology_descriptions import DescriptionRefused
 from ottla.coordinators.groups.streams.topology_descriptions import (
     Decision,
     Ending,
@@ -40,17 +40,16 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
     TopologyDescriptionNode,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import awaitable
 
 _NODE_TYPES: Final = (1, 2, 3)
 """Source, processor, sink."""
 
 
 @handles(StreamsGroupTopologyDescriptionUpdateRequest)
-def streams_group_topology_description_update(
+async def streams_group_topology_description_update(
     request: StreamsGroupTopologyDescriptionUpdateRequest, broker: Broker
-) -> Answer[StreamsGroupTopologyDescriptionUpdateResponse]:
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
     if not serves_streams_groups(broker.config, broker.image.features):
         return _response(UNSUPPORTED_VERSION)
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
@@ -66,34 +65,23 @@ def streams_group_topology_description_update(
         if node.node_type not in _NODE_TYPES:
             return _response(INVALID_REQUEST, f"Unknown topology node type: {node.node_type}")
 
-    def store(decision: Decision) -> Answer[StreamsGroupTopologyDescriptionUpdateResponse]:
-        if decision.code != NONE:
-            return _response(decision.code, decision.message)
-        return _store(request, broker, plugin)
-
     offer = Offer(request.group_id, request.member_id, request.topology_epoch)
-    return after(broker.groups.run(request.group_id, begin_description, offer), store)
-
-
-def _store(
-    request: StreamsGroupTopologyDescriptionUpdateRequest, broker: Broker, plugin: TopologyDescriptionPlugin
-) -> Answer[StreamsGroupTopologyDescriptionUpdateResponse]:
-    group_id, epoch = request.group_id, request.topology_epoch
+    begun = broker.groups.run(request.group_id, begin_description, offer)
+    decision: Decision = await awaitable(begun, broker.tasks)
+    if decision.code != NONE:
+        return _response(decision.code, decision.message)
     failure = None
-    ending = Ending(group_id, epoch)
+    ending = Ending(request.group_id, request.topology_epoch)
     try:
-        plugin.set(group_id, epoch, request.topology_description)
+        plugin.set(request.group_id, request.topology_epoch, request.topology_description)
     except DescriptionRefused as cause:
-        failure, ending = str(cause), Ending(group_id, epoch, has_failed=True)
+        failure, ending = str(cause), ending._replace(has_failed=True)
     except Exception as cause:  # noqa: BLE001  a plug-in may raise anything
         return _response(STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, str(cause))
-
-    def ended(code: int) -> StreamsGroupTopologyDescriptionUpdateResponse:
-        if failure is not None:
-            return _response(STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failure)
-        return _response(code)
-
-    return after(broker.groups.run(group_id, end_description, ending), ended)
+    code = await awaitable(broker.groups.run(request.group_id, end_description, ending), broker.tasks)
+    if failure is not None:
+        return _response(STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, failure)
+    return _response(code)
 
 
 def _nodes(description: TopologyDescription) -> list[TopologyDescriptionNode]:

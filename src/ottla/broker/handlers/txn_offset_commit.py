@@ -58,8 +58,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, after, gather
 
 _FIRST_THAT_ABORTS: Final = 4
 _FIRST_THAT_ADDS: Final = 5

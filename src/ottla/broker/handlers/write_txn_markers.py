@@ -17,8 +17,6 @@ Versions
     2  the transaction's version
 """
 
-from functools import partial
-
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.permission import may_use_cluster
@@ -33,15 +31,15 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, Deferred
 
 
 @handles(WriteTxnMarkersRequest, rows="markers.topics.partition_indexes")
-def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer[WriteTxnMarkersResponse]:
+async def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> WriteTxnMarkersResponse:
     may_write = may_use_cluster(request.context, AclOperation.ALTER, is_logged=False)
     may_write = may_write or may_use_cluster(request.context, AclOperation.CLUSTER_ACTION)
     results = []
-    to_write = []
+    to_write: list[tuple[tuple[str, int], Ending]] = []
+    written: list[WritableTxnMarkerPartitionResult] = []
     for marker in request.markers:
         ending = Ending(
             marker.producer_id,
@@ -59,11 +57,11 @@ def write_txn_markers(request: WriteTxnMarkersRequest, broker: Broker) -> Answer
                 if not may_write:
                     row.error_code = CLUSTER_AUTHORIZATION_FAILED
                     continue
-                to_write.append(((topic.name, index), ending, partial(setattr, row, "error_code")))
+                to_write.append(((topic.name, index), ending))
+                written.append(row)
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
-    if not may_write:
-        return WriteTxnMarkersResponse(markers=results)
-    whole: Deferred[WriteTxnMarkersResponse] = Deferred(broker.tasks)
-    broker.coordination.markers.append(to_write, lambda: whole.complete(WriteTxnMarkersResponse(markers=results)))
-    return whole
+    codes = await broker.coordination.markers.append(to_write) if may_write else []
+    for row, code in zip(written, codes, strict=True):
+        row.error_code = code
+    return WriteTxnMarkersResponse(markers=results)

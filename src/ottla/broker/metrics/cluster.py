@@ -26,9 +26,9 @@ class ElectionCounts:
         self.controllers = 0
         self.unclean = 0
         self.eligible = 0
-        broker.metadata.subscribe(self._apply)
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
+        """Count the elections in a change of the metadata."""
         before, after = delta.before, delta.image
         if before.controller != after.controller and after.controller is not None:
             self.controllers += 1

@@ -1,6 +1,6 @@
 """All metrics of a broker, read on its event loop in steps, so that no reading holds the loop for long."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,11 +22,11 @@ from ottla.broker.metrics.topics import TopicFamilies
 from ottla.observability.client_metrics import ClientMetrics
 from ottla.observability.distribution import Recent
 from ottla.observability.families import Family
+from ottla.tasks.deferred import awaitable
+from ottla.tasks.scheduler import Pieces
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import BrokerServer
-
-Steps = Generator[None, None, None]
 
 
 class Reading(NamedTuple):
@@ -55,6 +55,7 @@ class BrokerMetrics:
         self._request_families = RequestFamilies(self._requests)
         self._topic_families = TopicFamilies(broker, traffic, topics)
         self._elections = ElectionCounts(broker)
+        server.observer = self._elections.apply
         server.flusher.now_ns = pipeline.now_ns
         times = server.flusher.times
         self._flushes = Recent(lambda: list(times.counts))
@@ -69,9 +70,10 @@ class BrokerMetrics:
         """Read all metrics in steps, then call `done`; `failed` after a bug in a step."""
         families: list[Family] = []
         clients = self._broker.telemetry.received.instances
-        self._broker.slices.run(self._read_into(families), lambda: done(Reading(families, clients())), failed)
+        reading = self._broker.tasks.run_pieces(self._read_into(families), "reading metrics")
+        awaitable(reading, self._broker.tasks).then(lambda _: done(Reading(families, clients())), failed)
 
-    def _read_into(self, families: list[Family]) -> Steps:
+    def _read_into(self, families: list[Family]) -> Pieces:
         broker, server, load = self._broker, self._server, self._load
         now_ms = broker.clock.now_ms()
         families += yield from self._topic_families.collect()

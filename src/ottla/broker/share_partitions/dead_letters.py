@@ -15,9 +15,8 @@ Kafka.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.delayed import DelayedCommit, Uncommitted
@@ -38,23 +37,19 @@ from ottla.protocol.errors import (
     NONE,
     NOT_LEADER_OR_FOLLOWER,
     TOPIC_ALREADY_EXISTS,
-    UNKNOWN_TOPIC_OR_PARTITION,
     name_of,
 )
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
 )
 from ottla.records.batch import build, records_of
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Header, Record
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.retrying import repeat_while
+from ottla.tasks.deferred import Deferred, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -72,12 +67,15 @@ _ROOM_FOR_A_HEADER: Final = 200
 """Bytes reserved for a batch header, and for a record's fields beside key, value and headers."""
 
 
-class _Missing(Exception):
-    """Missing dead-letter topic; the argument is its name."""
+class _NotWritten(Exception):
+    """Failed attempt to write dead letters: the reason.
 
+    is_final  True if another attempt cannot succeed
+    """
 
-class _Impossible(Exception):
-    """Permanent reason for which dead letters cannot be written."""
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
 
 
 class _Letters(NamedTuple):
@@ -86,20 +84,6 @@ class _Letters(NamedTuple):
     group_id: str
     source: "Partition"
     letters: DeadLetters
-
-
-class _WriteResult(NamedTuple):
-    """Result of an attempt to write dead letters.
-
-    reason    why the letters were not written; None when they are committed
-    is_final  True if another attempt cannot succeed
-    """
-
-    reason: str | None
-    is_final: bool = False
-
-
-_WRITTEN: Final = _WriteResult(None)
 
 
 class DeadLetterWriter:
@@ -111,12 +95,13 @@ class DeadLetterWriter:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         clock: Clock,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         metadata: Metadata,
         replicas: Replicas,
-        create_topic: Callable[[RequestedTopic], Answer[ChangeResult]],
+        create_topic: Callable[[RequestedTopic], Coroutine[Deferred[Any], Any, ChangeResult]],
         peers: OtherBrokers,
     ) -> None:
         self._config = config
@@ -127,107 +112,99 @@ class DeadLetterWriter:
         self._create_topic = create_topic
         self._peers = peers
 
-    def write(self, group_id: str, source: "Partition", letters: DeadLetters, done: Callable[[], None]) -> None:
-        """Write `letters`, records of `source`, and call `done` when they are committed, or when they cannot be written."""
-
-        def written(outcome: _WriteResult) -> None:
-            if outcome.reason is not None:
-                _logger.error(
-                    "offsets %d to %d of %s have no dead letters in share group %s: %s",
-                    letters.first,
-                    letters.last,
-                    source.log.name,
-                    group_id,
-                    outcome.reason,
-                )
-            done()
-
-        attempt = partial(self._attempt, _Letters(group_id, source, letters))
-        after(
-            repeat_while(_is_temporary, attempt, self._tasks, attempts=_ATTEMPTS, pause_ms=_RETRY_MS),
-            written,
+    async def write(self, group_id: str, source: "Partition", letters: DeadLetters) -> None:
+        """Write `letters`, records of `source`; return when they are committed, or when they cannot be written."""
+        reason: object = None
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+            try:
+                await self._attempt(_Letters(group_id, source, letters))
+            except (_NotWritten, StorageError, OSError) as cause:
+                reason = cause
+                if not attempts_left or (isinstance(cause, _NotWritten) and cause.is_final):
+                    break
+                await self._tasks.sleep(_RETRY_MS)
+            else:
+                return
+        _logger.error(
+            "offsets %d to %d of %s have no dead letters in share group %s: %s",
+            letters.first,
+            letters.last,
+            source.log.name,
+            group_id,
+            reason,
         )
 
-    def _attempt(self, letters: _Letters) -> Answer[_WriteResult]:
-        try:
-            topic = self._topic(letters.group_id)
-            index = letters.source.index % len(topic.partitions)
-            target = self._replicas.leader(topic.name, index)
-            if not isinstance(target, int):
-                return self._append(target, letters)
-            leader = topic.partitions[index].leader
-            if target == NOT_LEADER_OR_FOLLOWER and leader in self._metadata.image.brokers:
-                return self._send(leader, topic, index, letters)
-            return _WriteResult("its partition has no leader")
-        except _Missing as missing:
-            return after(self._create(str(missing)), partial(self._created, letters))
-        except _Impossible as cause:
-            return _WriteResult(str(cause), is_final=True)
-        except (StorageError, OSError) as cause:
-            return _WriteResult(str(cause))
+    async def _attempt(self, letters: _Letters) -> None:
+        """Write the letters once, and wait for their commit. Raises _NotWritten, StorageError, OSError."""
+        topic = await self._topic(letters.group_id)
+        index = letters.source.index % len(topic.partitions)
+        target = self._replicas.leader(topic.name, index)
+        leader = topic.partitions[index].leader
+        if not isinstance(target, int):
+            await self._append(target, letters)
+        elif target == NOT_LEADER_OR_FOLLOWER and leader in self._metadata.image.brokers:
+            await self._send(leader, topic, index, letters)
+        else:
+            raise _NotWritten("its partition has no leader")
 
-    def _created(self, letters: _Letters, change: ChangeResult) -> Answer[_WriteResult]:
-        if change.error_code in (NONE, TOPIC_ALREADY_EXISTS):
-            return self._attempt(letters)
-        return _WriteResult(change.error_message or name_of(change.error_code), is_final=True)
-
-    def _topic(self, group_id: str) -> TopicImage:
-        """Return the dead-letter topic of a group. Raises _Impossible, _Missing."""
+    async def _topic(self, group_id: str) -> TopicImage:
+        """Return the dead-letter topic of a group, which is created if it is missing. Raises _NotWritten."""
         image, config = self._metadata.image, self._config()
         name = group_configs(image.configs_of(GROUP, group_id), config).text("errors.deadletterqueue.topic.name")
         if not name:
-            raise _Impossible("there is no dead-letter topic any more")
+            raise _NotWritten("there is no dead-letter topic any more", is_final=True)
         if name.startswith("__"):
-            raise _Impossible(f"the name of a dead-letter topic cannot begin with __, as {name} does")
+            raise _NotWritten(f"the name of a dead-letter topic cannot begin with __, as {name} does", is_final=True)
         prefix = config.text(_PREFIX) or ""
         if not name.startswith(prefix):
-            raise _Impossible(f"the name of a dead-letter topic must begin with {prefix}, unlike {name} ({_PREFIX})")
+            text = f"the name of a dead-letter topic must begin with {prefix}, unlike {name} ({_PREFIX})"
+            raise _NotWritten(text, is_final=True)
         topic = image.topics.get(name)
         if topic is None:
-            raise _Missing(name)
+            await self._create(name)
+            return await self._topic(group_id)
         if not topic_configs(topic.configs, config).flag(_ENABLED):
-            raise _Impossible(f"topic {name} takes no dead letters: set its {_ENABLED}")
+            raise _NotWritten(f"topic {name} takes no dead letters: set its {_ENABLED}", is_final=True)
         return topic
 
-    def _create(self, name: str) -> Answer[ChangeResult]:
-        """Create a dead-letter topic."""
+    async def _create(self, name: str) -> None:
+        """Create a dead-letter topic. Raises _NotWritten."""
         if not self._config().flag(_AUTO_CREATE):
             text = f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false"
-            return ChangeResult(UNKNOWN_TOPIC_OR_PARTITION, text)
+            raise _NotWritten(text, is_final=True)
         configs = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
-        return self._create_topic(RequestedTopic(name, -1, -1, {}, configs))
+        change = await self._create_topic(RequestedTopic(name, -1, -1, {}, configs))
+        if change.error_code not in (NONE, TOPIC_ALREADY_EXISTS):
+            raise _NotWritten(change.error_message or name_of(change.error_code), is_final=True)
 
-    def _send(self, leader: int, topic: TopicImage, index: int, letters: _Letters) -> Answer[_WriteResult]:
-        """Produce the letters to another broker, one batch after the other. Raises StorageError, OSError."""
+    async def _send(self, leader: int, topic: TopicImage, index: int, letters: _Letters) -> None:
+        """Produce the letters to another broker, one batch after the other. Raises _NotWritten, StorageError, OSError."""
         max_bytes = topic_configs(topic.configs, self._config()).integer("max.message.bytes")
-        batches = _batches(self._letters(letters), max_bytes)
-
-        def send_next(result: _WriteResult = _WRITTEN) -> Answer[_WriteResult]:
-            batch = next(batches, None) if result.reason is None else None
-            if batch is None:
-                return result
+        for batch in _batches(self._letters(letters), max_bytes):
             data = PartitionProduceData(index=index, records=batch)
             rows = [TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[data])]
             request = ProduceRequest(acks=-1, timeout_ms=_COMMIT_TIMEOUT_MS, topic_data=rows)
-            return after(after(self._peers.request(leader, request, purpose="dead letters"), _produced), send_next)
+            response = await awaitable(self._peers.request(leader, request, purpose="dead letters"), self._tasks)
+            if response is None:
+                raise _NotWritten("the leader of its partition does not answer")
+            (row,) = response.responses[0].partition_responses
+            if row.error_code != NONE:
+                is_final = row.error_code in (MESSAGE_TOO_LARGE, INVALID_RECORD)
+                raise _NotWritten(row.error_message or name_of(row.error_code), is_final=is_final)
 
-        return send_next()
-
-    def _append(self, target: "Partition", letters: _Letters) -> Answer[_WriteResult]:
-        """Append the letters, and wait for their commit. Raises _Impossible, StorageError, OSError."""
+    async def _append(self, target: "Partition", letters: _Letters) -> None:
+        """Append the letters, and wait for their commit. Raises _NotWritten, StorageError, OSError."""
         now_ms = self._clock.wall_ms()
         for batch in _batches(self._letters(letters), target.log.config.max_message_bytes):
             appended = target.append(batch, 0, len(batch), now_ms)
             if appended.error_code != NONE:
-                raise _Impossible(appended.error_message or name_of(appended.error_code))
-        committed: Deferred[_WriteResult] = Deferred(self._tasks)
-
-        def decided(code: int) -> None:
-            committed.complete(_WriteResult(None if code == NONE else name_of(code)))
-
+                raise _NotWritten(appended.error_message or name_of(appended.error_code), is_final=True)
+        committed: Deferred[int] = Deferred(self._tasks)
         delayed = DelayedCommit(lambda: None)
-        delayed.begin([Uncommitted.last_of(target, decided)], self._tasks, _COMMIT_TIMEOUT_MS)
-        return committed
+        delayed.begin([Uncommitted.last_of(target, committed.complete)], self._tasks, _COMMIT_TIMEOUT_MS)
+        code = await committed
+        if code != NONE:
+            raise _NotWritten(name_of(code))
 
     def _letters(self, letters: _Letters) -> list[Record]:
         """Return the records to write. Raises StorageError, OSError."""
@@ -242,22 +219,6 @@ class DeadLetterWriter:
             headers = _headers(letters.group_id, letters.source, dead, offset)
             records.append(Record(0, now_ms, key, value, headers))
         return records
-
-
-def _produced(response: ProduceResponse | None) -> _WriteResult:
-    """Return the result of a Produce request to another broker."""
-    if response is None:
-        return _WriteResult("the leader of its partition does not answer")
-    (row,) = response.responses[0].partition_responses
-    if row.error_code == NONE:
-        return _WRITTEN
-    return _WriteResult(
-        row.error_message or name_of(row.error_code), is_final=row.error_code in (MESSAGE_TOO_LARGE, INVALID_RECORD)
-    )
-
-
-def _is_temporary(outcome: _WriteResult) -> bool:
-    return outcome.reason is not None and not outcome.is_final
 
 
 def _headers(group_id: str, source: "Partition", letters: DeadLetters, offset: int) -> list[Header]:

@@ -36,9 +36,8 @@ from ottla.protocol.errors import (
     error,
 )
 from ottla.replication.partition import Watchers
-from ottla.tasks.deferred import Answer, Deferred
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.retrying import repeat_while
+from ottla.tasks.deferred import Answer, Deferred, Failed, awaitable
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -87,7 +86,7 @@ class ShareServices(Protocol):
     def now(self) -> int: ...
 
     @property
-    def tasks(self) -> CallbackQueue: ...
+    def tasks(self) -> Scheduler: ...
 
     def ring_at(self, shared: "LedSharePartition", deadline: int) -> None: ...
 
@@ -160,25 +159,22 @@ class LedSharePartition:
         """Request the state from the share coordinator; its arrival wakes waiting fetches."""
         self.turn += 1
         self.state, self.failure = None, NONE
-        turn, partition = self.turn, self.partition
+        self._services.tasks.background(self._load(self.turn), "loading of a share partition")
 
-        def request() -> Answer[StateRead]:
-            return self._services.read(
-                ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
-            )
+    async def _load(self, turn: int) -> None:
+        tasks, partition = self._services.tasks, self.partition
+        while turn == self.turn:
+            request = ReadState(self.group_id, partition.topic_id, partition.index, partition.leader_epoch)
+            try:
+                response = await awaitable(self._services.read(request), tasks)
+            except Failed:  # the cause is logged
+                response = StateRead(UNKNOWN_SERVER_ERROR, None)
+            if turn == self.turn and response.error_code not in COORDINATOR_UNAVAILABLE:
+                self._read(response)
+                return
+            await tasks.sleep(_RETRY_MS)
 
-        def is_temporary(response: StateRead) -> bool:
-            return turn == self.turn and response.error_code in COORDINATOR_UNAVAILABLE
-
-        answer = repeat_while(is_temporary, request, self._services.tasks, pause_ms=_RETRY_MS)
-        if isinstance(answer, Deferred):
-            answer.then(partial(self._read, turn), lambda: self._read(turn, StateRead(UNKNOWN_SERVER_ERROR, None)))
-        else:
-            self._read(turn, answer)
-
-    def _read(self, turn: int, response: StateRead) -> None:
-        if turn != self.turn:
-            return
+    def _read(self, response: StateRead) -> None:
         if response.error_code != NONE:
             self.failure = _CLIENT_ERRORS.get(response.error_code, UNKNOWN_SERVER_ERROR)
             self.wake()

@@ -11,7 +11,6 @@ alarm for the end of all locks.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,7 +18,6 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, GroupRules, LedSharePartition
-from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.share.acknowledgement import GAP, RENEW, Acknowledgement, DeliveryLimits
 from ottla.coordinators.share.partition import NEVER
 from ottla.coordinators.share.session import Member, ShareSession, ShareSessions, TopicIdPartition
@@ -53,11 +51,9 @@ from ottla.protocol.errors import (
     error,
 )
 from ottla.replication.replicas import Replicas
-from ottla.tasks.answers import gather
-from ottla.tasks.deferred import Answer
+from ottla.tasks.deferred import Answer, gather
 from ottla.tasks.due_work import DueWork
-from ottla.tasks.queue import CallbackQueue
-from ottla.tasks.retrying import repeat_while
+from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -104,9 +100,10 @@ class SharePartitions:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         clock: Clock,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         metadata: Metadata,
         replicas: Replicas,
         coordination: Coordination,
@@ -131,7 +128,6 @@ class SharePartitions:
         self._numbers = 0
         self._alarm = DueWork("a timer of share partitions", self._run_due, clock, tasks)
         coordination.share_resets.append(self._reset)
-        metadata.subscribe(self._apply)
 
     # Services for share partitions.
 
@@ -150,12 +146,8 @@ class SharePartitions:
 
         A repeated write has the effect of the first one, and leader epoch and state epoch fence it from those of later leaders.
         """
-        return repeat_while(
-            lambda outcome: outcome.error_code in COORDINATOR_UNAVAILABLE,
-            partial(self._coordinators.run, write_state, request),
-            self.tasks,
-            attempts=_WRITE_ATTEMPTS,
-            pause_ms=_WRITE_RETRY_MS,
+        return self._coordinators.run_when_available(
+            write_state, request, attempts=_WRITE_ATTEMPTS, pause_ms=_WRITE_RETRY_MS
         )
 
     def rules(self, group_id: str) -> GroupRules:
@@ -201,8 +193,11 @@ class SharePartitions:
     def write_dead_letters(self, shared: LedSharePartition, dead: list[DeadLetters]) -> None:
         """Write records to the dead-letter topic of their group."""
         for letters in dead:
-            done = partial(shared.archived, letters, shared.turn)
-            self._dead_letters.write(shared.group_id, shared.partition, letters, done)
+            self.tasks.background(self._write_dead_letters(shared, letters, shared.turn), "dead letters")
+
+    async def _write_dead_letters(self, shared: LedSharePartition, letters: DeadLetters, turn: int) -> None:
+        await self._dead_letters.write(shared.group_id, shared.partition, letters)
+        shared.archived(letters, turn)
 
     # Share partitions.
 
@@ -234,7 +229,7 @@ class SharePartitions:
             if not of_group:
                 del self._shared[reset.group_id]
 
-    def _apply(self, delta: Delta) -> None:
+    def apply(self, delta: Delta) -> None:
         """Close the share partitions of deleted topics, and those whose partition has another leader or leader epoch."""
         deleted = {topic.id for topic in delta.deleted}
         moved = {delta.image.topics[name].id for name in delta.moved} | {topic.id for topic in delta.changed}

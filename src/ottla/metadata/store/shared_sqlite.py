@@ -24,9 +24,8 @@ from ottla.environment import Cancellable, Worker
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import COLUMNS, DamagedStore, SqliteFile
 from ottla.metadata.store.validity import check
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, on_worker
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.deferred import Answer, Deferred, on_worker
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.metadata")
 R = TypeVar("R")
@@ -262,7 +261,7 @@ class SharedSqliteStore:
         self,
         path: Path,
         worker: Worker,
-        tasks: CallbackQueue,
+        tasks: Scheduler,
         notify: Callable[[], None] = lambda: None,
         poll_ms: int = _POLL_INTERVAL_MS,
         on_renewed: Callable[[int, int], None] = lambda *_: None,
@@ -309,23 +308,26 @@ class SharedSqliteStore:
     def grant(self, ttl_ms: int) -> Answer[LeaseOutcome]:
         """See `MetadataStore.grant`; the parent process ends the lease by time."""
 
-        def granted(outcome: LeaseOutcome) -> LeaseOutcome:
-            if outcome.id:
-                self._ttls_ms[outcome.id] = ttl_ms
-                self._on_renewed(outcome.id, ttl_ms)
-            return outcome
+        return self._tasks.run(self._granted(self._run(self._file.grant), ttl_ms), "a lease")
 
-        return after(self._run(self._file.grant), granted)
+    async def _granted(self, granting: Deferred[LeaseOutcome], ttl_ms: int) -> LeaseOutcome:
+        outcome = await granting
+        if outcome.id:
+            self._ttls_ms[outcome.id] = ttl_ms
+            self._on_renewed(outcome.id, ttl_ms)
+        return outcome
 
     def renew(self, lease: int) -> Answer[LeaseOutcome]:
-        def renewed(outcome: LeaseOutcome) -> LeaseOutcome:
-            if outcome.id or outcome.error is not None:  # a file that cannot be read now ends no lease
-                self._on_renewed(lease, self._ttls_ms.get(lease, 0))
-            else:
-                self._ttls_ms.pop(lease, None)
-            return outcome
+        renewing = self._run(partial(self._file.renew, lease))
+        return self._tasks.run(self._renewed(renewing, lease), "the renewal of a lease")
 
-        return after(self._run(partial(self._file.renew, lease)), renewed)
+    async def _renewed(self, renewing: Deferred[LeaseOutcome], lease: int) -> LeaseOutcome:
+        outcome = await renewing
+        if outcome.id or outcome.error is not None:  # a file that cannot be read now ends no lease
+            self._on_renewed(lease, self._ttls_ms.get(lease, 0))
+        else:
+            self._ttls_ms.pop(lease, None)
+        return outcome
 
     def revoke(self, lease: int) -> Answer[bool]:
         if self._ttls_ms.pop(lease, 0):
@@ -351,19 +353,18 @@ class SharedSqliteStore:
         self._file.close()
         self._notify()  # of changes that ended during the close
 
-    def _run(self, work: Callable[[], R]) -> Answer[R]:
+    def _run(self, work: Callable[[], R]) -> Deferred[R]:
         return on_worker(self._worker, work, self._tasks)
 
     def _run_and_deliver(self, work: Callable[[], tuple[R, _Delivery | None]]) -> Answer[R]:
         """Run a transaction; its answer comes after its delivery to the watcher and its notification to the other processes."""
+        return self._tasks.run(self._delivered(self._run(work)), "a change of the metadata")
 
-        def done(result: tuple[R, _Delivery | None]) -> R:
-            outcome, delivery = result
-            self._notify()
-            self._deliver(delivery)
-            return outcome
-
-        return after(self._run(work), done)
+    async def _delivered(self, transaction: Deferred[tuple[R, _Delivery | None]]) -> R:
+        outcome, delivery = await transaction
+        self._notify()
+        self._deliver(delivery)
+        return outcome
 
     def _poll(self) -> None:
         self._polling = self._tasks.call_later(self._poll_ms, self._poll)

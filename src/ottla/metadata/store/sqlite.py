@@ -16,23 +16,22 @@ from ottla.metadata.features import initial
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import DamagedStore, SqliteFile, Written
 from ottla.security.scram import ScramCredential
-from ottla.tasks.answers import after
-from ottla.tasks.deferred import Answer, on_worker
-from ottla.tasks.queue import CallbackQueue
+from ottla.tasks.deferred import Answer, Deferred, on_worker
+from ottla.tasks.scheduler import Scheduler
 
 
 class SqliteStore(SqliteFile):
     """Implementation of `MetadataStore` in one SQLite file, for the only broker that uses it.
 
     background  thread that makes the changes; None to make and answer each change at once
-    tasks       queue of the broker; needed with `background`
+    tasks       scheduler of the broker; needed with `background`
 
     Raises DamagedStore if the file is not a metadata store, OSError when it cannot be opened.
     """
 
     largest_change: Final = 1000
 
-    def __init__(self, path: Path, background: Worker | None = None, tasks: CallbackQueue | None = None) -> None:
+    def __init__(self, path: Path, background: Worker | None = None, tasks: Scheduler | None = None) -> None:
         super().__init__(path)
         self._tasks = tasks
         self._background = background
@@ -85,7 +84,11 @@ class SqliteStore(SqliteFile):
         if self._background is None:
             return self._delivered(self._write(change))
         assert self._tasks is not None
-        return after(on_worker(self._background, partial(self._write, change), self._tasks), self._delivered)
+        written = on_worker(self._background, partial(self._write, change), self._tasks)
+        return self._tasks.run(self._deliver(written), "a change of the metadata")
+
+    async def _deliver(self, written: Deferred[Written]) -> ChangeOutcome:
+        return self._delivered(await written)
 
     def change_now(self, change: Change) -> ChangeOutcome:
         """Make a change on the calling thread; for a store without a watcher."""

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.tasks.answers import after, gather
-from ottla.tasks.deferred import Answer, Deferred
+from ottla.tasks.deferred import Answer, Deferred, after, gather
 from tests.queues import immediate_queue, unexpected
 
 Compose = Callable[[Deferred[Any], Callable[[Any], Any]], Answer[Any]]
