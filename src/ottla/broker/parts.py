@@ -65,7 +65,9 @@ async def serve_in_parts(
     request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), tasks)
     request.context = context
     if target.is_whole:
-        response: Response | None = await target.handler(request, broker)  # type: ignore[misc]
+        whole = PositionalRequest(context, envelope.frame, request) if target.positions else request
+        answer: Any = target.handler(whole, broker)
+        response: Response | None = await answer if target.is_coroutine or isinstance(answer, Deferred) else answer
     else:
         response = await _Parts(target, envelope, context, broker).serve(encoded.parts(request), request)
     if response is None or type(response) is not envelope.api.response_class():

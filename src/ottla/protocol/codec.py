@@ -129,19 +129,24 @@ def encode_pieces(message: Struct, version: int, head: bytes = b"") -> list[Any]
     (_ENCODERS.get((cls, version)) or encoder(cls, version))(message, pieces.append)
     if not carries_records(cls):
         return [b"".join(pieces)]
-    joined: list[Any] = []
+    return joined(pieces)
+
+
+def joined(pieces: list[Any]) -> list[Any]:
+    """Join runs of bytes among the pieces of a message; file regions are kept."""
+    buffers: list[Any] = []
     run: list[bytes] = []
     for piece in pieces:
         if type(piece) is bytes:
             run.append(piece)
             continue
         if run:
-            joined.append(b"".join(run))
+            buffers.append(b"".join(run))
             run = []
-        joined.append(piece)
+        buffers.append(piece)
     if run:
-        joined.append(b"".join(run))
-    return joined
+        buffers.append(b"".join(run))
+    return buffers
 
 
 _CARRIERS: dict[type[Struct], bool] = {}
@@ -456,6 +461,7 @@ __all__ = [
     "encode_pieces",
     "encoder",
     "encoders_around",
+    "joined",
     "positions",
     "reader",
 ]

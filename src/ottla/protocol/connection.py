@@ -111,7 +111,7 @@ def response_pieces(envelope: Envelope, response: Response) -> list[Any]:
         size = 4 + len(tags) + len(response.body)
         return [_SIZE_AND_CORRELATION.pack(size, envelope.correlation_id) + tags, response.body]
     if type(response) is EncodedRows:
-        pieces: list[Any] = [tags, *response.pieces()]
+        pieces: list[Any] = codec.joined([tags, *response.pieces()])
     else:
         pieces = codec.encode_pieces(response, envelope.version, tags)
     size = 4 + (len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces)))

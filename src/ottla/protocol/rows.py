@@ -329,7 +329,7 @@ class EncodedRows(Response):
     __slots__ = ("_count", "_encoders", "_rows", "errors", "message")
 
     def __init__(
-        self, message: Response, count: int, rows: list[bytes], errors: Counter[int], encoders: _Encoders
+        self, message: Response, count: int, rows: list[Any], errors: Counter[int], encoders: _Encoders
     ) -> None:
         self.message = message
         self.errors = errors
@@ -337,9 +337,9 @@ class EncodedRows(Response):
         self._rows = rows
         self._encoders = encoders
 
-    def pieces(self) -> list[bytes]:
-        """Return the whole response as bytes."""
-        pieces: list[bytes] = []
+    def pieces(self) -> list[Any]:
+        """Return the whole response, as bytes and file regions."""
+        pieces: list[Any] = []
         self._encoders.head(self.message, pieces.append, self._count)
         pieces += self._rows
         self._encoders.tail(self.message, pieces.append)
@@ -349,11 +349,11 @@ class EncodedRows(Response):
 def encode_in_parts(response: Response, version: int, path: RowPath) -> Generator[None, None, EncodedRows]:
     """Encode the rows of a response; yields in between. Raises UnsupportedField."""
     encoders = _encoders(type(response), path, version)
-    pieces: list[bytes] = []
+    pieces: list[Any] = []
     yield from encoders.write_elements(response, pieces.append)
     errors: Counter[int] = Counter()
     count_errors(response, errors)
-    return EncodedRows(response, len(getattr(response, path[0])), [b"".join(pieces)], errors, encoders)
+    return EncodedRows(response, len(getattr(response, path[0])), codec.joined(pieces), errors, encoders)
 
 
 class _OpenStruct:

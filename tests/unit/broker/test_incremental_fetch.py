@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.queues import unexpected
 
-from ottla.broker.handlers.fetch import _FetchAttempt, _Reader
+from ottla.broker.handlers.fetch import FetchAttempt, _Reader
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -39,13 +39,13 @@ class Fetcher:
         self._machine = machine
         self.offsets = [0] * PARTITIONS
         self.looked_at: list[int] = []
-        read = _FetchAttempt._read
+        read = FetchAttempt._read
 
-        def counted(attempt: _FetchAttempt, requested: Any, max_bytes: int, *, whole_first: bool) -> Any:
+        def counted(attempt: FetchAttempt, requested: Any, max_bytes: int, *, whole_first: bool) -> Any:
             self.looked_at.append(requested.index)
             return read(attempt, requested, max_bytes, whole_first=whole_first)
 
-        monkeypatch.setattr(_FetchAttempt, "_read", counted)
+        monkeypatch.setattr(FetchAttempt, "_read", counted)
         self._epoch, self._session = 0, 0
         response = self.fetch(*range(PARTITIONS))
         self._session = response.session_id

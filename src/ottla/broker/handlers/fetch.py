@@ -43,8 +43,8 @@ Versions
     16 endpoints of leaders (KIP-951)
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ottla.broker.broker import Broker
 from ottla.broker.current_leaders import Unled, add_current_leaders
@@ -77,6 +77,7 @@ from ottla.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ottla.protocol.rows import ROWS_OF_PART
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.compression import newer_than_fetch
 from ottla.records.errors import CorruptRecords
@@ -104,85 +105,91 @@ _BYTES_OF_A_PARTITION: Final = 50
 """Approximate size of a partition in a response besides its records."""
 
 
-@handles(FetchRequest, positions=True)
+@handles(FetchRequest, positions=True, rows="topics.partitions", is_whole=True)
 def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
-    version = request.context.version
+    topics = request.fields.topics
+    if len(topics) > ROWS_OF_PART or sum([len(topic.partitions) for topic in topics]) > ROWS_OF_PART:
+        from ottla.broker.large_fetch import fetch_in_parts  # imported when it is needed first
+
+        return broker.tasks.start(fetch_in_parts(request, broker))
+    opened = open_fetch(request, broker)
+    if isinstance(opened, FetchResponse):
+        return opened
+    requested = requested_partitions(topics)
+    opened.add(requested)
+    are_recorded = opened.record_positions(requested)
     fields = request.fields
-    session_id, epoch, max_bytes = fields.session_id, fields.session_epoch, fields.max_bytes
-    by_id = version >= _FIRST_WITH_TOPIC_IDS
-    requested = _requested_partitions(fields.topics)
-    reader = _Reader.of(fields, request.context)
-    session: FetchSession | None = None
-    incremental = False
-    now = broker.clock.now_ms()
-    if version < _FIRST_WITH_SESSIONS or epoch == FINAL_EPOCH:
-        if session_id != NO_SESSION:
-            broker.sessions.end(session_id)
-    elif epoch == INITIAL_EPOCH:
-        session = broker.sessions.begin(session_id, now, by_id=by_id, is_of_follower=reader.is_follower)
-        if session is not None:
-            session.update(requested, ())
-    else:
-        code, session = broker.sessions.resume(session_id, epoch, now, by_id=by_id)
-        if session is None:
-            return FetchResponse(error_code=code)
-        session.update(requested, _forgotten(fields.forgotten_topics_data))
-        incremental = True
-        if broker.authorization is not None and session.permissions is not broker.authorization.current:
-            session.permissions = broker.authorization.current
-            session.look_at_all()
-        if not session.partitions:
-            broker.sessions.end(session_id)
-            return FetchResponse()
-    are_recorded = True
-    if reader.is_follower:
-        request.context.peer.is_follower = True
-        are_recorded = _record_positions(requested, reader, broker)
-    elif broker.throttling is not None:
-        max_bytes = broker.throttling.most_fetched(request.context, max_bytes)
-    max_bytes = min(max_bytes, broker.config.integer("fetch.max.bytes"))
-    attempt = _FetchAttempt(
-        broker,
-        requested,
-        min(fields.min_bytes, max_bytes),
-        max_bytes,
-        reader,
-        session,
-        request.context,
-        incremental=incremental,
-    )
-    is_last = fields.max_wait_ms <= 0 or not (requested or incremental)
+    is_last = opened.is_at_once(fields.max_wait_ms)
     # A follower's fetch may commit batches: their producers, and the fetches of other followers that have come, are served
     # before records for it are looked for. Not if a position was refused: this broker may lead the partition by then, and the
     # follower, which would get no error, would not name it again. Its position would stay unknown, and it outside the ISR.
-    is_deferred = reader.is_follower and not is_last and are_recorded
-    response = None if is_deferred else attempt.attempt(is_last)
+    is_deferred = opened.reader.is_follower and not is_last and are_recorded
+    response = None if is_deferred else opened.attempt(is_last)
     answer: Answer[FetchResponse]
     if response is not None:
         answer = response
     else:
-        expirations = broker.expirations
-        expired = expirations.follower_fetch if reader.is_follower else expirations.fetch
-        delayed = DelayedAnswer(attempt.attempt, attempt.watched(), broker.tasks, expired, is_deferred=is_deferred)
-        answer = delayed.begin(broker.timeouts, fields.max_wait_ms)
-    return answer if version >= _FIRST_WITH_BATCHES else after(answer, attempt.converted)
-
-
-def _requested_partitions(topics: Iterable[Any]) -> list[RequestedPartition]:
-    return [
-        RequestedPartition(
-            topic.topic,
-            topic.topic_id,
-            partition.partition,
-            partition.current_leader_epoch,
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            partition.last_fetched_epoch,
-            partition.log_start_offset,
+        delayed = DelayedAnswer(
+            opened.attempt, opened.watched(), broker.tasks, opened.expired(), is_deferred=is_deferred
         )
-        for topic in topics
-        for partition in topic.partitions
-    ]
+        answer = delayed.begin(broker.timeouts, fields.max_wait_ms)
+    return answer if opened.has_batches else after(answer, opened.converted)
+
+
+def open_fetch(request: PositionalRequest, broker: Broker) -> "FetchResponse | FetchAttempt":
+    """Return the attempt of a fetch, in its session, without its partitions yet; or a response that says why there is none."""
+    fields, context = request.fields, request.context
+    session_id, epoch = fields.session_id, fields.session_epoch
+    by_id = context.version >= _FIRST_WITH_TOPIC_IDS
+    reader = _Reader.of(fields, context)
+    session: FetchSession | None = None
+    incremental = False
+    now = broker.clock.now_ms()
+    if context.version < _FIRST_WITH_SESSIONS or epoch == FINAL_EPOCH:
+        if session_id != NO_SESSION:
+            broker.sessions.end(session_id)
+    elif epoch == INITIAL_EPOCH:
+        session = broker.sessions.begin(session_id, now, by_id=by_id, is_of_follower=reader.is_follower)
+    else:
+        code, session = broker.sessions.resume(session_id, epoch, now, by_id=by_id)
+        if session is None:
+            return FetchResponse(error_code=code)
+        session.update((), _forgotten(fields.forgotten_topics_data))
+        incremental = True
+        if broker.authorization is not None and session.permissions is not broker.authorization.current:
+            session.permissions = broker.authorization.current
+            session.look_at_all()
+        if not session.partitions and not fields.topics:
+            broker.sessions.end(session_id)
+            return FetchResponse()
+    max_bytes = fields.max_bytes
+    if reader.is_follower:
+        context.peer.is_follower = True
+    elif broker.throttling is not None:
+        max_bytes = broker.throttling.most_fetched(context, max_bytes)
+    max_bytes = min(max_bytes, broker.config.integer("fetch.max.bytes"))
+    return FetchAttempt(
+        broker, min(fields.min_bytes, max_bytes), max_bytes, reader, session, context, incremental=incremental
+    )
+
+
+def requested_partitions(topics: Iterable[Any]) -> list[RequestedPartition]:
+    """Return the partitions of a request."""
+    return [requested_partition(topic, partition) for topic in topics for partition in topic.partitions]
+
+
+def requested_partition(topic: Any, partition: Any) -> RequestedPartition:
+    """Return a partition of a request."""
+    return RequestedPartition(
+        topic.topic,
+        topic.topic_id,
+        partition.partition,
+        partition.current_leader_epoch,
+        partition.fetch_offset,
+        partition.partition_max_bytes,
+        partition.last_fetched_epoch,
+        partition.log_start_offset,
+    )
 
 
 def _forgotten(topics: Iterable[Any]) -> Iterable[tuple[str, bytes, int]]:
@@ -290,7 +297,39 @@ class _LogEnd:
         self.watchers = partition.end_watchers
 
 
-class _FetchAttempt:
+@final
+class _Reading:
+    """What one attempt of a fetch has read.
+
+    partitions  those that it looks at
+    count       partitions of the fetch
+    left        bytes that it may still return
+    total       bytes that it returns
+    absent      partitions that do not exist, or are hidden
+    done        True if it must be answered
+    """
+
+    def __init__(self, partitions: list[RequestedPartition], count: int, left: int, done: bool) -> None:
+        self.partitions = partitions
+        self.count = count
+        self.left = left
+        self.total = 0
+        self.absent = 0
+        self.done = done
+        self.answers: list[tuple[RequestedPartition, PartitionData]] = []
+
+
+@final
+class FetchRows:
+    """Rows of a response, and the partitions that move to the end of the session."""
+
+    def __init__(self) -> None:
+        self.topics: list[FetchableTopicResponse] = []
+        self.last: FetchableTopicResponse | None = None
+        self.moved: list[RequestedPartition] = []
+
+
+class FetchAttempt:
     """One fetch, attempted again whenever one of its partitions grows."""
 
     __slots__ = (
@@ -300,16 +339,15 @@ class _FetchAttempt:
         "_incremental",
         "_max_bytes",
         "_min_bytes",
-        "_reader",
         "_requested",
         "_session",
         "_version",
+        "reader",
     )
 
     def __init__(
         self,
         broker: Broker,
-        requested: list[RequestedPartition],
         min_bytes: int,
         max_bytes: int,
         reader: _Reader,
@@ -319,10 +357,10 @@ class _FetchAttempt:
         incremental: bool,
     ) -> None:
         self._broker = broker
-        self._requested = requested
+        self._requested: list[RequestedPartition] = []
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
-        self._reader = reader
+        self.reader = reader
         self._committed = reader.committed and not reader.is_follower
         self._session = session
         self._incremental = incremental
@@ -330,7 +368,7 @@ class _FetchAttempt:
         self._version = context.version
 
     def _partition(self, requested: RequestedPartition) -> "Partition | int":
-        return self._reader.find(requested, self._broker)
+        return self.reader.find(requested, self._broker)
 
     def watched(self) -> Sequence[Watched]:
         """The session or the partitions whose growth may complete the fetch."""
@@ -338,27 +376,64 @@ class _FetchAttempt:
             return (self._session,)
         results = (self._partition(requested) for requested in self._requested)
         partitions = [partition for partition in results if not isinstance(partition, int)]
-        return [_LogEnd(partition) for partition in partitions] if self._reader.is_follower else partitions
+        return [_LogEnd(partition) for partition in partitions] if self.reader.is_follower else partitions
+
+    @property
+    def has_batches(self) -> bool:
+        """True if the client takes record batches as they are."""
+        return self._version >= _FIRST_WITH_BATCHES
+
+    def add(self, requested: list[RequestedPartition]) -> None:
+        """Add partitions of the request."""
+        self._requested += requested
+        if self._session is not None:
+            self._session.update(requested, ())
+
+    def record_positions(self, requested: Iterable[RequestedPartition]) -> bool:
+        """Take the fetch offsets of a follower as its acknowledgement, where its log does not diverge from this one. Return
+        False if one was not taken: the partition is not led here, or the offset not in its log.
+        """
+        return _record_positions(requested, self.reader, self._broker) if self.reader.is_follower else True
+
+    def is_at_once(self, wait_ms: int) -> bool:
+        """Return whether the fetch does not wait for records."""
+        return wait_ms <= 0 or not (self._requested or self._incremental)
+
+    def expired(self) -> Callable[[], None]:
+        """Return what counts a wait that ended at its timeout."""
+        expirations = self._broker.expirations
+        return expirations.follower_fetch if self.reader.is_follower else expirations.fetch
 
     def attempt(self, last: bool) -> FetchResponse | None:
         """Return the response, None while less than min_bytes are available; the `last` attempt always returns one."""
-        left = self._max_bytes
-        total = absent = 0
-        done = last
-        answers: list[tuple[RequestedPartition, PartitionData]] = []
+        reading = self.begin(last)
+        self.read(reading.partitions, reading)
+        if not self.is_enough(reading):
+            return None
+        throttled = self.throttled(reading)
+        if throttled is not None:
+            return throttled
+        rows = FetchRows()
+        self.respond(reading.answers, rows)
+        return self.end(reading, rows)
+
+    def begin(self, last: bool) -> "_Reading":
+        """Begin an attempt."""
         session = self._session
-        is_throttled = not self._reader.is_follower
         if session is not None and self._incremental:
-            partitions, count = session.due(), len(session.partitions)
-        else:
-            partitions, count = self._requested, len(self._requested)
+            return _Reading(session.due(), len(session.partitions), self._max_bytes, last)
+        return _Reading(self._requested, len(self._requested), self._max_bytes, last)
+
+    def read(self, partitions: Iterable[RequestedPartition], reading: "_Reading") -> None:
+        """Read partitions of an attempt."""
+        total, left, done = reading.total, reading.left, reading.done
         for requested in partitions:
             whole_first = total == 0 or self._version < _FIRST_WITH_WHOLE_MESSAGES  # these are cut after conversion
             data = self._read(requested, min(requested.max_bytes, left), whole_first=whole_first)
             if data.error_code in _ABSENT:
-                absent += 1
+                reading.absent += 1
                 # A follower must name a partition again that this broker learns of later: its position is not recorded yet.
-                done = done or self._reader.is_follower
+                done = done or self.reader.is_follower
             elif data.error_code != NONE or data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0:
                 done = True
             elif data.records is not None:
@@ -367,17 +442,16 @@ class _FetchAttempt:
                 if not done and total < self._min_bytes and isinstance(data.records, Region):
                     done = self._is_cut(requested, data.records)  # Kafka sends parts of batches: it would be full
                 left = max(0, left - size)
-            answers.append((requested, data))
-        if not done and total < self._min_bytes and absent < count:
-            return None
-        throttling = self._broker.throttling
-        if throttling is not None and is_throttled:
-            throttle_ms = throttling.fetched(self._context, total + _BYTES_OF_A_PARTITION * count)
-            if throttle_ms > 0:
-                return self._empty(throttle_ms)
-        if absent:  # the order of Kafka: topics that do not exist, or are hidden, come last
-            answers.sort(key=lambda answer: answer[1].error_code in _ABSENT)
-        return self._response(answers)
+            reading.answers.append((requested, data))
+        reading.total, reading.left, reading.done = total, left, done
+
+    def is_enough(self, reading: "_Reading") -> bool:
+        """Return whether an attempt has what the client waits for; its answers are in the order of the response then."""
+        if not reading.done and reading.total < self._min_bytes and reading.absent < reading.count:
+            return False
+        if reading.absent:  # the order of Kafka: topics that do not exist, or are hidden, come last
+            reading.answers.sort(key=lambda answer: answer[1].error_code in _ABSENT)
+        return True
 
     def _is_cut(self, requested: RequestedPartition, region: Region) -> bool:
         """Return whether a limit in bytes, not the end of what may be read, has ended a region of a partition."""
@@ -417,8 +491,8 @@ class _FetchAttempt:
             diverging = _divergence(log, requested)
             if diverging is not None:
                 return _diverged(requested.index, log, diverging)
-            if self._reader.rack:
-                preferred = preferred_replica(partition, requested.fetch_offset, self._reader.rack, self._broker)
+            if self.reader.rack:
+                preferred = preferred_replica(partition, requested.fetch_offset, self.reader.rack, self._broker)
             if preferred >= 0 or self._is_throttled(partition):
                 region, aborted = None, None
             else:
@@ -440,10 +514,10 @@ class _FetchAttempt:
 
     def _is_throttled(self, partition: "Partition") -> bool:
         """Return True if a follower must wait for the records of a partition."""
-        if not self._reader.is_follower:
+        if not self.reader.is_follower:
             return False
         throttle, leadership = self._broker.replication_throttles.leader, partition.leadership
-        is_out_of_sync = leadership is not None and self._reader.replica_id not in leadership.state.isr
+        is_out_of_sync = leadership is not None and self.reader.replica_id not in leadership.state.isr
         return (
             is_out_of_sync
             and throttle.names(partition.topic, partition.index)
@@ -494,7 +568,7 @@ class _FetchAttempt:
 
     def _limit(self, log: "Log") -> int:
         """First offset that the reader may not read (exclusive limit)."""
-        if self._reader.is_follower:
+        if self.reader.is_follower:
             return log.end_offset
         return log.last_stable_offset if self._committed else log.high_watermark
 
@@ -502,18 +576,23 @@ class _FetchAttempt:
         """Return True if the reader has everything that it may read of a partition."""
         if data.error_code != NONE or data.diverging_epoch.epoch >= 0:
             return False
-        if not self._reader.is_follower:
+        if not self.reader.is_follower:
             return requested.fetch_offset >= (data.last_stable_offset if self._committed else data.high_watermark)
         partition = requested.watched
         return partition is not None and requested.fetch_offset >= partition.log.end_offset
 
-    def _response(self, answers: list[tuple[RequestedPartition, PartitionData]]) -> FetchResponse:
-        session = self._session
-        if self._reader.is_follower and self._broker.replication_throttles.leader.limit != UNLIMITED:
-            self._count(answers)
-        topics: list[FetchableTopicResponse] = []
-        last: FetchableTopicResponse | None = None
-        moved = []
+    def throttled(self, reading: "_Reading") -> FetchResponse | None:
+        """Return a response without records for a consumer over its quota, None below it: what was read counts."""
+        throttling = self._broker.throttling
+        if throttling is None or self.reader.is_follower:
+            return None
+        size = reading.total + _BYTES_OF_A_PARTITION * reading.count
+        throttle_ms = throttling.fetched(self._context, size)
+        return self._empty(throttle_ms) if throttle_ms > 0 else None
+
+    def respond(self, answers: Sequence[tuple[RequestedPartition, PartitionData]], rows: "FetchRows") -> None:
+        """Add answers to the rows of a response."""
+        session, last = self._session, rows.last
         for requested, data in answers:
             if session is not None:
                 has_changed = _has_changed(requested, data)
@@ -523,18 +602,25 @@ class _FetchAttempt:
                     if not has_changed:
                         continue
                     if data.records is not None:
-                        moved.append(requested)
+                        rows.moved.append(requested)
             if data.records is None:
                 data.records = b""
             if last is None or (last.topic, last.topic_id) != (requested.topic, requested.topic_id):
                 last = FetchableTopicResponse(topic=requested.topic, topic_id=requested.topic_id)
-                topics.append(last)
+                rows.topics.append(last)
             last.partitions.append(data)
-        response = FetchResponse(responses=topics, session_id=NO_SESSION if session is None else session.id)
+        rows.last = last
+
+    def end(self, reading: "_Reading", rows: "FetchRows") -> FetchResponse:
+        """Return the response with these rows."""
+        session, answers = self._session, reading.answers
+        if self.reader.is_follower and self._broker.replication_throttles.leader.limit != UNLIMITED:
+            self._count(answers)
+        response = FetchResponse(responses=rows.topics, session_id=NO_SESSION if session is None else session.id)
         if self._version >= _FIRST_WITH_LEADERS and any(data.error_code != NONE for _, data in answers):
-            response.node_endpoints = self._leaders(topics)
+            response.node_endpoints = self._leaders(rows.topics)
         if session is not None:
-            for requested in moved:
+            for requested in rows.moved:
                 session.move_to_end(requested)
         return response
 

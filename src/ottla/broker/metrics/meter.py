@@ -77,7 +77,7 @@ class ApiVersionMeter:
         if self._is_produce:
             self._produced(response.message if type(response) is EncodedRows else response)
         elif self._is_fetch:
-            self._fetched(response, peer)
+            self._fetched(response.message if type(response) is EncodedRows else response, peer)
         else:
             self._counting(response, peer, self._errors)
 
