@@ -30,6 +30,7 @@ COMPILED = [
     "src/ottla/broker/metrics/meter.py",
     "src/ottla/broker/metrics/traffic.py",
     "src/ottla/broker/pipeline.py",
+    "src/ottla/broker/read_turns.py",
     "src/ottla/broker/serving.py",
     "src/ottla/broker/session.py",
     "src/ottla/broker/sessions.py",

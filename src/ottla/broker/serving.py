@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker import dispatch
 from ottla.broker.connection_memory import FrameTurns, Unread
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.read_turns import ReadTurns
 from ottla.broker.session import Session
 from ottla.environment import Cancellable, ServedStream, Timers
 from ottla.environment.files import Region
@@ -74,6 +75,7 @@ class ServedConnection:
     shared  memory for all connections of the broker, into which small frames are received
     turns   turns of large frames
     unread  unread responses of all connections
+    reads   turns of reading
     tick    returns the number of the current tick, see `SocketServer`
     closed  called once with the connection when it is closed
     login   SASL state of the connection; None on a listener without SASL
@@ -88,6 +90,7 @@ class ServedConnection:
         "_delayed",
         "_entry",
         "_frames",
+        "_has_turn",
         "_held",
         "_is_held",
         "_login",
@@ -96,6 +99,7 @@ class ServedConnection:
         "_pipeline",
         "_queued_ns",
         "_queued_since",
+        "_reads",
         "_receiving",
         "_refusal_delay_ms",
         "_refused",
@@ -112,6 +116,7 @@ class ServedConnection:
         "_unread",
         "_version",
         "_waiting",
+        "_waits_for_turn",
         "_weight",
         "_writing",
         "active_at",
@@ -129,6 +134,7 @@ class ServedConnection:
         shared: bytearray,
         turns: FrameTurns,
         unread: Unread,
+        reads: ReadTurns,
         timers: Timers,
         tick: Callable[[], int],
         closed: "Callable[[ServedConnection], None]",
@@ -141,6 +147,9 @@ class ServedConnection:
         self._receiving: bytearray | memoryview = shared
         self._turns = turns
         self._unread = unread
+        self._reads = reads
+        self._waits_for_turn = False  # reading is paused, as others are read first
+        self._has_turn = False  # the next read is in its turn
         self._turn_of = -1  # number of the large frame that has a turn, or waits for it; -1 without one
         self._turn_size = 0
         self._is_held = False  # reading is paused until a turn begins
@@ -212,6 +221,10 @@ class ServedConnection:
 
     def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
         """Receive available bytes, split them into frames, serve them; then let what they completed take effect."""
+        if self._has_turn:
+            self._has_turn = False
+        elif not self._reads.may_read(self):
+            return
         tasks = self._pipeline.tasks
         is_begun = tasks.begin_event()
         try:
@@ -219,6 +232,24 @@ class ServedConnection:
         finally:
             if is_begun:
                 tasks.end_event()
+            self._reads.has_read()
+
+    def wait_for_turn(self) -> None:
+        """See `ReadableConnection.wait_for_turn`."""
+        self._waits_for_turn = True
+        if not self._muted and not self._is_held:
+            self._stream.pause_reading()
+
+    def take_turn(self) -> None:
+        """See `ReadableConnection.take_turn`."""
+        self._waits_for_turn = False
+        self._has_turn = True
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        """Resume reading, unless something else still pauses it."""
+        if not self._muted and not self._is_held and not self._waits_for_turn and not self.is_closed:
+            self._stream.resume_reading()
 
     def _receive(self, receive: Callable[[Sequence[Any]], int]) -> None:
         shared = self._shared
@@ -282,9 +313,9 @@ class ServedConnection:
                 return
         elif self._turn_of == frames.finished:
             return
-        self._is_held = True
-        if not self._muted:
+        if not self._muted and not self._waits_for_turn:
             self._stream.pause_reading()
+        self._is_held = True
 
     @property
     def received(self) -> int:
@@ -294,8 +325,7 @@ class ServedConnection:
     def begin_turn(self) -> None:
         """See `LargeFrame.begin_turn`."""
         self._is_held = False
-        if not self._muted and not self.is_closed:
-            self._stream.resume_reading()
+        self._resume_reading()
 
     def lose_turn(self) -> None:
         """See `LargeFrame.lose_turn`."""
@@ -326,7 +356,8 @@ class ServedConnection:
         self._backlog.extend(frames)
         if self._backlog and not self._muted and not self.is_closed:
             self._muted = True
-            self._stream.pause_reading()
+            if not self._waits_for_turn:
+                self._stream.pause_reading()
 
     def _serve(self, frame: bytes, *, more: bool = False) -> None:
         """Answer one request. With `more` to come the answer may leave together with the next one: a client that pipelines
@@ -448,8 +479,7 @@ class ServedConnection:
         self._flush()
         if self._muted and not self._waiting and not self._writing and not self.is_closed:
             self._muted = False
-            if not self._is_held:
-                self._stream.resume_reading()
+            self._resume_reading()
         if self._turn_of >= 0:
             self._settle_turn()
 
@@ -581,6 +611,8 @@ class ServedConnection:
         self._stream.close()
         self._frames.release()
         self._unread.remove(self)
+        if self._waits_for_turn:
+            self._reads.remove(self)
         if self._turn_of >= 0:
             self._turns.end(self)
         self._held.clear()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.connection_memory import FrameTurns, Shares, Unread
 from ottla.broker.limits import ConnectionLimits
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.read_turns import ReadTurns
 from ottla.broker.refused_logins import RefusedLogins
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
@@ -110,6 +111,7 @@ class SocketServer:
         self.turns = FrameTurns(_LARGE_FRAME, max(LARGE_FRAMES, max_request_bytes), clock, timers)
         self.login_turns = FrameTurns(_LARGE_TOKEN, LARGE_TOKENS, clock, timers)
         self.unread = Unread(UNREAD_RESPONSES)
+        self._reads = ReadTurns(timers, pipeline.now_ns)
         self.connections: dict[ServedConnection, str] = {}
         self.opened: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
@@ -222,6 +224,7 @@ class SocketServer:
             shared=self._shared,
             turns=self.turns,
             unread=self.unread,
+            reads=self._reads,
             timers=self._timers,
             tick=self._current_tick,
             closed=self._forget,

@@ -8,6 +8,7 @@ from tests.queues import manual_queue, run_queue
 
 from ottla.broker.connection_memory import FrameTurns, Unread
 from ottla.broker.pipeline import Pipeline
+from ottla.broker.read_turns import ReadTurns
 from ottla.broker.serving import ServedConnection
 from ottla.broker.session import Session
 from ottla.protocol.codec import encode
@@ -103,6 +104,7 @@ class World:
             shared=bytearray(1 << 16),
             turns=self.turns,
             unread=self.unread,
+            reads=ReadTurns(self.timers, lambda: 0),
             timers=self.timers,
             tick=lambda: 0,
             closed=self.closed.append,
