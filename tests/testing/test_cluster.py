@@ -9,6 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from ottla import AcknowledgeType, Admin, ConfigChange, ConfigResource, ResourceType, ShareConsumer, TopicPartition
 from ottla import Consumer as OttlaConsumer
+from ottla.broker.cluster.membership import Membership
+from ottla.broker.lifecycle import CannotStart
 from ottla.client.errors import KafkaError, UnknownTopic
 from ottla.metadata.image import Delta
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -397,3 +399,18 @@ def test_groups_are_seen_at_their_coordinators() -> None:
         }
         cluster.delete_group("c")
         assert cluster.groups() == ["a", "b", "d"]
+
+
+def test_a_bug_in_a_start_is_logged_once_and_ends_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def join(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Membership, "join", join)
+    with pytest.raises(CannotStart, match=r"^an unexpected error occurred, which is in the log$"), KafkaCluster(1):
+        pass
+    errors = [record for record in caplog.records if record.exc_info is not None]
+    assert [(record.message, str(record.exc_info[1])) for record in errors if record.exc_info] == [
+        ("the start of the broker failed", "a bug")
+    ]

@@ -155,7 +155,11 @@ class BrokerServer:
             self._release()
             if isinstance(cause, _EXPECTED):
                 raise CannotStart(str(cause)) from None
-            raise
+            if self._store is None or isinstance(cause, CannotStart):
+                raise
+            # A single broker raises a bug to its caller; here the caller may have returned.
+            self.tasks.on_error("the start of the broker", cause)
+            raise CannotStart("an unexpected error occurred, which is in the log") from None
         self._begin_maintenance()
         report_start(self.broker, self._config.log_dirs, self._environment.clock.now_ms() - begun_ms)
 

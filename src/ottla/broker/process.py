@@ -21,7 +21,7 @@ from ottla.environment.process import process_environment
 from ottla.environment.watchdog import Watchdog
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
-from ottla.tasks.deferred import Answer, Deferred, Failed
+from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -152,8 +152,6 @@ async def completed(answer: Answer[R]) -> R:
         elif isinstance(answer.error, CannotStart):
             future.set_exception(answer.error)
         else:
-            if not isinstance(answer.error, Failed):
-                _logger.error("the broker fails", exc_info=answer.error)
             future.set_exception(CannotStart("an unexpected error occurred, which is in the log"))
 
     answer.listen(ended)

@@ -261,3 +261,21 @@ def test_a_listener_that_raises_is_reported_and_the_others_act() -> None:
     result = one.tasks.start(one.result_of(lambda image: changes.configure(image, BROKER, "", {"a": "1"})))
     cluster.time.advance(1000)
     assert (result.result(), acted, reports) == (CHANGED, ["first", "last"], ["a listener of the metadata: a bug"])
+
+
+def test_a_listener_may_start_a_change() -> None:
+    """It must not wait for it: the change before is answered when the listener has acted."""
+    cluster = Cluster()
+    one, two = cluster.brokers
+    started: list[Any] = []
+
+    def start_another(_: object) -> None:
+        if not started:
+            plan = one.result_of(lambda image: changes.configure(image, BROKER, "", {"b": "2"}))
+            started.append(one.tasks.start(plan))
+
+    listen(one, start_another)
+    result = one.tasks.start(one.result_of(lambda image: changes.configure(image, BROKER, "", {"a": "1"})))
+    cluster.time.advance(1000)
+    assert (result.result(), started[0].result()) == (CHANGED, CHANGED)
+    assert two.image.configs_of(BROKER, "") == {"b": "2"}
