@@ -207,7 +207,7 @@ def _written(image: Image, values: Mapping[str, bytes | None]) -> Change:
 
 
 def _parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield rows in parts of a size; one without any if there are none."""
+    """Yield rows in parts of a size; without rows one empty part."""
     for first in range(0, max(len(rows), 1), size):
         yield rows[first : first + size]
 

@@ -241,7 +241,7 @@ class _EncoderSource(FunctionSource):
     def elements(self, cls: type[Struct], name: str) -> Encoder:
         """Generate the encoder of a list of elements of an array."""
         _, array, _ = self.around(cls, name)
-        self.each(1, array.type.element, "o", "w")
+        self.elements_of(1, array.type.element, "o", "w")
         made: Encoder = self.compiled(f"write_{name}_of_{cls.__name__}", "o, w")
         return made
 
@@ -381,9 +381,9 @@ class _EncoderSource(FunctionSource):
 
     def array(self, depth: int, element: Any, source: str, compact: bool, write: str) -> None:
         self.length(depth, f"len({source})", compact, True, write)
-        self.each(depth, element, source, write)
+        self.elements_of(depth, element, source, write)
 
-    def each(self, depth: int, element: Any, source: str, write: str) -> None:
+    def elements_of(self, depth: int, element: Any, source: str, write: str) -> None:
         """Generate code that encodes the elements of an array."""
         compact = self.flexible
         if isinstance(element, Primitive) and element.format:

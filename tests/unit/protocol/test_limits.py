@@ -105,9 +105,9 @@ def test_elements_of_nested_arrays_count_together(decode: Decode) -> None:
     cls = APIS[CREATE_TOPICS].request_class()
     (place,) = (place for place in builder(CREATE_TOPICS, 7).places() if place.path == ("topics",))
     # A topic counts for four: itself, an assignment with a replica, a config.
-    decode(cls, 7, body(CREATE_TOPICS, 7, place, MOST_ELEMENTS // 4, DISTINCT))
+    decode(cls, 7, body(CREATE_TOPICS, 7, place, cls.ELEMENTS // 4, DISTINCT))
     with pytest.raises(PeerError, match="too many elements"):
-        decode(cls, 7, body(CREATE_TOPICS, 7, place, MOST_ELEMENTS // 4 + 1, DISTINCT))
+        decode(cls, 7, body(CREATE_TOPICS, 7, place, cls.ELEMENTS // 4 + 1, DISTINCT))
 
 
 @both_ways

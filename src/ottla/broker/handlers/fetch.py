@@ -137,7 +137,7 @@ def fetch(request: PositionalRequest, broker: Broker) -> Answer[FetchResponse]:
 
 
 def open_fetch(request: PositionalRequest, broker: Broker) -> "FetchResponse | FetchAttempt":
-    """Return the attempt of a fetch, in its session, without its partitions yet; or a response that says why there is none."""
+    """Return the attempt of a fetch in its session, still without its partitions, or the response with the error."""
     fields, context = request.fields, request.context
     session_id, epoch = fields.session_id, fields.session_epoch
     by_id = context.version >= _FIRST_WITH_TOPIC_IDS
@@ -299,7 +299,7 @@ class _LogEnd:
 
 @final
 class _Reading:
-    """What one attempt of a fetch has read.
+    """Partitions and answers of one attempt of a fetch.
 
     partitions  those that it looks at
     count       partitions of the fetch

@@ -26,7 +26,7 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_streams_groups
-from ottla.broker.permission import may_use_group, may_use_topics
+from ottla.broker.permission import may_use_group, may_use_many_topics
 from ottla.coordinators.groups.streams import heartbeat as streams_heartbeat
 from ottla.coordinators.groups.streams.internal_topics import MISSING_INTERNAL_TOPICS
 from ottla.coordinators.groups.streams.subtopologies import required_topics
@@ -59,10 +59,14 @@ async def streams_group_heartbeat(
         if internal:
             text = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
             return _refused(STREAMS_INVALID_TOPOLOGY, text)
-        invalid = [name for name in topics if not _is_valid(name)]
+        invalid = []
+        for name in topics:
+            await broker.tasks.pace()
+            if not _is_valid(name):
+                invalid.append(name)
         if invalid:
             return _refused(STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names.")
-        if not may_use_topics(context, AclOperation.DESCRIBE, topics):
+        if not await may_use_many_topics(context, AclOperation.DESCRIBE, topics, broker.tasks):
             return _refused(TOPIC_AUTHORIZATION_FAILED)
     wrong = streams_heartbeat.malformed(request)
     if wrong is not None:

@@ -3,7 +3,20 @@
 Versions by release: 0 in 2.6, 1 in 2.8.
 """
 
-from ottla.protocol.schema import Array, Bool, Float64, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Bool,
+    Float64,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class EntityData(Struct):
@@ -24,6 +37,7 @@ class EntryData(Struct):
 
 @message(api=49, versions="0-1", flexible="1+")
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     entries: list[EntryData] = field(Array(EntryData))
     validate_only: bool = field(Bool)
 

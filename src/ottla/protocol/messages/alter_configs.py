@@ -3,7 +3,20 @@
 Versions by release: 0 in 0.11.0, 1 in 2.0, 2 in 2.8.
 """
 
-from ottla.protocol.schema import Array, Bool, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class AlterableConfig(Struct):
@@ -19,6 +32,7 @@ class AlterConfigsResource(Struct):
 
 @message(api=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource))
     validate_only: bool = field(Bool)
 

@@ -3,7 +3,18 @@
 Versions by release: 0 in 1.0, 1 in 2.0, 2 in 2.8.
 """
 
-from ottla.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class AlterReplicaLogDirTopic(Struct):
@@ -18,6 +29,7 @@ class AlterReplicaLogDir(Struct):
 
 @message(api=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     dirs: list[AlterReplicaLogDir] = field(Array(AlterReplicaLogDir))
 
 

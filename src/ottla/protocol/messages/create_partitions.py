@@ -3,7 +3,19 @@
 Versions by release: 0 in 1.0, 1 in 2.0, 2 in 2.5, 3 in 2.7.
 """
 
-from ottla.protocol.schema import Array, Bool, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class CreatePartitionsAssignment(Struct):
@@ -18,6 +30,7 @@ class CreatePartitionsTopic(Struct):
 
 @message(api=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     topics: list[CreatePartitionsTopic] = field(Array(CreatePartitionsTopic))
     timeout_ms: int = field(Int32)
     validate_only: bool = field(Bool)

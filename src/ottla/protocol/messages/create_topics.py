@@ -4,6 +4,7 @@ Versions by release: 0 in 0.10.1, 1 in 0.10.2, 2 in 0.11.0, 3 in 2.0, 4-5 in 2.4
 """
 
 from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
     Array,
     Bool,
     Int8,
@@ -39,6 +40,7 @@ class CreatableTopic(Struct):
 
 @message(api=19, versions="0-7", flexible="5+")
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     topics: list[CreatableTopic] = field(Array(CreatableTopic))
     timeout_ms: int = field(Int32, default=60000)
     validate_only: bool = field(Bool, versions="1+")

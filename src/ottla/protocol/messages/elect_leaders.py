@@ -3,7 +3,19 @@
 Versions by release: 0 in 2.2, 1-2 in 2.4.
 """
 
-from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class TopicPartitions(Struct):
@@ -13,6 +25,7 @@ class TopicPartitions(Struct):
 
 @message(api=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest(Request["ElectLeadersResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     election_type: int = field(Int8, versions="1+")
     topic_partitions: list[TopicPartitions] | None = field(Array(TopicPartitions), nullable="0+")
     timeout_ms: int = field(Int32, default=60000)

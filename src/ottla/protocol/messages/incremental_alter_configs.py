@@ -3,7 +3,20 @@
 Versions by release: 0 in 2.3, 1 in 2.4.
 """
 
-from ottla.protocol.schema import Array, Bool, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class AlterableConfig(Struct):
@@ -20,6 +33,7 @@ class AlterConfigsResource(Struct):
 
 @message(api=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource))
     validate_only: bool = field(Bool)
 

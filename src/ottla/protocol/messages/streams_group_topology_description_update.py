@@ -3,7 +3,19 @@
 Versions by release: 0 in 4.4.
 """
 
-from ottla.protocol.schema import Array, Int8, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class TopologyDescriptionNode(Struct):
@@ -32,6 +44,7 @@ class TopologyDescription(Struct):
 
 @message(api=93, versions="0", flexible="0+")
 class StreamsGroupTopologyDescriptionUpdateRequest(Request["StreamsGroupTopologyDescriptionUpdateResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     group_id: str = field(String)
     member_id: str = field(String)
     topology_epoch: int = field(Int32)
