@@ -25,6 +25,7 @@ COMPILED = [
     "src/ottla/broker/cluster/peers.py",
     "src/ottla/broker/delayed.py",
     "src/ottla/broker/dispatch.py",
+    "src/ottla/broker/fetch_attempt.py",
     "src/ottla/broker/handlers/fetch.py",
     "src/ottla/broker/handlers/produce.py",
     "src/ottla/broker/metrics/meter.py",

@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker import fetch_attempt
 from ottla.broker.cluster import controller, offline_replicas
 from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.delayed import DelayedAnswer
-from ottla.broker.handlers import fetch
 from ottla.broker.share_partitions import partitions
 from ottla.environment import Timers
 from ottla.log.log import Log
@@ -185,7 +185,7 @@ def _truncate_to_high_watermark(patch: Patch) -> None:
         return self._cut(fetching, effect, partition, log.truncation(max(log.high_watermark, log.start_offset)))
 
     patch.setattr(LogEffects, "_change", changed)
-    patch.setattr(fetch, "_divergence", lambda *_: None)
+    patch.setattr(fetch_attempt, "_divergence", lambda *_: None)
     patch.setattr(Log, "divergence", lambda *_: None)
 
 
@@ -299,13 +299,13 @@ def _stop_before_others_know(patch: Patch) -> None:
 
 def _pass_over_refused_positions(patch: Patch) -> None:
     """A follower gets no error for a position that its leader refused, if the leader knows the partition a moment later."""
-    record = fetch._record_positions
+    record = fetch_attempt._record_positions
 
     def pass_over(*arguments: Any) -> bool:
         record(*arguments)
         return True
 
-    patch.setattr(fetch, "_record_positions", pass_over)
+    patch.setattr(fetch_attempt, "_record_positions", pass_over)
 
 
 def _answer_followers_late(patch: Patch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from ottla.broker.broker import Broker
 from ottla.broker.delayed import DelayedAnswer
 from ottla.broker.dispatch import PositionalRequest
-from ottla.broker.handlers.fetch import FetchAttempt, FetchRows, open_fetch, requested_partition
+from ottla.broker.fetch_attempt import FetchAttempt, FetchRows, open_fetch, requested_partition
 from ottla.broker.sessions import RequestedPartition
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.rows import ROWS_OF_PART

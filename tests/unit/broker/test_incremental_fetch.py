@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.queues import unexpected
 
-from ottla.broker.handlers.fetch import FetchAttempt, _Reader
+from ottla.broker.fetch_attempt import FetchAttempt, _Reader
 from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.fetch import (
     FetchPartition,
