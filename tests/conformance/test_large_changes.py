@@ -13,7 +13,6 @@ import pytest
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_REQUEST,
-    NONE,
     POLICY_VIOLATION,
     RESOURCE_NOT_FOUND,
     UNKNOWN_SERVER_ERROR,
@@ -96,10 +95,13 @@ def growth(count: int) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("asked", "version", "rows", "expected"),
+    ("asked", "in_version", "rows", "expected"),
     [
         pytest.param(scram(MOST + 1), 0, "results", (UNKNOWN_SERVER_ERROR, None), id="users"),
         pytest.param(quotas(MOST + 1), 1, "entries", (POLICY_VIOLATION, NOT_ALLOWED), id="quotas"),
+        pytest.param(
+            quotas(MOST + 1, validate_only=True), 1, "entries", (POLICY_VIOLATION, NOT_ALLOWED), id="validated quotas"
+        ),
         pytest.param(edits(MOST + 1), 1, "responses", (POLICY_VIOLATION, TOO_LARGE), id="edits"),
         pytest.param(
             edits(MOST + 1, validate_only=True), 1, "responses", (POLICY_VIOLATION, TOO_LARGE), id="validated edits"
@@ -108,16 +110,15 @@ def growth(count: int) -> Request:
         pytest.param(growth(MOST + 1), 3, "results", (POLICY_VIOLATION, TOO_LARGE), id="partitions"),
     ],
 )
-def test_more_changes_than_a_askedmay_make_refuse_all_of_it(
-    broker: Wire, asked: Request, version: int, rows: str, expected: tuple[int, str | None]
+def test_more_changes_than_a_request_may_make_refuse_all_of_it(
+    broker: Wire, asked: Request, in_version: int, rows: str, expected: tuple[int, str | None]
 ) -> None:
-    assert outcomes(getattr(broker.send(asked, version), rows)) == {expected: MOST + 1}
+    assert outcomes(getattr(broker.send(asked, in_version), rows)) == {expected: MOST + 1}
 
 
 @pytest.mark.parametrize(
-    ("asked", "version", "rows", "code"),
+    ("asked", "in_version", "rows", "code"),
     [
-        pytest.param(quotas(MOST + 1, validate_only=True), 1, "entries", NONE, id="validated quotas"),
         pytest.param(quotas(MOST + 1, "no_quota"), 1, "entries", INVALID_REQUEST, id="invalid quotas"),
         pytest.param(edits(MOST + 1, "no.config"), 1, "responses", INVALID_CONFIG, id="invalid edits"),
         pytest.param(growth(MOST), 3, "results", UNKNOWN_TOPIC_OR_PARTITION, id="unknown topics"),
@@ -132,7 +133,9 @@ def test_more_changes_than_a_askedmay_make_refuse_all_of_it(
         ),
     ],
 )
-def test_what_changes_nothing_does_not_count(broker: Wire, asked: Request, version: int, rows: str, code: int) -> None:
-    results = getattr(broker.send(asked, version), rows)
+def test_what_changes_nothing_does_not_count(
+    broker: Wire, asked: Request, in_version: int, rows: str, code: int
+) -> None:
+    results = getattr(broker.send(asked, in_version), rows)
     assert {row.error_code for row in results} == {code}
     assert len(results) >= MOST

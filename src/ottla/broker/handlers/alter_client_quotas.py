@@ -8,7 +8,7 @@ Behaviour
     an entity or a quota twice      INVALID_REQUEST, answered once
     an address                      an IP address, or a host name that can be resolved
     validate only                   everything is checked, nothing is changed
-    more than 10,000 entities       POLICY_VIOLATION for each, and nothing is changed
+    more than 10,000 changes        POLICY_VIOLATION for each, and nothing is changed
 
 Versions
     1  flexible
@@ -55,6 +55,7 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker)
     result = CHANGED
     for image in broker.metadata.attempts():
         altered: dict[Entity, dict[str, float]] = {}
+        records = 0
         for entity, quotas in requested.items():
             await broker.tasks.pace()
             outcomes[entity] = CHANGED
@@ -63,13 +64,15 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker)
                     raise duplicate(entity)
                 check_entity(entity)
                 _check_address(entity, broker.resolve)
-                altered[entity] = changed(entity, image.quotas.get(entity, {}), quotas)
+                current = image.quotas.get(entity, {})
+                altered[entity] = changed(entity, current, quotas)
+                records += len({key for key, _ in current.items() ^ altered[entity].items()})
             except InvalidQuota as cause:
                 outcomes[entity] = ChangeResult(INVALID_REQUEST, str(cause))
+        if records > MOST_RECORDS:
+            return _for_each(request, POLICY_VIOLATION)
         if request.validate_only:
             break
-        if len(altered) > MOST_RECORDS:
-            return _for_each(request, POLICY_VIOLATION)
         try:
             for change in changes.set_quotas(image, altered, broker.metadata.largest_change):
                 await broker.metadata.commit(change)
