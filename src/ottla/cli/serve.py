@@ -195,7 +195,7 @@ def _metrics_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f"--metrics requires HOST:PORT, not {text!r}")
-    for package in ("opentelemetry.proto", "prometheus_client"):
+    for package in ("h11", "opentelemetry.proto", "prometheus_client"):
         if not is_installed(package):
             raise CannotStart(f"--metrics needs {package}: {install_command('metrics')}")
     return host.strip("[]"), int(port)
