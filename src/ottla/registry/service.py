@@ -1,0 +1,169 @@
+"""A registry that serves: its topic, its operations and its HTTP server on one event loop."""
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ottla.addresses import address_text
+from ottla.client.errors import KafkaError
+from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, HttpServer
+from ottla.environment.thread import LoopThread
+from ottla.registry.operations import Operations
+from ottla.registry.rest import Rest
+from ottla.registry.store import Store, WrongTopic
+
+T = TypeVar("T")
+_logger = logging.getLogger("ottla.registry")
+_CHECK_THREADS: Final = 4
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+class RegistryConfig(NamedTuple):
+    """Settings of a registry.
+
+    client_configs  configs of its Kafka clients, with bootstrap.servers
+    host, port      address of the HTTP server; port 0 takes a free port
+    topic           topic of its state
+    timeout_ms      limit of a write
+    """
+
+    client_configs: Mapping[str, object]
+    host: str = "127.0.0.1"
+    port: int = 8081
+    topic: str = "_schemas"
+    timeout_ms: int = 5_000
+
+
+class Service:
+    """A registry on the running event loop.
+
+    failure  why it has ended, None while it serves
+    """
+
+    def __init__(self, config: RegistryConfig, around: Callable[[Handler], Handler] = lambda handler: handler) -> None:
+        self.answers: Counter[tuple[str, str, int]] = Counter()
+        self.failure: str | None = None
+        self._config = config
+        self._rest = Rest(self._count)
+        self._server = HttpServer(around(self._handle))
+        self._executor = ThreadPoolExecutor(_CHECK_THREADS, "ottla-schemas")
+        self._ready = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Listen and begin to read the topic; return the port. Raises OSError."""
+        port = await self._server.start(self._config.host, self._config.port)
+        self._begin()
+        return port
+
+    async def wait_ready(self) -> None:
+        """Wait until the registry can register schemas. Raises WrongTopic."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._ready, self._ended)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        if self.failure is not None:
+            raise WrongTopic(self.failure)
+
+    async def ended(self) -> str:
+        """Wait until the registry cannot go on; return the reason."""
+        await self._ended.wait()
+        return self.failure or ""
+
+    async def reset(self) -> None:
+        """Begin again, with what is in the topic now."""
+        await self._stop_running()
+        self._begin()
+
+    async def stop(self) -> None:
+        """End."""
+        await self._server.stop()
+        await self._stop_running()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def is_ready(self) -> bool:
+        """True while schemas can be registered."""
+        return self._ready.is_set()
+
+    def _begin(self) -> None:
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _stop_running(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    async def _run(self) -> None:
+        """Keep the state; after an error of Kafka, begin again with an empty one."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            store = Store(self._config.client_configs, self._config.topic, self._rest.forget)
+            operations = Operations(store, self._executor, self._config.timeout_ms)
+            try:
+                await store.open()
+                self._rest.operations = operations
+                self._ready.set()
+                pause = _FIRST_PAUSE_S
+                await store.failed()
+            except WrongTopic as wrong:
+                self.failure = self._rest.waiting_for = str(wrong)
+                self._ended.set()
+                return
+            except KafkaError as failed:
+                _logger.warning("the registry begins again: %s", failed)
+                self._rest.waiting_for = str(failed)
+            finally:
+                self._ready.clear()
+                self._rest.operations = None
+                self._rest.forget()
+                await operations.close()
+                await store.close()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        return self._rest.handle(request)
+
+    def _count(self, method: str, path: str, status: int) -> None:
+        self.answers[method, path, status] += 1
+
+
+class RegistryThread:
+    """A registry on an event loop in a thread of its own, for a process that does something else as well.
+
+    Raises OSError if the address is taken.
+    """
+
+    def __init__(self, config: RegistryConfig, around: Callable[[Handler], Handler] = lambda handler: handler) -> None:
+        self._thread = LoopThread.own("ottla-registry")
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        try:
+            self.service = self._thread.call(lambda: Service(config, around))
+            self.url = f"http://{address_text(config.host, self.run(self.service.start()))}"
+        except BaseException:
+            self._thread.release()
+            raise
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop of the registry; return its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop).result()
+
+    def stop(self) -> None:
+        """Stop the registry; does nothing a second time."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            self._is_stopped = True
+        self.run(self.service.stop())
+        self._thread.release()
