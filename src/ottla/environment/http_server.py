@@ -14,6 +14,7 @@ with the header Origin of another host are answered with 403.
 """
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -26,6 +27,7 @@ import h11
 from ottla.environment.thread import LoopThread
 
 _LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_BACKLOG: Final = 256
 _SWEEP_S: Final = 1.0
 _LINGER_S: Final = 1.0
 """Time for which what a refused client still sends is read and dropped: closing at once would destroy the response."""
@@ -80,7 +82,8 @@ class HttpServer:
         """Listen, and return the port, a free one for 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         self.is_local = host in _LOOPBACK
-        self._server = await loop.create_server(lambda: _Connection(self), host, port, ssl=tls, backlog=256)
+        listening = _bound(host, port)
+        self._server = await loop.create_server(lambda: _Connection(self), sock=listening, ssl=tls, backlog=_BACKLOG)
         self._sweep = loop.call_later(_SWEEP_S, self._close_idle)
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -308,6 +311,18 @@ class _Connection(asyncio.Protocol):
 
 
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address. Raises OSError, with the reason of the system only."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _failure(error: Exception) -> HttpResponse:

@@ -5,7 +5,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -76,6 +76,10 @@ class Service:
         """Wait until the registry cannot go on; return the reason."""
         await self._ended.wait()
         return self.failure or ""
+
+    async def halt(self) -> None:
+        """Stop reading and writing the topic; requests get 503 until `reset`."""
+        await self._stop_running()
 
     async def reset(self) -> None:
         """Begin again, with what is in the topic now."""
@@ -157,7 +161,11 @@ class RegistryThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the registry; return its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop).result()
+        return self.begin(coroutine).result()
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run a coroutine on the loop of the registry, without waiting for it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
 
     def stop(self) -> None:
         """Stop the registry; does nothing a second time."""

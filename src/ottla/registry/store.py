@@ -24,7 +24,7 @@ _AT_ONCE: Final = 500
 """Records that are applied before others have their turn: about 20 ms."""
 
 
-class WrongTopic(Exception):
+class WrongTopic(ValueError):
     """The topic of the registry has configs with which it would lose schemas."""
 
 
