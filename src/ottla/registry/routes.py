@@ -234,7 +234,11 @@ async def _register(operations: Operations, call: Call) -> Answer:
     if not call.is_expanded:
         return {"id": value.id}
     text = await _formatted(operations, call, value)
-    return {"id": value.id, "version": value.version, **_schema_fields(value, text, is_expanded=True)}
+    fields = _schema_fields(value, text, is_expanded=True)
+    if posted.schema.text:
+        # confluent-kafka keeps a text that it gets here, and its Protobuf deserializer takes it for a descriptor.
+        del fields["schema"]
+    return {"id": value.id, "version": value.version, **fields}
 
 
 async def _look_up(operations: Operations, call: Call) -> Answer:
