@@ -47,7 +47,7 @@ def test_methods_of_the_client(client: SchemaRegistryClient) -> None:
     number = client.register_schema("orders-value", schema(ONE))
     assert (registered.schema_id, registered.version) == (number, 1)
     assert client.get_schema(number).schema_str == ONE
-    assert client.get_schema_by_guid(registered.guid).schema_str == ONE
+    assert client.get_schema_by_guid(registered.guid or "").schema_str == ONE
     assert client.lookup_schema("orders-value", schema(ONE)).version == 1
     assert client.get_latest_version("orders-value").schema_id == number
     assert client.get_version("orders-value", 1).schema.schema_type == "AVRO"
@@ -91,7 +91,7 @@ def test_schema_by_metadata(client: SchemaRegistryClient) -> None:
     metadata = theirs.Metadata(tags=None, properties=theirs.MetadataProperties({"owner": "ada"}), sensitive=None)
     client.register_schema("orders-value", schema(ONE, metadata=metadata))
     latest = client.get_latest_with_metadata("orders-value", {"owner": "ada"})
-    assert latest.schema.metadata.properties.properties == {"owner": "ada"}
+    assert latest.schema.metadata == metadata
 
 
 @pytest.mark.parametrize("conf", [{}, {"normalize.schemas": True}, {"auto.register.schemas": False}])
@@ -131,11 +131,9 @@ def test_protobuf_serializer_registers_imports_as_references(
     assert protobuf.ProtobufSerializer(order, client, conf=conf)(message, ORDERS) == frame
     read = protobuf.ProtobufDeserializer(order, schema_registry_client=client)(frame, ORDERS)
     assert (read.id, read.price.cents) == (7, 5)
-    read = protobuf.ProtobufDeserializer(order, schema_registry_client=client)(frame, ORDERS)
-    assert (read.id, read.price.cents) == (7, 5)
     assert client.get_subjects() == ["common/money.proto", "orders-value"]
     latest = client.get_latest_version("orders-value")
-    assert [(row.name, row.subject, row.version) for row in latest.schema.references] == [
+    assert [(row.name, row.subject, row.version) for row in latest.schema.references or ()] == [
         ("common/money.proto", "common/money.proto", 1)
     ]
     assert client.get_versions("orders-value") == [1]
@@ -151,7 +149,7 @@ def test_records_over_a_topic(kafka: Kafka, client: SchemaRegistryClient) -> Non
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["orders"])
-    values = []
+    values: list[object] = []
     while len(values) < 10:
         message = consumer.poll(10)
         assert message is not None

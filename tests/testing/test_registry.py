@@ -83,7 +83,7 @@ def test_requests_fail_as_often_as_the_test_says(kafka: Kafka, status: int) -> N
     url = f"{kafka.schema_registry_url}/subjects"
     fault = kafka.registry.fail(status=status, count=2)
     assert [status_of(url) for _ in range(3)] == [status, status, 200]
-    assert fault.happened == 2
+    assert fault.hits == 2
 
 
 def test_fault_ends(kafka: Kafka) -> None:

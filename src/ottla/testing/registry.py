@@ -19,13 +19,13 @@ _LAST_ERROR: Final = 599
 
 @checks_calls
 class HttpFault(ActiveChange):
-    """Fault of requests to the registry. `happened` counts the requests that it has met."""
+    """Fault of requests to the registry. `hits` counts the requests that it has met."""
 
     def __init__(
         self, end: Callable[[ActiveChange], object], status: int | None, delay_ms: int, count: int | None
     ) -> None:
         super().__init__(lambda: end(self))
-        self.happened = 0
+        self.hits = 0
         self.status = status
         self.delay_ms = delay_ms
         self.left = count
@@ -35,7 +35,7 @@ class HttpFault(ActiveChange):
         if self.left == 0:
             return False
         self.left = None if self.left is None else self.left - 1
-        self.happened += 1
+        self.hits += 1
         return True
 
 
