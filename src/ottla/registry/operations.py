@@ -24,6 +24,8 @@ from ottla.schemas.registry import Reference, Schema
 
 T = TypeVar("T")
 _MOST_DEPTH: Final = 100
+_MOST_REFERRED: Final = 4 << 20
+"""Characters of all schemas that one refers to."""
 _ATTEMPTS: Final = 3
 
 
@@ -199,19 +201,33 @@ class Operations:
         except Refusal:
             return Resolved(version.schema, ())
 
-    def _referred(self, subject: str, schema: Schema, depth: int = 0) -> dict[str, str]:
-        """Return the texts of the schemas that one refers to, by name, each after its own references. Raises Refusal 42201."""
+    def _referred(self, subject: str, schema: Schema) -> dict[str, str]:
+        """Return the texts of the schemas that one refers to, by name, each after its own references. Raises Refusal 42201.
+
+        Each version is walked once, however many paths lead to it.
+        """
         texts: dict[str, str] = {}
-        context = subjects.context_of(subject)
-        for reference in schema.references:
-            version = self.state.resolved(context, reference)
-            if version is None or depth > _MOST_DEPTH:
-                why = _missing_reference(reference) if version is None else "its references are nested too deeply"
-                raise checks.invalid(schema, subject, why)
-            texts |= {
-                **self._referred(version.subject, version.schema, depth + 1),
-                reference.name: version.schema.text,
-            }
+        walked: set[tuple[str, int]] = set()
+        size = 0
+
+        def walk(referring: str, references: Sequence[Reference], depth: int) -> None:
+            nonlocal size
+            for reference in references:
+                version = self.state.resolved(subjects.context_of(referring), reference)
+                if version is None:
+                    raise checks.invalid(schema, subject, _missing_reference(reference))
+                place = (version.subject, version.number)
+                if place not in walked:
+                    walked.add(place)
+                    size += len(version.schema.text)
+                    if depth > _MOST_DEPTH or size > _MOST_REFERRED:
+                        raise checks.invalid(
+                            schema, subject, "its references are too many, too large or nested too deeply"
+                        )
+                    walk(version.subject, version.schema.references, depth + 1)
+                texts.setdefault(reference.name, version.schema.text)
+
+        walk(subject, schema.references, 0)
         return texts
 
     # Writing.
