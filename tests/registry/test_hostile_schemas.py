@@ -86,9 +86,7 @@ HOSTILE: dict[str, tuple[str, Callable[[int], str]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_schema_ends_soon_and_holds_up_nobody(
-    registry: Registry, subject: str, name: str, ottla_only: None
-) -> None:
+def test_hostile_schema_ends_soon_and_holds_up_nobody(registry: Registry, subject: str, name: str) -> None:
     kind, text = HOSTILE[name]
     other = registry.register(f"{subject}-other", ONE)
     ended = threading.Event()
@@ -119,7 +117,7 @@ def test_hostile_schema_ends_soon_and_holds_up_nobody(
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
-def test_nothing_is_fetched(registry: Registry, subject: str, kind: str, ottla_only: None) -> None:
+def test_nothing_is_fetched(registry: Registry, subject: str, kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.3)
         address = f"http://127.0.0.1:{server.getsockname()[1]}/money"
@@ -134,7 +132,7 @@ def test_nothing_is_fetched(registry: Registry, subject: str, kind: str, ottla_o
             server.accept()
 
 
-def test_references_that_double_are_resolved_once(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_references_that_double_are_resolved_once(registry: Registry, subject: str) -> None:
     """Each schema refers to the one before it twice: 2^30 paths."""
     registry.register(f"{subject}-0", '{"type":"record","name":"R0","fields":[]}')
     for number in range(1, 31):

@@ -1,6 +1,6 @@
 """Requests and answers: a test for each row of the table of endpoints and of the table of errors.
 
-The file runs against another registry with --schema-registry URL; what Apicurio does differently takes `ottla_only`.
+The file runs against another registry with --schema-registry URL: `apicurio.py` lists what Apicurio does differently.
 """
 
 import base64
@@ -27,14 +27,14 @@ def test_schema_is_returned_by_its_id(registry: Registry, subject: str) -> None:
     assert registry.get(f"/schemas/ids/{number}/schema").value == json.loads(ONE)
 
 
-def test_avro_schema_has_no_type_for_older_clients(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_avro_schema_has_no_type_for_older_clients(registry: Registry, subject: str) -> None:
     number = registry.register(subject, ONE)
     assert registry.get(f"/schemas/ids/{number}").value == {"schema": ONE}
     entity = registry.get(f"/subjects/{subject}/versions/1").value
     assert entity == {"subject": subject, "version": 1, "id": number, "schema": ONE}
 
 
-def test_newer_clients_get_type_guid_and_time(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_newer_clients_get_type_guid_and_time(registry: Registry, subject: str) -> None:
     number = registry.register(subject, ONE)
     by_id = registry.get(f"/schemas/ids/{number}", **EXPANDED).value
     assert set(by_id) == {"guid", "schemaType", "schema"}
@@ -48,13 +48,13 @@ def test_newer_clients_get_type_guid_and_time(registry: Registry, subject: str, 
     assert registered == {"id": number, "version": 1, "guid": by_id["guid"], "schemaType": "AVRO"}
 
 
-def test_highest_id_is_added_on_request(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_highest_id_is_added_on_request(registry: Registry, subject: str) -> None:
     number = registry.register(subject, record(f"f{uuid.uuid4().hex}"))
     assert registry.get(f"/schemas/ids/{number}?fetchMaxId=true").value["maxId"] == number
     assert "maxId" not in registry.get(f"/schemas/ids/{number}?fetchMaxId=false").value
 
 
-def test_subject_of_an_id_is_added_on_request(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_subject_of_an_id_is_added_on_request(registry: Registry, subject: str) -> None:
     number = registry.register(subject, ONE)
     answer = registry.get(f"/schemas/ids/{number}?subject={subject}").value
     assert (answer["subject"], answer["version"]) == (subject, 1)
@@ -84,14 +84,14 @@ def test_unknown_id_returns_40403(registry: Registry, path: str) -> None:
     assert registry.get(f"/schemas/ids/1000000{path}").error == (404, 40403)
 
 
-def test_unknown_id_is_named(registry: Registry, ottla_only: None) -> None:
+def test_unknown_id_is_named(registry: Registry) -> None:
     assert registry.get("/schemas/ids/1000000").message == "Schema 1000000 not found"
     assert registry.get(f"/schemas/guids/{uuid.uuid4()}").error == (404, 40403)
     assert registry.get("/schemas/guids/nonsense").error == (404, 40403)
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "%20", "1e3"])
-def test_id_that_is_no_number_returns_404(registry: Registry, text: str, ottla_only: None) -> None:
+def test_id_that_is_no_number_returns_404(registry: Registry, text: str) -> None:
     assert registry.get(f"/schemas/ids/{text}").error == (404, 404)
 
 
@@ -99,7 +99,7 @@ def test_types(registry: Registry) -> None:
     assert set(registry.get("/schemas/types").value) == {"JSON", "PROTOBUF", "AVRO"}
 
 
-def test_list_of_schemas(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_list_of_schemas(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     registry.register(subject, TWO)
     registry.register(f"{subject}-2", ONE)
@@ -128,7 +128,7 @@ def test_list_of_subjects(registry: Registry, subject: str) -> None:
     assert registry.get(f"/subjects?subjectPrefix={subject}&deleted=true").value == [subject, f"{subject}-2"]
 
 
-def test_list_of_deleted_subjects_only(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_list_of_deleted_subjects_only(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     registry.register(f"{subject}-2", ONE)
     registry.delete(f"/subjects/{subject}-2")
@@ -136,7 +136,7 @@ def test_list_of_deleted_subjects_only(registry: Registry, subject: str, ottla_o
     assert registry.get(f"/subjects?subjectPrefix={subject}&deleted=true&offset=1&limit=5").value == [f"{subject}-2"]
 
 
-def test_list_of_versions(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_list_of_versions(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     registry.register(subject, TWO)
     path = f"/subjects/{subject}/versions"
@@ -150,7 +150,7 @@ def test_list_of_versions(registry: Registry, subject: str, ottla_only: None) ->
 
 
 @pytest.mark.parametrize("version", ["1", "latest", "-1", "LATEST"])
-def test_version_of_a_subject(registry: Registry, subject: str, version: str, ottla_only: None) -> None:
+def test_version_of_a_subject(registry: Registry, subject: str, version: str) -> None:
     number = registry.register(subject, ONE)
     answer = registry.get(f"/subjects/{subject}/versions/{version}").value
     assert (answer["subject"], answer["version"], answer["id"]) == (subject, 1, number)
@@ -171,7 +171,7 @@ def test_unknown_subject_returns_40401(registry: Registry, subject: str, suffix:
     assert answer.error == (404, 40401)
 
 
-def test_unknown_subject_is_named(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_unknown_subject_is_named(registry: Registry, subject: str) -> None:
     assert registry.get(f"/subjects/{subject}/versions").message == f"Subject '{subject}' not found."
 
 
@@ -184,9 +184,7 @@ def test_unknown_version_returns_40402(registry: Registry, subject: str) -> None
 
 @pytest.mark.parametrize("version", ["0", "-2", "2147483648", "x", "1.0", "lates", "١"])
 @pytest.mark.parametrize("known", [True, False])
-def test_invalid_version_returns_42202(
-    registry: Registry, subject: str, version: str, known: bool, ottla_only: None
-) -> None:
+def test_invalid_version_returns_42202(registry: Registry, subject: str, version: str, known: bool) -> None:
     """Also of an unknown subject: the version is looked at first."""
     if known:
         registry.register(subject, ONE)
@@ -211,7 +209,7 @@ def test_references(registry: Registry, subject: str) -> None:
     assert registry.get(f"/subjects/{subject}/versions/1/referencedby").value == []
 
 
-def test_references_that_are_resolved(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_references_that_are_resolved(registry: Registry, subject: str) -> None:
     money = f"{subject}-money"
     definition = record("units", name="Money")
     registry.register(money, definition)
@@ -222,7 +220,7 @@ def test_references_that_are_resolved(registry: Registry, subject: str, ottla_on
     assert registry.get(f"/subjects/{money}/versions/latest/referencedBy").value == [number]
 
 
-def test_missing_reference_returns_42201(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_missing_reference_returns_42201(registry: Registry, subject: str) -> None:
     reference = {"name": "Money", "subject": f"{subject}-money", "version": 3}
     body = {"schema": '{"type":"array","items":"Money"}', "references": [reference]}
     answer = registry.post(f"/subjects/{subject}/versions", body)
@@ -242,7 +240,7 @@ def test_referenced_version_cannot_be_deleted(registry: Registry, subject: str) 
         assert answer.message == message
 
 
-def test_hidden_referrer_prevents_a_permanent_deletion_only(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_hidden_referrer_prevents_a_permanent_deletion_only(registry: Registry, subject: str) -> None:
     money = f"{subject}-money"
     registry.register(money, record("units", name="Money"))
     reference = {"name": "Money", "subject": money, "version": 1}
@@ -266,9 +264,7 @@ def test_same_schema_has_one_id_and_one_version(registry: Registry, subject: str
 
 
 @pytest.mark.parametrize(("kind", "text"), [("AVRO", ONE), ("JSON", JSON_ONE), ("PROTOBUF", PROTO_ONE)])
-def test_each_type_is_registered_and_found(
-    registry: Registry, subject: str, kind: str, text: str, ottla_only: None
-) -> None:
+def test_each_type_is_registered_and_found(registry: Registry, subject: str, kind: str, text: str) -> None:
     number = registry.register(subject, text, kind)
     entity = registry.get(f"/subjects/{subject}/versions/1", **EXPANDED).value
     assert (entity["schemaType"], entity["schema"], entity["id"]) == (kind, text, number)
@@ -276,7 +272,7 @@ def test_each_type_is_registered_and_found(
     assert (found["id"], found["version"]) == (number, 1)
 
 
-def test_descriptor_of_a_protobuf_schema_is_the_same_schema(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_descriptor_of_a_protobuf_schema_is_the_same_schema(registry: Registry, subject: str) -> None:
     """What confluent-kafka's Protobuf serializer posts, and what it asks for."""
     from google.protobuf import descriptor_pb2
 
@@ -287,7 +283,7 @@ def test_descriptor_of_a_protobuf_schema_is_the_same_schema(registry: Registry, 
     assert registry.register(subject, text, "PROTOBUF") == number
 
 
-def test_normalized_schemas_are_one(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_normalized_schemas_are_one(registry: Registry, subject: str) -> None:
     one = '{"type":"record","name":"n.A","fields":[{"type":"int","name":"i"}]}'
     two = '{"fields":[{"name":"i","type":{"type":"int"}}],"namespace":"n","name":"A","type":"record"}'
     number = registry.register(subject, one, query="?normalize=true")
@@ -295,7 +291,7 @@ def test_normalized_schemas_are_one(registry: Registry, subject: str, ottla_only
     assert registry.post(f"/subjects/{subject}?normalize=true", {"schema": two}).value["version"] == 1
 
 
-def test_config_normalizes(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_config_normalizes(registry: Registry, subject: str) -> None:
     registry.put(f"/config/{subject}", {"normalize": True})
     number = registry.register(subject, '{"properties":{},"type":"object"}', "JSON")
     assert registry.get(f"/schemas/ids/{number}").value["schema"] == '{"properties":{},"type":"object"}'
@@ -324,13 +320,13 @@ INVALID = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_invalid_schema_returns_42201(registry: Registry, subject: str, name: str, ottla_only: None) -> None:
+def test_invalid_schema_returns_42201(registry: Registry, subject: str, name: str) -> None:
     answer = registry.post(f"/subjects/{subject}/versions", INVALID[name])
     assert answer.error == (422, 42201), answer
     assert registry.get(f"/subjects/{subject}/versions").error == (404, 40401)
 
 
-def test_invalid_schema_is_explained(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_invalid_schema_is_explained(registry: Registry, subject: str) -> None:
     message = registry.post(f"/subjects/{subject}/versions", {"schema": '{"type":"nonsense"}'}).message
     assert message.startswith(
         f"Invalid schema {{subject={subject},version=0,id=-1,schemaType=AVRO,references=[]}}, details: "
@@ -363,7 +359,7 @@ WRONG_BODIES = {
 @pytest.mark.parametrize(
     "path", ["/subjects/{}/versions", "/subjects/{}", "/compatibility/subjects/{}/versions/latest"]
 )
-def test_wrong_body_is_refused(registry: Registry, subject: str, path: str, name: str, ottla_only: None) -> None:
+def test_wrong_body_is_refused(registry: Registry, subject: str, path: str, name: str) -> None:
     body, status = WRONG_BODIES[name]
     assert registry.post(path.format(subject), body).error == (status, status)
 
@@ -380,9 +376,7 @@ def test_incompatible_schema_returns_409_and_why(registry: Registry, subject: st
     assert registry.get(f"/subjects/{subject}/versions").value == [1]
 
 
-def test_incompatible_schema_is_explained_in_confluents_words(
-    registry: Registry, subject: str, ottla_only: None
-) -> None:
+def test_incompatible_schema_is_explained_in_confluents_words(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     answer = registry.post(f"/subjects/{subject}/versions", {"schema": BROKEN})
     assert answer.error == (409, 409)
@@ -418,14 +412,14 @@ def test_level_decides_what_is_compared(registry: Registry, subject: str, level:
         assert registry.post(path, {"schema": text}).status == third
 
 
-def test_other_type_is_incompatible(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_other_type_is_incompatible(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     answer = registry.post(f"/subjects/{subject}/versions", {"schema": PROTO_ONE, "schemaType": "PROTOBUF"})
     assert answer.error == (409, 409)
 
 
 @pytest.mark.parametrize("name", ["a%00b", "%0A", "__GLOBAL", "__EMPTY", ":.__GLOBAL:x", ":.ctx:"])
-def test_invalid_subject_returns_42208(registry: Registry, name: str, ottla_only: None) -> None:
+def test_invalid_subject_returns_42208(registry: Registry, name: str) -> None:
     assert registry.post(f"/subjects/{name}/versions", BODY).error == (422, 42208)
 
 
@@ -442,11 +436,11 @@ def test_look_up_of_an_unknown_schema_returns_40403(registry: Registry, subject:
     assert answer.error == (404, 40403)
 
 
-def test_look_up_parses_first(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_look_up_parses_first(registry: Registry, subject: str) -> None:
     assert registry.post(f"/subjects/{subject}", {"schema": "nonsense"}).error == (422, 42201)
 
 
-def test_look_up_of_a_hidden_version(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_look_up_of_a_hidden_version(registry: Registry, subject: str) -> None:
     number = registry.register(subject, ONE)
     registry.delete(f"/subjects/{subject}")
     assert registry.post(f"/subjects/{subject}", BODY).error == (404, 40401)
@@ -454,7 +448,7 @@ def test_look_up_of_a_hidden_version(registry: Registry, subject: str, ottla_onl
     assert (found["id"], found["version"]) == (number, 1)
 
 
-def test_version_by_metadata(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_version_by_metadata(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE, metadata={"properties": {"owner": "ada", "major": "1"}})
     registry.register(subject, TWO, metadata={"properties": {"owner": "ada", "major": "2"}})
     path = f"/subjects/{subject}/metadata"
@@ -476,7 +470,7 @@ def test_deleted_subject_is_hidden_but_its_ids_stay(registry: Registry, subject:
     assert registry.get(f"/subjects/{subject}/versions/1?deleted=true").value["id"] == number
 
 
-def test_permanently_deleted_subject_is_gone_with_its_ids(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_permanently_deleted_subject_is_gone_with_its_ids(registry: Registry, subject: str) -> None:
     number = registry.register(subject, record(f"f{uuid.uuid4().hex}"))
     registry.delete(f"/subjects/{subject}")
     assert registry.delete(f"/subjects/{subject}?permanent=true").value == [1]
@@ -486,23 +480,21 @@ def test_permanently_deleted_subject_is_gone_with_its_ids(registry: Registry, su
     assert registry.get(f"/subjects/{subject}/versions").value == [1]
 
 
-def test_registering_a_deleted_schema_gives_its_id_and_a_new_version(
-    registry: Registry, subject: str, ottla_only: None
-) -> None:
+def test_registering_a_deleted_schema_gives_its_id_and_a_new_version(registry: Registry, subject: str) -> None:
     number = registry.register(subject, ONE)
     registry.delete(f"/subjects/{subject}")
     assert registry.register(subject, ONE) == number
     assert registry.get(f"/subjects/{subject}/versions?deleted=true").value == [2]
 
 
-def test_deleted_version_does_not_count_for_compatibility(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_deleted_version_does_not_count_for_compatibility(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     registry.delete(f"/subjects/{subject}/versions/latest")
     registry.register(subject, BROKEN)
     assert registry.get(f"/subjects/{subject}/versions?deleted=true").value == [1, 2]
 
 
-def test_errors_of_deletions(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_errors_of_deletions(registry: Registry, subject: str) -> None:
     """In the order in which a user meets them; Confluent has no blank after "deleted."."""
     path = f"/subjects/{subject}"
     assert registry.delete(path).error == (404, 40401)
@@ -529,7 +521,7 @@ def test_errors_of_deletions(registry: Registry, subject: str, ottla_only: None)
     assert registry.delete(f"{path}?permanent=true").error == (404, 40401)
 
 
-def test_config_and_mode_go_with_the_last_version(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_config_and_mode_go_with_the_last_version(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     registry.put(f"/config/{subject}", {"compatibility": "FULL"})
     registry.put(f"/mode/{subject}", {"mode": "READWRITE"})
@@ -560,9 +552,7 @@ def test_compatibility_with_a_version(registry: Registry, subject: str) -> None:
     assert check(registry, subject, BROKEN)["is_compatible"] is True  # type: ignore[index]
 
 
-def test_compatibility_with_all_that_registering_compares_with(
-    registry: Registry, subject: str, ottla_only: None
-) -> None:
+def test_compatibility_with_all_that_registering_compares_with(registry: Registry, subject: str) -> None:
     registry.put(f"/config/{subject}", {"compatibility": "BACKWARD_TRANSITIVE"})
     registry.register(subject, ONE)
     registry.register(subject, TWO)
@@ -570,7 +560,7 @@ def test_compatibility_with_all_that_registering_compares_with(
     assert check(registry, subject, BROKEN, "") == {"is_compatible": False}
 
 
-def test_verbose_compatibility_says_why(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_verbose_compatibility_says_why(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     answer = check(registry, subject, BROKEN, query="?verbose=true")
     assert isinstance(answer, dict)
@@ -589,7 +579,7 @@ def test_compatibility_with_an_unknown_version_returns_40402(registry: Registry,
     assert registry.post(f"/compatibility/subjects/{subject}/versions/3", BODY).error == (404, 40402)
 
 
-def test_compatibility_of_an_invalid_schema_returns_42201(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_compatibility_of_an_invalid_schema_returns_42201(registry: Registry, subject: str) -> None:
     path = f"/compatibility/subjects/{subject}/versions/latest"
     assert registry.post(path, {"schema": "nonsense"}).error == (422, 42201)
 
@@ -615,7 +605,7 @@ def test_config_of_a_subject(registry: Registry, subject: str) -> None:
     assert registry.get(path).error == (404, 40408)
 
 
-def test_errors_of_configs(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_errors_of_configs(registry: Registry, subject: str) -> None:
     path = f"/config/{subject}"
     missing = registry.get(path)
     assert missing.message == f"Subject '{subject}' does not have subject-level compatibility configured"
@@ -632,7 +622,7 @@ def test_errors_of_configs(registry: Registry, subject: str, ottla_only: None) -
     assert registry.put("/config/__GLOBAL", {"compatibility": "FULL"}).error == (422, 42208)
 
 
-def test_config_is_merged(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_config_is_merged(registry: Registry, subject: str) -> None:
     path = f"/config/{subject}"
     assert registry.put(path, {"compatibility": "full", "normalize": True}).value == {
         "compatibility": "FULL",
@@ -643,7 +633,7 @@ def test_config_is_merged(registry: Registry, subject: str, ottla_only: None) ->
     assert registry.delete(path).value == {"compatibilityLevel": "FULL", "alias": "other"}
 
 
-def test_config_in_scope(own_registry: Registry, ottla_only: None) -> None:
+def test_config_in_scope(own_registry: Registry) -> None:
     assert own_registry.get("/config").value == {"compatibilityLevel": "BACKWARD"}
     assert own_registry.put("/config", {"compatibility": "NONE"}).value == {"compatibility": "NONE"}
     assert own_registry.get("/config/a").error == (404, 40408)
@@ -655,7 +645,7 @@ def test_config_in_scope(own_registry: Registry, ottla_only: None) -> None:
     assert own_registry.get("/config").value == {"compatibilityLevel": "BACKWARD"}
 
 
-def test_mode_of_a_subject(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_mode_of_a_subject(registry: Registry, subject: str) -> None:
     path = f"/mode/{subject}"
     missing = registry.get(path)
     assert missing.error == (404, 40409)
@@ -671,7 +661,7 @@ def test_mode_of_a_subject(registry: Registry, subject: str, ottla_only: None) -
         assert wrong.message == "Invalid mode. Valid values are READWRITE, READONLY, IMPORT and FORWARD."
 
 
-def test_read_only_subject(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_read_only_subject(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     registry.put(f"/mode/{subject}", {"mode": "READONLY"})
     refused = registry.post(f"/subjects/{subject}/versions", {"schema": TWO})
@@ -685,7 +675,7 @@ def test_read_only_subject(registry: Registry, subject: str, ottla_only: None) -
     assert registry.register(subject, TWO) > 0
 
 
-def test_imported_schemas_keep_id_and_version(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_imported_schemas_keep_id_and_version(registry: Registry, subject: str) -> None:
     path = f"/subjects/{subject}/versions"
     early = registry.post(path, {"schema": ONE, "id": 500_000})
     assert early.error == (422, 42205)
@@ -706,7 +696,7 @@ def test_imported_schemas_keep_id_and_version(registry: Registry, subject: str, 
     assert registry.post(path, {"schema": text, "id": number + 5, "version": 7}).error == (422, 42207)
 
 
-def test_import_mode_needs_an_empty_subject(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_import_mode_needs_an_empty_subject(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     refused = registry.put(f"/mode/{subject}", {"mode": "IMPORT"})
     assert refused.error == (422, 42205)
@@ -718,7 +708,7 @@ def test_import_mode_needs_an_empty_subject(registry: Registry, subject: str, ot
     assert registry.get(f"/subjects/{subject}/versions?deleted=true").error == (404, 40401)
 
 
-def test_global_mode(own_registry: Registry, ottla_only: None) -> None:
+def test_global_mode(own_registry: Registry) -> None:
     own_registry.register("a", ONE)
     assert own_registry.get("/mode").value == {"mode": "READWRITE"}
     assert own_registry.put("/mode", {"mode": "READONLY"}).value == {"mode": "READONLY"}
@@ -733,7 +723,7 @@ def test_global_mode(own_registry: Registry, ottla_only: None) -> None:
 # Contexts and the server.
 
 
-def test_contexts(own_registry: Registry, ottla_only: None) -> None:
+def test_contexts(own_registry: Registry) -> None:
     assert own_registry.get("/contexts").value == ["."]
     first = own_registry.register("a", ONE)
     assert own_registry.register(":.staging:a", TWO) == first  # ids of a context are its own
@@ -754,7 +744,7 @@ def test_contexts(own_registry: Registry, ottla_only: None) -> None:
     assert refused.message == "The specified context '.staging' is not empty."
 
 
-def test_subject_of_one_context_is_found_without_its_name(own_registry: Registry, ottla_only: None) -> None:
+def test_subject_of_one_context_is_found_without_its_name(own_registry: Registry) -> None:
     own_registry.register(":.staging:a", ONE)
     assert own_registry.get("/subjects/a/versions/1").value["subject"] == ":.staging:a"
     assert own_registry.post("/subjects/a", BODY).value["subject"] == ":.staging:a"
@@ -762,7 +752,7 @@ def test_subject_of_one_context_is_found_without_its_name(own_registry: Registry
     assert own_registry.get("/schemas/ids/1?subject=a").value["schema"] == ONE
 
 
-def test_liveness_and_version(registry: Registry, ottla_only: None) -> None:
+def test_liveness_and_version(registry: Registry) -> None:
     assert registry.get("/").value == {}
     assert registry.get("").value == {}
     scope = registry.get("/v1/metadata/id").value["scope"]
@@ -773,7 +763,7 @@ def test_liveness_and_version(registry: Registry, ottla_only: None) -> None:
 @pytest.mark.parametrize(
     "path", ["/nonsense", "/subjects/a/b", "/schemas/ids", "/associations/a", "/subjects//versions", "//"]
 )
-def test_unknown_path_returns_404(registry: Registry, path: str, ottla_only: None) -> None:
+def test_unknown_path_returns_404(registry: Registry, path: str) -> None:
     answer = registry.get(path)
     if path == "//":
         assert answer.value == {}
@@ -785,7 +775,7 @@ def test_unknown_path_returns_404(registry: Registry, path: str, ottla_only: Non
 @pytest.mark.parametrize(
     ("method", "path"), [("PUT", "/subjects"), ("DELETE", "/schemas/ids/1"), ("PATCH", "/config"), ("POST", "/mode")]
 )
-def test_wrong_method_returns_405(registry: Registry, method: str, path: str, ottla_only: None) -> None:
+def test_wrong_method_returns_405(registry: Registry, method: str, path: str) -> None:
     assert registry.ask(method, path).error == (405, 405)
 
 
@@ -801,12 +791,12 @@ def test_wrong_method_returns_405(registry: Registry, method: str, path: str, ot
         ("text/html,*/*;q=0.8", MEDIA_TYPE),
     ],
 )
-def test_answer_has_the_accepted_type(registry: Registry, accept: str, content_type: str, ottla_only: None) -> None:
+def test_answer_has_the_accepted_type(registry: Registry, accept: str, content_type: str) -> None:
     answer = registry.get("/subjects", Accept=accept)
     assert (answer.status, answer.headers["content-type"]) == (200, content_type)
 
 
-def test_other_types_are_refused(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_other_types_are_refused(registry: Registry, subject: str) -> None:
     refused = registry.get("/subjects", Accept="text/html")
     assert (refused.status, refused.value) == (406, {"message": "HTTP 406 Not Acceptable"})
     path = f"/subjects/{subject}/versions"
@@ -820,14 +810,14 @@ def test_other_types_are_refused(registry: Registry, subject: str, ottla_only: N
         assert registry.ask("POST", path, BODY, {"Content-Type": allowed}).status == 200
 
 
-def test_request_id_is_echoed(registry: Registry, ottla_only: None) -> None:
+def test_request_id_is_echoed(registry: Registry) -> None:
     """Also where the answer to an earlier request is used again."""
     for number in ("1", "2"):
         assert registry.get("/schemas/types", **{"X-Request-ID": number}).headers["x-request-id"] == number
     assert "x-request-id" not in registry.get("/schemas/types").headers
 
 
-def test_wrong_numbers_of_pages(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_wrong_numbers_of_pages(registry: Registry, subject: str) -> None:
     registry.register(subject, ONE)
     path = f"/subjects?subjectPrefix={subject}"
     for query in ("limit=0", "limit=-5", "offset=-3", "limit=99999999999", "offset="):
@@ -835,7 +825,7 @@ def test_wrong_numbers_of_pages(registry: Registry, subject: str, ottla_only: No
     assert registry.get(f"{path}&limit=x").error == (404, 404)
 
 
-def test_data_contract_is_stored_and_returned(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_data_contract_is_stored_and_returned(registry: Registry, subject: str) -> None:
     metadata = {"tags": {"**.id": ["PII"]}, "properties": {"owner": "ada"}, "sensitive": ["owner"]}
     rules = {"domainRules": [{"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "id > 0"}]}
     number = registry.register(subject, ONE, metadata=metadata, ruleSet=rules)
@@ -849,7 +839,7 @@ def test_data_contract_is_stored_and_returned(registry: Registry, subject: str, 
     assert (entity["schema"], entity["metadata"]) == (ONE, {"properties": {"owner": "bob"}})
 
 
-def test_compatibility_group_compares_within_the_group(registry: Registry, subject: str, ottla_only: None) -> None:
+def test_compatibility_group_compares_within_the_group(registry: Registry, subject: str) -> None:
     registry.put(f"/config/{subject}", {"compatibilityGroup": "major"})
     registry.register(subject, ONE, metadata={"properties": {"major": "1"}})
     registry.register(subject, BROKEN, metadata={"properties": {"major": "2"}})
