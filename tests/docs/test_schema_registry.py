@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 import yaml
 
+from ottla.security.passwords import hashed
 from ottla.testing import Kafka
 from tests.free_ports import free_ports
 from tests.registry.test_command import running
@@ -71,17 +73,24 @@ def test_commands_as_the_page_says(tmp_path: Path, environment: dict[str, str]) 
                 assert done.stdout.rstrip("\n") == shown.rstrip("\n"), commands
 
 
-def test_commands_that_serve_a_registry() -> None:
-    first, beside = servers()
+def test_commands_that_serve_a_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    certificate = trustme.CA().issue_cert("localhost")
+    certificate.private_key_pem.write_to_path("key.pem")
+    certificate.cert_chain_pems[0].write_to_path("chain.pem")
+    Path("users").write_text(f"bob:{hashed('secret', b'salt')}\n", encoding="utf-8")
     ports = dict(zip(("8081", "9092"), map(str, free_ports(2)), strict=True))
-    for words in (first, beside):
-        with Kafka(port=int(ports["9092"])):
+    assert len(servers()) == 3
+    for words in servers():
+        with Kafka(port=int(ports["9092"])) as kafka:
             for port, other in ports.items():
                 words = words.replace(port, other)
             if words.startswith("serve"):
                 words += " --listen 127.0.0.1:0"
+            elif "--bootstrap-server" not in words:
+                words += f" --bootstrap-server {kafka.bootstrap_servers} --listen 127.0.0.1:{ports['8081']}"
             with running(*words.split()) as process:
-                assert process.registry().url == f"http://127.0.0.1:{ports['8081']}"
+                assert process.registry().url.endswith(f"://127.0.0.1:{ports['8081']}")
                 process.process.terminate()
                 assert process.finish()[0] == 0
 

@@ -33,24 +33,48 @@ _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 )
 @click.option("--topic", default="_schemas", show_default=True, help="Topic of the schemas.")
 @click.option(
+    "--passwords", metavar="FILE", help="Users and hashed passwords, as `ottla console --hash-password` prints."
+)
+@click.option(
+    "--read-only-user",
+    "read_only_users",
+    metavar="NAME",
+    multiple=True,
+    help="User who may not change anything; may be repeated.",
+)
+@click.option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
+@click.option(
+    "--tls-client-authorities",
+    metavar="FILE",
+    help="Demand client certificates that these authorities (PEM) have signed.",
+)
+@click.option(
     "--log-level",
     default="INFO",
     show_default=True,
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
 def schema_registry(
-    bootstrap_server: str | None, command_config: str | None, listen: str, topic: str, log_level: str
+    bootstrap_server: str | None, command_config: str | None, listen: str, topic: str, log_level: str, **options: Any
 ) -> None:
     """Serve a schema registry with Confluent's REST API until SIGTERM or Ctrl-C.
 
     Its schemas are in a topic of the cluster, in the format of Confluent's registry.
     """
+    from ottla.registry.security import InvalidSecurity, security_of
     from ottla.registry.service import RegistryConfig
 
     host, port = listen_address(listen, "--listen")
     logs.configure(log_level, sys.stderr)
     configs = {"client.id": "ottla-schema-registry", **client_configs(bootstrap_server, command_config)}
-    config = RegistryConfig({name: value for name, value in configs.items() if name != "group.id"}, host, port, topic)
+    try:
+        security = security_of(
+            {name: value for name, value in (_by_flags(options) | configs).items() if value is not None}
+        )
+    except InvalidSecurity as wrong:
+        raise CommandFailed(str(wrong)) from None
+    config = RegistryConfig(_own(configs), host, port, topic, security=security)
     try:
         import uvloop
     except ImportError:
@@ -60,6 +84,26 @@ def schema_registry(
     failure = runner(_serve(config))
     if failure is not None:
         raise CommandFailed(failure)
+
+
+def _by_flags(options: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the flags of login and TLS as properties."""
+    from ottla.registry import security
+
+    return {
+        security.PASSWORDS: options["passwords"],
+        security.READ_ONLY_USERS: ",".join(options["read_only_users"]) or None,
+        security.TLS_CERTIFICATE: options["tls_certificate"],
+        security.TLS_KEY: options["tls_key"],
+        security.TLS_CLIENT_AUTHORITIES: options["tls_client_authorities"],
+    }
+
+
+def _own(configs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configs that the clients of a registry have."""
+    return {
+        name: value for name, value in configs.items() if name != "group.id" and not name.startswith("schema.registry.")
+    }
 
 
 async def _serve(config: "RegistryConfig") -> str | None:
@@ -72,7 +116,7 @@ async def _serve(config: "RegistryConfig") -> str | None:
         loop.add_signal_handler(number, stopped.set)
     service = Service(config)
     try:
-        port = await service.start()
+        url = await service.start()
     except OSError as error:
         where = address_text(config.host, config.port)
         return f"cannot listen on {where}: {error.strerror or error}; choose another address with --listen"
@@ -81,7 +125,7 @@ async def _serve(config: "RegistryConfig") -> str | None:
     try:
         await asyncio.wait([*ending, ready], return_when=asyncio.FIRST_COMPLETED)
         if service.is_ready:
-            announce(f"http://{address_text(config.host, port)}")
+            announce(url)
         await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (*ending, ready):
@@ -110,7 +154,7 @@ def listen_address(text: str, option: str) -> tuple[str, int]:
 class EmbeddedRegistry(NamedTuple):
     """Registry in the process of a broker, of which it is a client.
 
-    client_configs  configs that its clients need besides the address
+    client_configs  configs that its clients need besides the address, and properties of login and TLS
     """
 
     host: str
@@ -123,6 +167,7 @@ class EmbeddedRegistry(NamedTuple):
         Raises CannotStart.
         """
         from ottla.broker.lifecycle import CannotStart
+        from ottla.registry.security import InvalidSecurity, security_of
         from ottla.registry.service import RegistryConfig, RegistryThread
 
         bound, port = server.broker.listeners.bound[0][1]
@@ -130,12 +175,15 @@ class EmbeddedRegistry(NamedTuple):
             "bootstrap.servers": address_text(_WILDCARDS.get(bound, bound), port),
             "client.id": "ottla-schema-registry",
         }
-        config = RegistryConfig({**own, **self.client_configs}, self.host, self.port)
         try:
+            security = security_of(self.client_configs)
+            config = RegistryConfig({**own, **_own(self.client_configs)}, self.host, self.port, security=security)
             thread = RegistryThread(config)
         except OSError as error:
             where = address_text(self.host, self.port)
             raise CannotStart(f"cannot serve the schema registry on {where}: {error.strerror or error}") from None
+        except InvalidSecurity as wrong:
+            raise CannotStart(f"the schema registry: {wrong}") from None
         announcing = thread.begin(_announce_when_ready(thread.service.wait_ready, thread.url))
 
         def stop() -> None:

@@ -28,6 +28,7 @@ from ottla.environment.thread import LoopThread
 
 _LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _BACKLOG: Final = 256
+_HANDSHAKE_S: Final = 10.0
 _SWEEP_S: Final = 1.0
 _LINGER_S: Final = 1.0
 """Time for which what a refused client still sends is read and dropped: closing at once would destroy the response."""
@@ -83,7 +84,10 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self.is_local = host in _LOOPBACK
         listening = _bound(host, port)
-        self._server = await loop.create_server(lambda: _Connection(self), sock=listening, ssl=tls, backlog=_BACKLOG)
+        shaking = None if tls is None else _HANDSHAKE_S
+        self._server = await loop.create_server(
+            lambda: _Connection(self), sock=listening, ssl=tls, backlog=_BACKLOG, ssl_handshake_timeout=shaking
+        )
         self._sweep = loop.call_later(_SWEEP_S, self._close_idle)
         return int(self._server.sockets[0].getsockname()[1])
 

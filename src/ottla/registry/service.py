@@ -7,14 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.addresses import address_text
 from ottla.client.errors import KafkaError
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, HttpServer
 from ottla.environment.thread import LoopThread
+from ottla.observability.families import CONTENT_TYPE, text_of
+from ottla.registry.login import Login
+from ottla.registry.metrics import Figures, families
 from ottla.registry.operations import Operations
 from ottla.registry.rest import Rest
+from ottla.registry.security import RegistrySecurity
 from ottla.registry.store import Store, WrongTopic
 
 T = TypeVar("T")
@@ -31,6 +36,7 @@ class RegistryConfig(NamedTuple):
     host, port      address of the HTTP server; port 0 takes a free port
     topic           topic of its state
     timeout_ms      limit of a write
+    security        login and TLS of the HTTP server
     """
 
     client_configs: Mapping[str, object]
@@ -38,6 +44,7 @@ class RegistryConfig(NamedTuple):
     port: int = 8081
     topic: str = "_schemas"
     timeout_ms: int = 5_000
+    security: RegistrySecurity = RegistrySecurity()
 
 
 class Service:
@@ -51,17 +58,21 @@ class Service:
         self.failure: str | None = None
         self._config = config
         self._rest = Rest(self._count)
-        self._server = HttpServer(around(self._handle))
+        users = config.security.passwords
+        self._login = None if users is None else Login(users, config.security.read_only)
+        self._served: Handler = self._handle if self._login is None else self._login.around(self._handle)
+        self._store: Store | None = None
+        self._server = HttpServer(around(self._probed))
         self._executor = ThreadPoolExecutor(_CHECK_THREADS, "ottla-schemas")
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    async def start(self) -> int:
-        """Listen and begin to read the topic; return the port. Raises OSError."""
-        port = await self._server.start(self._config.host, self._config.port)
+    async def start(self) -> str:
+        """Listen and begin to read the topic; return the URL. Raises OSError."""
+        port = await self._server.start(self._config.host, self._config.port, self._config.security.tls)
         self._begin()
-        return port
+        return f"{self._config.security.scheme}://{address_text(self._config.host, port)}"
 
     async def wait_ready(self) -> None:
         """Wait until the registry can register schemas. Raises WrongTopic."""
@@ -91,6 +102,8 @@ class Service:
         await self._server.stop()
         await self._stop_running()
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._login is not None:
+            self._login.close()
 
     @property
     def is_ready(self) -> bool:
@@ -115,6 +128,7 @@ class Service:
             operations = Operations(store, self._executor, self._config.timeout_ms)
             try:
                 await store.open()
+                self._store = store
                 self._rest.operations = operations
                 self._ready.set()
                 pause = _FIRST_PAUSE_S
@@ -128,6 +142,7 @@ class Service:
                 self._rest.waiting_for = str(failed)
             finally:
                 self._ready.clear()
+                self._store = None
                 self._rest.operations = None
                 self._rest.forget()
                 await operations.close()
@@ -135,7 +150,22 @@ class Service:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
+    def _probed(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        """Answer probes, which need no login, and pass other requests on."""
+        if request.target == "/livez":
+            return HttpResponse(b"live\n")
+        if request.target == "/readyz":
+            if self.is_ready:
+                return HttpResponse(b"ready\n")
+            return HttpResponse(f"{self._rest.waiting_for}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+        return self._served(request)
+
     def _handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        if request.target == "/metrics" and request.method in ("GET", "HEAD"):
+            store = self._store
+            figures = Figures(self.answers, self._server.connections, None if store is None else store.lag)
+            text = "".join(text_of(families(None if store is None else store.state, figures)))
+            return HttpResponse(text.encode(), content_type=CONTENT_TYPE)
         return self._rest.handle(request)
 
     def _count(self, method: str, path: str, status: int) -> None:
@@ -154,7 +184,7 @@ class RegistryThread:
         self._is_stopped = False
         try:
             self.service = self._thread.call(lambda: Service(config, around))
-            self.url = f"http://{address_text(config.host, self.run(self.service.start()))}"
+            self.url = self.run(self.service.start())
         except BaseException:
             self._thread.release()
             raise

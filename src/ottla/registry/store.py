@@ -45,6 +45,7 @@ class Store:
         self._exits = contextlib.AsyncExitStack()
         self._producer: aio.Producer | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._consumer: aio.Consumer | None = None
 
     async def open(self) -> None:
         """Create or check the topic, and read it to its end; then it can be written to. Raises KafkaError, WrongTopic."""
@@ -53,7 +54,7 @@ class Store:
             await _check(admin, self._topic)
         partition = TopicPartition(self._topic, 0)
         reading = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
-        consumer = await self._exits.enter_async_context(aio.Consumer({**self._config, **reading}))
+        consumer = self._consumer = await self._exits.enter_async_context(aio.Consumer({**self._config, **reading}))
         consumer.assign([partition])
         self._reader = asyncio.get_running_loop().create_task(self._read(consumer))
         writing = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "delivery.timeout.ms": 30_000}
@@ -61,6 +62,11 @@ class Store:
             aio.Producer({**self._config, **writing, "request.timeout.ms": 10_000})
         )
         await self.write([noop()])
+
+    @property
+    def lag(self) -> int | None:
+        """Records of the topic that were not read yet, None while that is unknown."""
+        return None if self._consumer is None else self._consumer.lag(TopicPartition(self._topic, 0))
 
     async def failed(self) -> None:
         """Wait until the reader has failed. Raises what it failed with."""
