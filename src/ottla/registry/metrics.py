@@ -15,11 +15,13 @@ class Figures(NamedTuple):
 
     answers      answers by method, path of the table ("" for an unknown one) and status
     connections  open connections
+    leads        whether schemas can be registered
     lag          records of the topic that the state lacks, None while that is unknown
     """
 
     answers: Mapping[tuple[str, str, int], int]
     connections: int
+    leads: bool
     lag: int | None
 
 
@@ -35,7 +37,7 @@ def families(state: State | None, figures: Figures) -> Iterator[Family]:
         requests.add(count, method, f"/{path}", str(status))
     yield requests
     yield single(f"{_PREFIX}connections", GAUGE, "Open connections of clients.", figures.connections)
-    yield single(f"{_PREFIX}ready", GAUGE, "1 while schemas can be registered, else 0.", int(state is not None))
+    yield single(f"{_PREFIX}ready", GAUGE, "1 while schemas can be registered, else 0.", int(figures.leads))
     if state is None:
         return
     kinds = Counter(

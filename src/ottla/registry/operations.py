@@ -47,6 +47,10 @@ class Topic(Protocol):
     def state(self) -> State:
         """Return the state that the records in the topic give."""
 
+    @property
+    def leads(self) -> bool:
+        """Return whether this registry may write."""
+
     async def write(self, records: Sequence[Record]) -> None:
         """Write records, and wait until the state has them."""
 
@@ -268,6 +272,8 @@ class Operations:
 
     async def _write(self, decide: Callable[[State], tuple[Sequence[Record], T]]) -> T:
         for _ in range(_ATTEMPTS):
+            if not self._topic.leads:
+                raise not_leading()
             written, result = decide(self.state)
             try:
                 await self._topic.write(written)
@@ -275,9 +281,12 @@ class Operations:
                 if failed.code == MESSAGE_TOO_LARGE:
                     raise Refusal(42209, f"Register operation failed because schema is too large: {failed}") from None
                 raise Refusal(50001, f"Error in the backend data store: {failed}") from None
+            if written and not self._topic.leads:
+                # The other registry may have decided before it has read this record, and then overwrites it.
+                raise not_leading()
             if all(_has(self.state, record) for record in written):
                 return result
-        raise not_leading()  # another registry writes to the topic at the same time
+        raise not_leading()  # a registry that knows no NOOP writes to the topic at the same time
 
 
 def _has(state: State, record: Record) -> bool:

@@ -108,7 +108,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """True while schemas can be registered."""
-        return self._ready.is_set()
+        return self._store is not None and self._store.leads
 
     def _begin(self) -> None:
         self._running = asyncio.get_running_loop().create_task(self._run())
@@ -157,13 +157,15 @@ class Service:
         if request.target == "/readyz":
             if self.is_ready:
                 return HttpResponse(b"ready\n")
-            return HttpResponse(f"{self._rest.waiting_for}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
+            reason = self._rest.waiting_for if self._store is None else "another registry leads; this one only reads"
+            return HttpResponse(f"{reason}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
         return self._served(request)
 
     def _handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         if request.target == "/metrics" and request.method in ("GET", "HEAD"):
             store = self._store
-            figures = Figures(self.answers, self._server.connections, None if store is None else store.lag)
+            lag = None if store is None else store.lag
+            figures = Figures(self.answers, self._server.connections, self.is_ready, lag)
             text = "".join(text_of(families(None if store is None else store.state, figures)))
             return HttpResponse(text.encode(), content_type=CONTENT_TYPE)
         return self._rest.handle(request)

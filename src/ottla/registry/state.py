@@ -77,6 +77,7 @@ class State:
     contexts   ids, by context
     settings   fields of configs and modes by kind (CONFIG, MODE) and subject, "" for the global one
     end        offset after the last record
+    led_from   offset of the last NOOP: what the registry that leads now has written when it began
     rejected   number of records that were not applied, and why the last one was not
     """
 
@@ -85,6 +86,7 @@ class State:
         self.contexts: dict[str, Context] = {}
         self.settings: dict[tuple[str, str], Json] = {}
         self.end = 0
+        self.led_from = -1
         self.rejected = 0
         self.rejection = ""
         self._referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -108,6 +110,8 @@ class State:
                 self.settings[key.kind, key.subject] = fields
         elif key.kind == records.CONTEXT:
             self.context(key.subject)
+        elif key.kind == records.NOOP:
+            self.led_from = offset
         elif key.kind == records.DELETE_SUBJECT and isinstance(value, dict):
             versions = self.subjects.get(key.subject, {})
             for number in [number for number in versions if number <= value["version"]]:

@@ -1,6 +1,9 @@
 """The topic `_schemas`: one reader, which keeps the state, and one writer. Both are clients of Ottla on the running event loop.
 
 A write returns when the reader has applied its records: a response is sent once the state has what it says.
+
+A registry that begins to lead writes NOOP, as Confluent's does, and one that reads the NOOP of another writes no more: two that
+write to one subject would overwrite each other's versions.
 """
 
 import asyncio
@@ -46,6 +49,7 @@ class Store:
         self._producer: aio.Producer | None = None
         self._reader: asyncio.Task[None] | None = None
         self._consumer: aio.Consumer | None = None
+        self._led_from = -1
 
     async def open(self) -> None:
         """Create or check the topic, and read it to its end; then it can be written to. Raises KafkaError, WrongTopic."""
@@ -61,7 +65,12 @@ class Store:
         self._producer = await self._exits.enter_async_context(
             aio.Producer({**self._config, **writing, "request.timeout.ms": 10_000})
         )
-        await self.write([noop()])
+        self._led_from = await self._append([noop()])
+
+    @property
+    def leads(self) -> bool:
+        """False once another registry has begun to lead: only the last one writes."""
+        return self.state.led_from <= self._led_from
 
     @property
     def lag(self) -> int | None:
@@ -84,9 +93,12 @@ class Store:
 
     async def write(self, records: Sequence[Record]) -> None:
         """Append records, and wait until the state has them. Raises KafkaError."""
+        if records:
+            await self._append(records)
+
+    async def _append(self, records: Sequence[Record]) -> int:
+        """Append records, and wait until the state has them; return the last offset."""
         assert self._producer is not None
-        if not records:
-            return
         futures = []
         for record in records:
             key, value = record.encoded()
@@ -97,6 +109,7 @@ class Store:
             applied = asyncio.get_running_loop().create_future()
             self._waiting.append((last, applied))
             await applied
+        return last
 
     async def _read(self, consumer: aio.Consumer) -> None:
         while True:
