@@ -33,6 +33,12 @@ _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 )
 @click.option("--topic", default="_schemas", show_default=True, help="Topic of the schemas.")
 @click.option(
+    "--group",
+    default="schema-registry",
+    show_default=True,
+    help="Group in which several registries of one topic elect the one that writes.",
+)
+@click.option(
     "--passwords", metavar="FILE", help="Users and hashed passwords, as `ottla console --hash-password` prints."
 )
 @click.option(
@@ -56,7 +62,13 @@ _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )
 def schema_registry(
-    bootstrap_server: str | None, command_config: str | None, listen: str, topic: str, log_level: str, **options: Any
+    bootstrap_server: str | None,
+    command_config: str | None,
+    listen: str,
+    topic: str,
+    group: str,
+    log_level: str,
+    **options: Any,
 ) -> None:
     """Serve a schema registry with Confluent's REST API until SIGTERM or Ctrl-C.
 
@@ -74,7 +86,7 @@ def schema_registry(
         )
     except InvalidSecurity as wrong:
         raise CommandFailed(str(wrong)) from None
-    config = RegistryConfig(_own(configs), host, port, topic, security=security)
+    config = RegistryConfig(_own(configs), host, port, topic, security=security, group=group)
     try:
         import uvloop
     except ImportError:
@@ -124,7 +136,7 @@ async def _serve(config: "RegistryConfig") -> str | None:
     ready = asyncio.create_task(service.wait_ready())
     try:
         await asyncio.wait([*ending, ready], return_when=asyncio.FIRST_COMPLETED)
-        if service.is_ready:
+        if ready.done() and service.failure is None:
             announce(url)
         await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -7,6 +7,8 @@ refusals.py   errors of requests, with Confluent's codes and texts
 decisions.py  operations: state and request -> records and result
 checks.py     what takes time: parsing schemas, and their compatibility
 rest.py       requests and responses; routes.py the table of them
+election.py   which of several registries writes; leadership.py, forwarding.py
+login.py, security.py  who may connect
 store.py      reader and writer of the topic
 service.py    a registry that serves
 """

@@ -88,10 +88,13 @@ class Operations:
         """Register a schema as the newest version of a subject, unless it is one already. Raises Refusal."""
         async with self._alone(posted.subject):
             candidate = await self._candidate(posted, normalize=normalize, strict=True)
-            decisions.may_register(self.state, candidate)
             version = await self._find(candidate)
             if version is not None and candidate.id in (None, version.id):
+                decisions.may_register(self.state, candidate)
                 return version.value
+            if not self._topic.leads:
+                raise not_leading()  # this state may lag behind that of the registry that decides
+            decisions.may_register(self.state, candidate)
             if version is not None and candidate.version in (None, version.number):
                 raise Refusal(42207, "The ID of an imported schema does not match the existing ID")
             if candidate.id is None and not force:

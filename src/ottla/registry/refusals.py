@@ -24,6 +24,7 @@ INVALID_SCHEMA: Final = 42201
 INCOMPATIBLE: Final = 409
 NOT_PERMITTED: Final = 42205
 REFERENCED: Final = 42206
+NOT_LEADING: Final = 50004
 _LEVELS: Final = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
 
 
@@ -108,4 +109,4 @@ def referenced(subject: str, version: int) -> Refusal:
 
 def not_leading() -> Refusal:
     """Return the error of a registry that cannot write."""
-    return Refusal(50004, "Leader not known.")
+    return Refusal(NOT_LEADING, "Leader not known.")

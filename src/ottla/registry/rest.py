@@ -17,7 +17,7 @@ from ottla.environment.http_server import HttpRequest, HttpResponse
 from ottla.registry import routes
 from ottla.registry.calls import Call, segments_of
 from ottla.registry.operations import Operations
-from ottla.registry.refusals import Refusal
+from ottla.registry.refusals import NOT_LEADING, Refusal
 
 _logger = logging.getLogger("ottla.registry")
 _JSON: Final = "application/json"
@@ -36,12 +36,18 @@ class Rest:
     operations  what requests do; None while the registry is not ready
     waiting_for  why it is not
     on_answer   called with method, path of the table and status of each answer
+    forward     sends a request that changes something to the registry that writes; None if there is no other one
     """
 
-    def __init__(self, on_answer: Callable[[str, str, int], object]) -> None:
+    def __init__(
+        self,
+        on_answer: Callable[[str, str, int], object],
+        forward: Callable[[HttpRequest], Awaitable[HttpResponse | None]],
+    ) -> None:
         self.operations: Operations | None = None
         self.waiting_for = "it has not read its topic yet"
         self._on_answer = on_answer
+        self._forward = forward
         self._kept: dict[Kept, HttpResponse] = {}
 
     def forget(self) -> None:
@@ -94,6 +100,14 @@ class Rest:
         try:
             value = await result
         except Refusal as refusal:
+            if refusal.code == NOT_LEADING:
+                try:
+                    forwarded = await self._forward(request)
+                except Refusal as failed:
+                    return self._refused(route, failed, accept, request)
+                if forwarded is not None:
+                    self._on_answer(request.method, route.path, forwarded.status)
+                    return forwarded
             return self._refused(route, refusal, accept, request)
         except asyncio.CancelledError:
             if operations is self.operations:

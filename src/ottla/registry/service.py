@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
+from socket import gethostname
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.addresses import address_text
@@ -15,9 +17,13 @@ from ottla.client.errors import KafkaError
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, HttpServer
 from ottla.environment.thread import LoopThread
 from ottla.observability.families import CONTENT_TYPE, text_of
+from ottla.registry.election import Identity
+from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
+from ottla.registry.leadership import Leadership
 from ottla.registry.login import Login
 from ottla.registry.metrics import Figures, families
 from ottla.registry.operations import Operations
+from ottla.registry.refusals import Refusal
 from ottla.registry.rest import Rest
 from ottla.registry.security import RegistrySecurity
 from ottla.registry.store import Store, WrongTopic
@@ -25,6 +31,9 @@ from ottla.registry.store import Store, WrongTopic
 T = TypeVar("T")
 _logger = logging.getLogger("ottla.registry")
 _CHECK_THREADS: Final = 4
+_FORWARD_THREADS: Final = 16
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
+_SUPERSEDED: Final = "another registry leads, and none is known to which changes can be sent"
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 
@@ -37,6 +46,7 @@ class RegistryConfig(NamedTuple):
     topic           topic of its state
     timeout_ms      limit of a write
     security        login and TLS of the HTTP server
+    group           group of the election; "" for a registry that is the only one
     """
 
     client_configs: Mapping[str, object]
@@ -45,6 +55,7 @@ class RegistryConfig(NamedTuple):
     topic: str = "_schemas"
     timeout_ms: int = 5_000
     security: RegistrySecurity = RegistrySecurity()
+    group: str = "schema-registry"
 
 
 class Service:
@@ -57,22 +68,25 @@ class Service:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.failure: str | None = None
         self._config = config
-        self._rest = Rest(self._count)
+        self._rest = Rest(self._count, self._forward)
+        self._port = 0
         users = config.security.passwords
         self._login = None if users is None else Login(users, config.security.read_only)
         self._served: Handler = self._handle if self._login is None else self._login.around(self._handle)
         self._store: Store | None = None
+        self._leadership: Leadership | None = None
         self._server = HttpServer(around(self._probed))
         self._executor = ThreadPoolExecutor(_CHECK_THREADS, "ottla-schemas")
+        self._forwarding = ThreadPoolExecutor(_FORWARD_THREADS, "ottla-forwarding")
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Listen and begin to read the topic; return the URL. Raises OSError."""
-        port = await self._server.start(self._config.host, self._config.port, self._config.security.tls)
+        self._port = await self._server.start(self._config.host, self._config.port, self._config.security.tls)
         self._begin()
-        return f"{self._config.security.scheme}://{address_text(self._config.host, port)}"
+        return f"{self._config.security.scheme}://{address_text(self._config.host, self._port)}"
 
     async def wait_ready(self) -> None:
         """Wait until the registry can register schemas. Raises WrongTopic."""
@@ -101,13 +115,19 @@ class Service:
         """End."""
         await self._server.stop()
         await self._stop_running()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._executor, self._forwarding):
+            executor.shutdown(wait=False, cancel_futures=True)
         if self._login is not None:
             self._login.close()
 
     @property
     def is_ready(self) -> bool:
-        """True while schemas can be registered."""
+        """True while schemas can be registered, here or by another registry that is known."""
+        return self.leads or (self._leadership is not None and self._leadership.leader is not None)
+
+    @property
+    def leads(self) -> bool:
+        """True while this registry writes."""
         return self._store is not None and self._store.leads
 
     def _begin(self) -> None:
@@ -126,29 +146,54 @@ class Service:
         while True:
             store = Store(self._config.client_configs, self._config.topic, self._rest.forget)
             operations = Operations(store, self._executor, self._config.timeout_ms)
+            leadership = Leadership(store, self._config.client_configs, self._config.group, self._identity())
+            electing: asyncio.Task[None] | None = None
             try:
                 await store.open()
-                self._store = store
+                await leadership.begin()
+                self._store, self._leadership = store, leadership
                 self._rest.operations = operations
                 self._ready.set()
                 pause = _FIRST_PAUSE_S
+                electing = asyncio.get_running_loop().create_task(leadership.run())
                 await store.failed()
             except WrongTopic as wrong:
                 self.failure = self._rest.waiting_for = str(wrong)
                 self._ended.set()
                 return
             except KafkaError as failed:
-                _logger.warning("the registry begins again: %s", failed)
+                if self._rest.waiting_for != str(failed):  # once for each reason
+                    _logger.warning("the registry begins again: %s", failed)
                 self._rest.waiting_for = str(failed)
             finally:
                 self._ready.clear()
-                self._store = None
+                self._store = self._leadership = None
                 self._rest.operations = None
                 self._rest.forget()
                 await operations.close()
+                if electing is not None:
+                    electing.cancel()
+                    await asyncio.gather(electing, return_exceptions=True)
+                await leadership.close()
                 await store.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _identity(self) -> Identity:
+        """Return the address of this registry for the others."""
+        host = self._config.host
+        return Identity(self._config.security.scheme, gethostname() if host in _WILDCARDS else host, self._port)
+
+    async def _forward(self, request: HttpRequest) -> HttpResponse | None:
+        """Send a request to the registry that writes; None if that is not known, or the request was forwarded already."""
+        leader = None if self._leadership is None else self._leadership.leader
+        if leader is None or FORWARDED in request.headers:
+            return None
+        send = partial(forwarded, request, leader.url)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._forwarding, send)
+        except CannotForward as failed:
+            raise Refusal(50003, f"Error while forwarding the request to the leader: {failed}") from None
 
     def _probed(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """Answer probes, which need no login, and pass other requests on."""
@@ -157,7 +202,7 @@ class Service:
         if request.target == "/readyz":
             if self.is_ready:
                 return HttpResponse(b"ready\n")
-            reason = self._rest.waiting_for if self._store is None else "another registry leads; this one only reads"
+            reason = self._rest.waiting_for if self._store is None else _SUPERSEDED
             return HttpResponse(f"{reason}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
         return self._served(request)
 
@@ -165,7 +210,7 @@ class Service:
         if request.target == "/metrics" and request.method in ("GET", "HEAD"):
             store = self._store
             lag = None if store is None else store.lag
-            figures = Figures(self.answers, self._server.connections, self.is_ready, lag)
+            figures = Figures(self.answers, self._server.connections, self.leads, lag)
             text = "".join(text_of(families(None if store is None else store.state, figures)))
             return HttpResponse(text.encode(), content_type=CONTENT_TYPE)
         return self._rest.handle(request)

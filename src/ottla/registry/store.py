@@ -52,7 +52,7 @@ class Store:
         self._led_from = -1
 
     async def open(self) -> None:
-        """Create or check the topic, and read it to its end; then it can be written to. Raises KafkaError, WrongTopic."""
+        """Create or check the topic, and begin to read it. Raises KafkaError, WrongTopic."""
         async with aio.Admin(self._config) as admin:
             await _create(admin, self._topic)
             await _check(admin, self._topic)
@@ -65,12 +65,26 @@ class Store:
         self._producer = await self._exits.enter_async_context(
             aio.Producer({**self._config, **writing, "request.timeout.ms": 10_000})
         )
+
+    async def catch_up(self) -> None:
+        """Read the topic to its end. Raises KafkaError."""
+        assert self._consumer is not None
+        partition = TopicPartition(self._topic, 0)
+        end = (await self._consumer.end_offsets([partition]))[partition]
+        await self._reach(end - 1)
+
+    async def lead(self) -> None:
+        """Take the right to write from the registry that had it, and read all that it wrote. Raises KafkaError."""
         self._led_from = await self._append([noop()])
+
+    def resign(self) -> None:
+        """Write no more, as another registry was elected."""
+        self._led_from = -1
 
     @property
     def leads(self) -> bool:
-        """False once another registry has begun to lead: only the last one writes."""
-        return self.state.led_from <= self._led_from
+        """True while this registry may write: the last one that has begun to lead."""
+        return -1 < self.state.led_from <= self._led_from
 
     @property
     def lag(self) -> int | None:
@@ -105,11 +119,15 @@ class Store:
             futures.append(await self._producer.send(self._topic, value, key, partition=0))
         delivered = await asyncio.gather(*futures)
         last = max(position.offset for position in delivered)
-        if last >= self.state.end:
-            applied = asyncio.get_running_loop().create_future()
-            self._waiting.append((last, applied))
-            await applied
+        await self._reach(last)
         return last
+
+    async def _reach(self, offset: int) -> None:
+        """Wait until the state has the record at an offset, or a later one."""
+        if offset >= self.state.end:
+            applied = asyncio.get_running_loop().create_future()
+            self._waiting.append((offset, applied))
+            await applied
 
     async def _read(self, consumer: aio.Consumer) -> None:
         while True:

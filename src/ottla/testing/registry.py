@@ -50,7 +50,7 @@ class TestRegistry:
 
     def __init__(self, client_configs: Mapping[str, object]) -> None:
         self._faults: list[HttpFault] = []
-        self._thread = RegistryThread(RegistryConfig(client_configs, port=0), self._with_faults)
+        self._thread = RegistryThread(RegistryConfig(client_configs, port=0, group=""), self._with_faults)
         self.url = self._thread.url
         try:
             self._wait_ready()
