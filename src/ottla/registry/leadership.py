@@ -30,13 +30,16 @@ class Leadership:
         self._taking: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        """Lead at once, unless another registry does. Raises KafkaError."""
+        """Lead at once, unless another registry does: one that was killed is in the group until its session ends.
+
+        Raises KafkaError.
+        """
         other = None
         if self._membership is not None:
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_ASK_S):
                     other = await self._membership.leader()
-        if other is None or other.url == self._identity.url:
+        if other is None or other.url == self._identity.url or not await _accepts(other):
             await self._store.lead()
             return
         self.leader = other
@@ -79,3 +82,16 @@ class Leadership:
             await self._store.lead()
         except KafkaError as failed:
             _logger.warning("the registry was elected, and cannot write: %s", failed)
+
+
+async def _accepts(identity: Identity) -> bool:
+    """Return whether a registry accepts connections."""
+    try:
+        async with asyncio.timeout(_ASK_S):
+            _, writer = await asyncio.open_connection(identity.host, identity.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
