@@ -845,3 +845,29 @@ def test_compatibility_group_compares_within_the_group(registry: Registry, subje
     registry.register(subject, BROKEN, metadata={"properties": {"major": "2"}})
     body = {"schema": '"int"', "metadata": {"properties": {"major": "2"}}}
     assert registry.post(f"/subjects/{subject}/versions", body).error == (409, 409)
+
+
+def test_schema_without_a_contract_gets_that_of_the_version_before(registry: Registry, subject: str) -> None:
+    metadata = {"properties": {"owner": "ada"}}
+    number = registry.register(subject, ONE, metadata=metadata)
+    assert registry.register(subject, ONE) == number
+    registry.register(subject, TWO)
+    assert registry.get(f"/subjects/{subject}/versions/2").value["metadata"] == metadata
+    assert registry.post(f"/subjects/{subject}", {"schema": TWO}).value["version"] == 2
+
+
+def test_config_adds_to_contracts(registry: Registry, subject: str) -> None:
+    rule = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
+    config = {"defaultMetadata": {"properties": {"team": "x"}}, "overrideRuleSet": {"domainRules": [rule]}}
+    assert registry.put(f"/config/{subject}", config).status == 200
+    registry.register(subject, ONE, metadata={"properties": {"owner": "ada"}})
+    entity = registry.get(f"/subjects/{subject}/versions/1").value
+    assert entity["metadata"] == {"properties": {"team": "x", "owner": "ada"}}
+    assert entity["ruleSet"] == {"domainRules": [rule]}
+    assert registry.post(f"/subjects/{subject}/versions", {"schema": TWO, "ruleSet": {"domainRules": [{}]}}).error == (
+        422,
+        42210,
+    )
+    wrong = registry.put(f"/config/{subject}", {"defaultRuleSet": {"domainRules": [{**rule, "mode": "UPGRADE"}]}})
+    assert wrong.error == (422, 42210)
+    assert wrong.message.startswith("Invalid defaultRuleSet: the mode of rule r")

@@ -5,6 +5,7 @@ state.py      the state that replaying these records gives
 subjects.py   names of subjects and their contexts
 refusals.py   errors of requests, with Confluent's codes and texts
 decisions.py  operations: state and request -> records and result
+contracts.py  metadata and rule sets of schemas
 checks.py     what takes time: parsing schemas, and their compatibility
 rest.py       requests and responses; routes.py the table of them
 election.py   which of several registries writes; leadership.py, forwarding.py

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from ottla.client.errors import KafkaError
 from ottla.protocol.errors import MESSAGE_TOO_LARGE
-from ottla.registry import checks, decisions, subjects
+from ottla.registry import checks, contracts, decisions, subjects
 from ottla.registry.checks import Earlier, Resolved
 from ottla.registry.decisions import Candidate
 from ottla.registry.records import Json, Record, SchemaValue
@@ -87,7 +87,7 @@ class Operations:
     async def register(self, posted: Posted, *, normalize: bool, force: bool = False) -> SchemaValue:
         """Register a schema as the newest version of a subject, unless it is one already. Raises Refusal."""
         async with self._alone(posted.subject):
-            candidate = await self._candidate(posted, normalize=normalize, strict=True)
+            candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
             version = await self._find(candidate)
             if version is not None and candidate.id in (None, version.id):
                 decisions.may_register(self.state, candidate)
@@ -117,6 +117,9 @@ class Operations:
         candidate = await self._candidate(posted, normalize=normalize, strict=False)
         version = await self._find(candidate, deleted=deleted)
         if version is None:
+            filled = self._filled(candidate)
+            version = None if filled == candidate else await self._find(filled, deleted=deleted)
+        if version is None:
             raise decisions.not_found(self.state, posted.subject, deleted=deleted)
         return version
 
@@ -127,7 +130,7 @@ class Operations:
 
         Raises Refusal 40402, 42201.
         """
-        candidate = await self._candidate(posted, normalize=normalize, strict=True)
+        candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
         if number is None:
             versions = decisions.earlier(self.state, candidate)
         else:
@@ -148,6 +151,8 @@ class Operations:
 
     async def _candidate(self, posted: Posted, *, normalize: bool, strict: bool) -> Candidate:
         """Parse a schema. Raises Refusal 42201."""
+        contracts.check_metadata(posted.metadata)
+        contracts.check_rules(posted.rule_set)
         config = self.state.config(posted.subject)
         normalize = normalize or config.get("normalize") is True
         strict = strict and config.get("validateNewSchemas") is not False and posted.id is None
@@ -161,6 +166,17 @@ class Operations:
             check = partial(checks.stored_form, resolved, posted.subject, normalize=normalize, strict=strict)
             schema = await self._in_worker(check)
         return Candidate(posted.subject, schema, posted.metadata, posted.rule_set, posted.id, posted.version)
+
+    def _filled(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with the data contract that it gets as a version."""
+        if candidate.id is not None:
+            return candidate
+        config, latest = self.state.config(candidate.subject), self.state.latest(candidate.subject)
+        previous = (None, None) if latest is None else (latest.value.metadata, latest.value.rule_set)
+        return candidate._replace(
+            metadata=contracts.filled_metadata(config, candidate.metadata, previous[0]),
+            rule_set=contracts.filled_rules(config, candidate.rule_set, previous[1]),
+        )
 
     async def _find(self, candidate: Candidate, *, deleted: bool = False) -> Version | None:
         """Return the version that a schema is already: the same, or an equal one in another notation."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ottla.registry import checks, decisions, records, subjects
+from ottla.registry import checks, contracts, decisions, records, subjects
 from ottla.registry.calls import Call, field_of
 from ottla.registry.operations import Operations
 from ottla.registry.records import Json, Record, SchemaValue
@@ -317,6 +317,10 @@ async def _set_config(operations: Operations, call: Call) -> Answer:
             if level is None and fields[name] is not None:
                 raise invalid_level()
             changes["compatibilityLevel"] = level
+    for name in ("defaultMetadata", "overrideMetadata"):
+        contracts.check_metadata(changes.get(name), name)
+    for name in ("defaultRuleSet", "overrideRuleSet"):
+        contracts.check_rules(changes.get(name), name)
     config = await operations.change(lambda state: decisions.set_config(state, subject, changes))
     return {"compatibility" if name == "compatibilityLevel" else name: value for name, value in config.items()}
 
