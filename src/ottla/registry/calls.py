@@ -135,7 +135,7 @@ def version_of(text: str) -> int:
 def segments_of(target: str) -> tuple[list[str], dict[str, list[str]]]:
     """Return the decoded segments of a path, and the query. `/contexts/CTX/...` is the same as qualifying names."""
     path, _, text = target.partition("?")
-    query = parse_qs(text, keep_blank_values=True, max_num_fields=100) if text else {}
+    query = parse_qs(text, keep_blank_values=True) if text else {}
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
     if segments[0] != "contexts" or len(segments) < 3:
         return segments, query

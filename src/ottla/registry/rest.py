@@ -24,8 +24,13 @@ _JSON: Final = "application/json"
 MEDIA_TYPES: Final = ("application/vnd.schemaregistry.v1+json", "application/vnd.schemaregistry+json", _JSON)
 _BODY_TYPES: Final = frozenset({*MEDIA_TYPES, "application/octet-stream"})
 _EXPANDED: Final = "confluent-accept-unknown-properties"
-_MOST_KEPT: Final = 10_000
+_MOST_KEPT: Final = 32 << 20
+"""Bytes of requests and answers that are kept."""
 _LARGEST_KEPT: Final = 100_000
+_KEPT_BESIDES: Final = 1000
+"""About the bytes that an answer takes besides its body."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
+_FAILED: Final = "Internal Server Error: the log says why"
 _CHANGING: Final = frozenset({"DELETE", "PUT"})
 Kept = tuple[str, str, str, bool, bytes]
 
@@ -49,10 +54,12 @@ class Rest:
         self._on_answer = on_answer
         self._forward = forward
         self._kept: dict[Kept, HttpResponse] = {}
+        self._kept_bytes = 0
 
     def forget(self) -> None:
         """Drop the answers that are kept: the state has changed."""
         self._kept.clear()
+        self._kept_bytes = 0
 
     def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """Answer a request."""
@@ -88,6 +95,9 @@ class Rest:
             result = route.endpoint(self.operations, call) if self.operations is not None else {}
         except Refusal as refusal:
             return self._refused(route, refusal, accept, request)
+        except Exception:
+            _logger.exception("%s /%s failed", route.method, route.path)
+            return self._refused(route, Refusal(500, _FAILED), accept, request)
         if inspect.isawaitable(result):
             return self._wait(route, result, kept, accept, request)
         return self._keep(kept, self._answered(route.path, HTTPStatus.OK, _encoded(result), accept, request))
@@ -115,7 +125,7 @@ class Rest:
             return self._refused(route, Refusal(503, "The registry has lost its topic"), accept, request)
         except Exception:
             _logger.exception("%s /%s failed", route.method, route.path)
-            return self._refused(route, Refusal(500, "Internal Server Error: the log says why"), accept, request)
+            return self._refused(route, Refusal(500, _FAILED), accept, request)
         if value is None:
             return self._answered(route.path, HTTPStatus.NO_CONTENT, b"", accept, request)
         answer = self._answered(route.path, HTTPStatus.OK, _encoded(value), accept, request)
@@ -124,10 +134,12 @@ class Rest:
 
     def _keep(self, kept: Kept, answer: HttpResponse) -> HttpResponse:
         """Keep an answer that only a change of the state will change."""
-        if kept[0] not in _CHANGING and len(kept[4]) + len(answer.body) <= _LARGEST_KEPT:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
+        size = len(kept[1]) + len(kept[4]) + len(answer.body) + _KEPT_BESIDES
+        if kept[0] not in _CHANGING and size <= _LARGEST_KEPT:
+            if self._kept_bytes + size > _MOST_KEPT:
+                self.forget()
             self._kept[kept] = answer._replace(headers=())
+            self._kept_bytes += size
         return answer
 
     def _refused(self, route: routes.Route, refusal: Refusal, accept: str, request: HttpRequest) -> HttpResponse:
@@ -135,7 +147,7 @@ class Rest:
         return self._answered(route.path, refusal.status, body, accept, request)
 
     def _answered(self, path: str, status: int, body: bytes, accept: str, request: HttpRequest) -> HttpResponse:
-        self._on_answer(request.method, path, status)
+        self._on_answer(request.method if request.method in _METHODS else "other", path, status)
         return HttpResponse(body, status, accept, _echoed(request))
 
 

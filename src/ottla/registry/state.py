@@ -109,7 +109,10 @@ class State:
                 fields = {name: held for name, held in value.items() if name != "subject"}
                 self.settings[key.kind, key.subject] = fields
         elif key.kind == records.CONTEXT:
-            self.context(key.subject)
+            if value is not None:
+                self.contexts.setdefault(key.subject, Context())
+            elif not self.context(key.subject).ids:
+                self.contexts.pop(key.subject, None)
         elif key.kind == records.NOOP:
             self.led_from = offset
         elif key.kind == records.DELETE_SUBJECT and isinstance(value, dict):
@@ -124,7 +127,7 @@ class State:
         self.rejection = f"offset {offset}: {reason}"
 
     def _add(self, value: SchemaValue, offset: int, timestamp: int) -> None:
-        context = self.context(subjects.context_of(value.subject))
+        context = self.contexts.setdefault(subjects.context_of(value.subject), Context())
         digest = digest_of(value)
         place = (value.subject, value.version)
         previous = self.subjects.get(value.subject, {}).get(value.version)
@@ -177,8 +180,8 @@ class State:
     # Questions.
 
     def context(self, name: str) -> Context:
-        """Return the ids of a context."""
-        return self.contexts.setdefault(name, Context())
+        """Return the ids of a context; a new one for a name that is not known, which does not make it known."""
+        return self.contexts.get(name) or Context()
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
         """Return the versions of a subject, oldest first; with `deleted` also those that are hidden."""
