@@ -801,7 +801,8 @@ def test_other_types_are_refused(registry: Registry, subject: str) -> None:
     assert (refused.status, refused.value) == (406, {"message": "HTTP 406 Not Acceptable"})
     path = f"/subjects/{subject}/versions"
     refused = registry.ask("POST", path, BODY, {"Content-Type": "text/plain"})
-    assert (refused.status, refused.value) == (415, {"message": "HTTP 415 Unsupported Media Type"})
+    message = "HTTP 415 Unsupported Media Type: Content-Type must be application/json, not text/plain"
+    assert (refused.status, refused.value) == (415, {"message": message})
     for allowed in (
         "application/json; charset=utf-8",
         "application/octet-stream",

@@ -132,6 +132,30 @@ def test_records_of_karapace_are_read(kafka: Kafka) -> None:
     assert registry.register("orders-value", TWO) == 2
 
 
+def test_topic_that_was_deleted_and_created_again_is_a_new_state(kafka: Kafka) -> None:
+    """Not the old one with new records: ids would be given that other registries do not know."""
+    registry = Registry(kafka.schema_registry_url)
+    registry.register("a", ONE)
+    registry.register("b", TWO)
+    kafka.delete_topic("_schemas")
+    kafka.create_topic("_schemas", cleanup_policy="compact")
+    wait_for(registry, "/subjects", [])
+    assert registry.register("c", TWO) == 1
+
+
+def test_topic_that_a_broker_creates_itself_stops_the_registry(kafka: Kafka) -> None:
+    """It deletes schemas after a week, and the registry says so."""
+    registry = Registry(kafka.schema_registry_url)
+    registry.register("a", ONE)
+    kafka.delete_topic("_schemas")
+    kafka.create_topic("_schemas")
+    deadline = time.monotonic() + 10
+    while "You must configure the topic to 'compact'" not in str(registry.get("/subjects").value):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert registry.get("/readyz").status == 503
+
+
 # Elections.
 
 GROUP = "schema-registry"

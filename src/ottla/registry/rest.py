@@ -80,8 +80,11 @@ class Rest:
             error = _error(405, "HTTP 405 Method Not Allowed")
             return self._answered("", HTTPStatus.METHOD_NOT_ALLOWED, error, accept, request)
         path = match.route.path
-        if request.body and _media_type(headers.get("content-type", _JSON)) not in _BODY_TYPES:
-            return _plain(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "HTTP 415 Unsupported Media Type", accept)
+        sent = _media_type(headers.get("content-type", _JSON))
+        if request.body and sent not in _BODY_TYPES:
+            # What curl sends without a header, and a newcomer does not see.
+            message = f"HTTP 415 Unsupported Media Type: Content-Type must be {_JSON}, not {sent}"
+            return _plain(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message, accept)
         if self.operations is None and path:
             error = _error(503, f"The registry cannot serve requests yet: {self.waiting_for}")
             return self._answered(path, HTTPStatus.SERVICE_UNAVAILABLE, error, accept, request)

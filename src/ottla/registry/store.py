@@ -57,13 +57,16 @@ class Store:
             await _create(admin, self._topic)
             await _check(admin, self._topic)
         partition = TopicPartition(self._topic, 0)
-        reading = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
-        consumer = self._consumer = await self._exits.enter_async_context(aio.Consumer({**self._config, **reading}))
+        # A topic that was deleted and created again is an error, not a topic to go on with: the state would be that of both.
+        common = {**self._config, "allow.auto.create.topics": False}
+        reading = {"auto.offset.reset": "none", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
+        consumer = self._consumer = await self._exits.enter_async_context(aio.Consumer({**common, **reading}))
         consumer.assign([partition])
+        consumer.seek(partition, (await consumer.beginning_offsets([partition]))[partition])
         self._reader = asyncio.get_running_loop().create_task(self._read(consumer))
         writing = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "delivery.timeout.ms": 30_000}
         self._producer = await self._exits.enter_async_context(
-            aio.Producer({**self._config, **writing, "request.timeout.ms": 10_000})
+            aio.Producer({**common, **writing, "request.timeout.ms": 10_000})
         )
 
     async def catch_up(self) -> None:
