@@ -14,6 +14,7 @@ DIFFERENCES = {
     "test_each_type_is_registered_and_found": "leaves out the type AVRO for all clients",
     "test_errors_of_configs": "texts of its own",
     "test_errors_of_deletions": "40405 with HTTP status 409, and texts of its own",
+    "test_errors_of_the_server_are_json_too": "limits of its own",
     "test_hidden_referrer_prevents_a_permanent_deletion_only": "200",
     "test_highest_id_is_added_on_request": "no fetchMaxId",
     "test_id_that_is_no_number_returns_404": "404 without a code, 40403 or 500",

@@ -872,3 +872,11 @@ def test_config_adds_to_contracts(registry: Registry, subject: str) -> None:
     wrong = registry.put(f"/config/{subject}", {"defaultRuleSet": {"domainRules": [{**rule, "mode": "UPGRADE"}]}})
     assert wrong.error == (422, 42210)
     assert wrong.message.startswith("Invalid defaultRuleSet: the mode of rule r")
+
+
+def test_errors_of_the_server_are_json_too(registry: Registry, subject: str) -> None:
+    large = registry.post(f"/subjects/{subject}/versions", {"schema": "x" * (1 << 20)})
+    assert large.error == (413, 413)
+    assert large.message == "the body is larger than 1048576 bytes"
+    assert registry.get("/subjects", Host="evil.example").error == (421, 421)
+    assert registry.get("/subjects", Origin="http://evil.example").error == (403, 403)

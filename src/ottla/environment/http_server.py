@@ -68,12 +68,26 @@ Pages = Mapping[str, Callable[[str], HttpResponse]]
 """Functions that compute the answers, by path; each is called in a thread with the header Accept of the request."""
 
 
-class HttpServer:
-    """Server on the running event loop."""
+def plain_error(status: int, reason: str) -> HttpResponse:
+    """Return an error as a line of text."""
+    return HttpResponse(f"{reason}\n".encode(), status)
 
-    def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
+
+class HttpServer:
+    """Server on the running event loop.
+
+    error  makes the answers to what the handler does not see, or fails with, of status and reason
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        limits: HttpLimits | None = None,
+        error: Callable[[int, str], HttpResponse] = plain_error,
+    ) -> None:
         self.handler = handler
         self.limits = limits or HttpLimits()
+        self.error = error
         self.is_local = False
         self._connections: dict[_Connection, str] = {}
         self._server: asyncio.Server | None = None
@@ -239,7 +253,7 @@ class _Connection(asyncio.Protocol):
         try:
             response = self._server.handler(request)
         except Exception as error:  # noqa: BLE001  (any failure of a handler is the answer to its request)
-            response = _failure(error)
+            response = self._failure(error)
         if isinstance(response, HttpResponse):
             self._respond(response)
             return
@@ -252,17 +266,17 @@ class _Connection(asyncio.Protocol):
         """Return the answer to a request that a page of another site may have made, see the top of this file."""
         host = request.headers.get("host", "localhost")
         if self._server.is_local and _host_name(host) not in _LOOPBACK:
-            return HttpResponse(b"this host is not served\n", HTTPStatus.MISDIRECTED_REQUEST)
+            return self._server.error(HTTPStatus.MISDIRECTED_REQUEST, "this host is not served")
         origin = request.headers.get("origin")
         if origin is not None and origin.rpartition("//")[2].lower() != host.lower():
-            return HttpResponse(b"pages of other sites are not served\n", HTTPStatus.FORBIDDEN)
+            return self._server.error(HTTPStatus.FORBIDDEN, "pages of other sites are not served")
         return None
 
     async def _await(self, response: Coroutine[Any, Any, HttpResponse]) -> None:
         try:
             answer = await response
         except Exception as error:  # noqa: BLE001  (see `_serve`)
-            answer = _failure(error)
+            answer = self._failure(error)
         self.task = None
         self._is_busy = False
         if self._is_ending:
@@ -296,9 +310,12 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, status: int, reason: str) -> None:
         """Answer what is no request, and close the connection."""
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._respond(HttpResponse(f"{reason}\n".encode(), status, headers=(("connection", "close"),)))
+            self._respond(self._server.error(status, reason)._replace(headers=(("connection", "close"),)))
         else:
             self.abort()
+
+    def _failure(self, error: Exception) -> HttpResponse:
+        return self._server.error(HTTPStatus.SERVICE_UNAVAILABLE, f"{type(error).__name__}: {error}")
 
     def _end(self) -> None:
         """Close the connection after what was written; what the client still sends is dropped for a second."""
@@ -327,10 +344,6 @@ def _bound(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def _failure(error: Exception) -> HttpResponse:
-    return HttpResponse(f"{type(error).__name__}: {error}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _host_name(text: str) -> str:

@@ -159,6 +159,11 @@ def _echoed(request: HttpRequest) -> tuple[tuple[str, str], ...]:
     return () if identifier is None else (("x-request-id", identifier),)
 
 
+def error_answer(status: int, reason: str) -> HttpResponse:
+    """Return an error of the HTTP server in the form of a registry: clients expect JSON."""
+    return HttpResponse(_error(int(status), reason), status, MEDIA_TYPES[0])
+
+
 def _error(code: int, message: str) -> bytes:
     return _encoded({"error_code": code, "message": message})
 

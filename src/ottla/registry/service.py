@@ -24,7 +24,7 @@ from ottla.registry.login import Login
 from ottla.registry.metrics import Figures, families
 from ottla.registry.operations import Operations
 from ottla.registry.refusals import Refusal
-from ottla.registry.rest import Rest
+from ottla.registry.rest import Rest, error_answer
 from ottla.registry.security import RegistrySecurity
 from ottla.registry.store import Store, WrongTopic
 
@@ -75,7 +75,7 @@ class Service:
         self._served: Handler = self._handle if self._login is None else self._login.around(self._handle)
         self._store: Store | None = None
         self._leadership: Leadership | None = None
-        self._server = HttpServer(around(self._probed))
+        self._server = HttpServer(around(self._probed), error=error_answer)
         self._executor = ThreadPoolExecutor(_CHECK_THREADS, "ottla-schemas")
         self._forwarding = ThreadPoolExecutor(_FORWARD_THREADS, "ottla-forwarding")
         self._ready = asyncio.Event()
