@@ -1,6 +1,7 @@
 """Requests and answers: a test for each row of the table of endpoints and of the table of errors.
 
 The file runs against another registry with --schema-registry URL: `apicurio.py` lists what Apicurio does differently.
+It is one file, as the two tables are.
 """
 
 import base64
@@ -880,3 +881,15 @@ def test_errors_of_the_server_are_json_too(registry: Registry, subject: str) -> 
     assert large.message == "the body is larger than 1048576 bytes"
     assert registry.get("/subjects", Host="evil.example").error == (421, 421)
     assert registry.get("/subjects", Origin="http://evil.example").error == (403, 403)
+
+
+def test_alias_is_read_in_place_of_a_subject(registry: Registry, subject: str) -> None:
+    number = registry.register(subject, ONE)
+    alias = f"{subject}-alias"
+    registry.put(f"/config/{alias}", {"alias": subject})
+    assert registry.get(f"/subjects/{alias}/versions").value == [1]
+    assert registry.get(f"/subjects/{alias}/versions/latest").value["subject"] == subject
+    assert registry.get(f"/schemas/ids/{number}?subject={alias}").value["schema"] == ONE
+    assert alias not in registry.get("/subjects").value
+    registry.delete(f"/config/{alias}")
+    assert registry.get(f"/subjects/{alias}/versions").error == (404, 40401)

@@ -56,6 +56,18 @@ async def _formatted(operations: Operations, call: Call, value: SchemaValue) -> 
     return await operations.text(value.subject, value.schema, form) if form else value.schema.text
 
 
+def _alias_of(state: State, subject: str) -> str:
+    """Return the alias of a subject, or the subject if it has none."""
+    name = subjects.normal(subject)
+    alias = (state.setting(records.CONFIG, name) or {}).get("alias") if name else None
+    return subjects.qualified(subjects.context_of(name), str(alias)) if alias else name
+
+
+def _read_as(state: State, subject: str) -> str:
+    """Return the subject whose versions are read under a name, see `_alias_of` and `_anywhere`."""
+    return _anywhere(state, _alias_of(state, subject))
+
+
 def _anywhere(state: State, subject: str) -> str:
     """Return a subject of another context for one that the default context lacks, if there is any."""
     if subject in state.subjects or subjects.context_of(subject) != subjects.DEFAULT:
@@ -73,7 +85,7 @@ def _identified(state: State, call: Call) -> tuple[str, int, SchemaValue, list[V
     if not text.isdecimal() or not text.isascii():
         raise Refusal(404, "HTTP 404 Not Found")
     number = int(text[:20])
-    named = subjects.normal(call.text("subject"))
+    named = _alias_of(state, call.text("subject"))
     context, name = subjects.split(named)
     contexts = [context] if context != subjects.DEFAULT or not name else [context, *sorted(state.contexts)]
     for candidate in contexts:
@@ -91,7 +103,7 @@ async def _schema_by_id(operations: Operations, call: Call) -> Answer:
     context, _, value, versions = _identified(state, call)
     text = await _formatted(operations, call, value)
     fields = _schema_fields(value, text, is_expanded=call.is_expanded)
-    subject = subjects.qualified(context, call.text("subject"))
+    subject = subjects.qualified(context, _alias_of(state, call.text("subject")))
     of_subject = [version for version in versions if version.subject == subject]
     if of_subject:
         fields = {"subject": subject, "version": of_subject[-1].number, **fields}
@@ -184,7 +196,7 @@ def _subjects(operations: Operations, call: Call) -> Answer:
 
 
 def _versions(operations: Operations, call: Call) -> Answer:
-    subject = call.subject()
+    subject = _alias_of(operations.state, call.subject())
     as_negative, deleted_only = call.flag("deletedAsNegative"), call.flag("deletedOnly")
     versions = operations.state.versions(subject, deleted=call.flag("deleted") or as_negative or deleted_only)
     if deleted_only:
@@ -196,7 +208,7 @@ def _versions(operations: Operations, call: Call) -> Answer:
 
 def _version_of(operations: Operations, call: Call) -> Version:
     number = call.version()
-    subject = _anywhere(operations.state, call.subject())
+    subject = _read_as(operations.state, call.subject())
     return decisions.known_version(operations.state, subject, number, deleted=call.flag("deleted"))
 
 
@@ -216,7 +228,7 @@ def _referrers(operations: Operations, call: Call) -> Answer:
 
 
 def _by_metadata(operations: Operations, call: Call) -> Answer:
-    subject = call.subject()
+    subject = _alias_of(operations.state, call.subject())
     pairs = list(zip(call.query.get("key", []), call.query.get("value", []), strict=False))
     versions = operations.state.versions(subject, deleted=call.flag("deleted"))
     if not versions:
