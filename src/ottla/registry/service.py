@@ -27,6 +27,7 @@ from ottla.registry.refusals import Refusal
 from ottla.registry.rest import Rest, error_answer
 from ottla.registry.security import RegistrySecurity
 from ottla.registry.store import Store, WrongTopic
+from ottla.schemas.protoc import ProtocProcess
 
 T = TypeVar("T")
 _logger = logging.getLogger("ottla.registry")
@@ -77,6 +78,7 @@ class Service:
         self._leadership: Leadership | None = None
         self._server = HttpServer(around(self._probed), error=error_answer)
         self._executor = ThreadPoolExecutor(_CHECK_THREADS, "ottla-schemas")
+        self._protoc = ProtocProcess.acquire()
         self._forwarding = ThreadPoolExecutor(_FORWARD_THREADS, "ottla-forwarding")
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
@@ -117,6 +119,7 @@ class Service:
         await self._stop_running()
         for executor in (self._executor, self._forwarding):
             executor.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._protoc.release)
         if self._login is not None:
             self._login.close()
 
