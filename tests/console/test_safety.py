@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.main import main
-from ottla.console.passwords import InvalidPasswordFile, PasswordFile, hashed
 from ottla.console.proxy_login import ProxyLogin
 from ottla.console.sessions import Sessions
 from ottla.console.settings import ClusterAccess, Settings
 from ottla.environment.system import SystemRandom
+from ottla.security.passwords import InvalidPasswordFile, PasswordFile, hashed
 from ottla.testing.clock import MovableClock
 from tests.console import Broker
 from tests.console.browser import Browse, Browser, browsing, console_application, settings_for

@@ -1,4 +1,4 @@
-"""The commands of docs/schema-registry.md, in their order, and what they print; its pre-commit hook in a repository."""
+"""The commands of docs/schema-registry.md, in their order with a registry, and what they print; its pre-commit hook."""
 
 import os
 import re
@@ -7,9 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 import yaml
 
-from tests.spark.schema_registry import serving
+from ottla.security.passwords import hashed
+from ottla.testing import Kafka
+from tests.free_ports import free_ports
+from tests.registry.test_command import running
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "schema-registry.md").read_text(encoding="utf-8")
@@ -34,7 +38,11 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> subprocess.C
 def blocks() -> list[tuple[str, str]]:
     """The commands of each block of the page, and the output below it, if the page shows one."""
     found = re.findall(r"((?:^    [^\n]+\n)+)(?:\n```text\n(.*?)```)?", PAGE, re.MULTILINE | re.DOTALL)
-    return [(commands, shown) for commands, shown in found if re.match(r"    (printf|mkdir|git|ottla) ", commands)]
+    return [
+        (commands, shown)
+        for commands, shown in found
+        if re.match(r"    (printf|mkdir|git|curl|ottla schemas) ", commands)
+    ]
 
 
 def committed(folder: Path, environment: dict[str, str]) -> None:
@@ -42,19 +50,49 @@ def committed(folder: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def servers() -> list[str]:
+    """The commands of the page that serve a registry."""
+    return re.findall(r"^    ottla (serve .*|schema-registry .*)$", PAGE, re.MULTILINE)
+
+
 def test_commands_as_the_page_says(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    assert len(blocks()) >= 4
-    with serving() as registry:
+    assert len(blocks()) >= 8
+    with Kafka() as kafka:
         for commands, shown in blocks():
             if "git show" in commands:
                 committed(folder, environment)
-            lines = [line.strip().replace("http://127.0.0.1:8081", registry.address) for line in commands.splitlines()]
+            lines = [
+                line.strip().replace("http://127.0.0.1:8081", kafka.schema_registry_url)
+                for line in commands.splitlines()
+            ]
             done = run(" && ".join(lines), folder, environment)
             assert done.returncode == 0, (commands, done.stdout, done.stderr)
             if shown:
-                assert done.stdout == shown, commands
+                assert done.stdout.rstrip("\n") == shown.rstrip("\n"), commands
+
+
+def test_commands_that_serve_a_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    certificate = trustme.CA().issue_cert("localhost")
+    certificate.private_key_pem.write_to_path("key.pem")
+    certificate.cert_chain_pems[0].write_to_path("chain.pem")
+    Path("users").write_text(f"bob:{hashed('secret', b'salt')}\n", encoding="utf-8")
+    ports = dict(zip(("8081", "9092"), map(str, free_ports(2)), strict=True))
+    assert len(servers()) == 3
+    for words in servers():
+        with Kafka(port=int(ports["9092"])) as kafka:
+            for port, other in ports.items():
+                words = words.replace(port, other)
+            if words.startswith("serve"):
+                words += " --listen 127.0.0.1:0"
+            elif "--bootstrap-server" not in words:
+                words += f" --bootstrap-server {kafka.bootstrap_servers} --listen 127.0.0.1:{ports['8081']}"
+            with running(*words.split()) as process:
+                assert process.registry().url.endswith(f"://127.0.0.1:{ports['8081']}")
+                process.process.terminate()
+                assert process.finish()[0] == 0
 
 
 def test_hook_of_the_page_refuses_a_wrong_change(tmp_path: Path, environment: dict[str, str]) -> None:

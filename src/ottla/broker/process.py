@@ -40,7 +40,7 @@ LISTENING: Final = "listening "
 
 async def serve(
     config: BrokerConfig,
-    announce: Callable[[BrokerServer], None],
+    announce: Callable[[BrokerServer], Callable[[], None] | None],
     channel_socket: socket.socket | None = None,
     open_store: Callable[[Environment, Scheduler], MetadataStore] | None = None,
     *,
@@ -48,8 +48,9 @@ async def serve(
     accepts_older_metadata: bool = False,
     waits_for_store_ms: int = 0,
 ) -> None:
-    """Run a broker until SIGTERM, SIGINT or SIGHUP. Calls `announce` once it listens. Raises CannotStart.
+    """Run a broker until SIGTERM, SIGINT or SIGHUP. Raises CannotStart.
 
+    announce        called once the broker listens; returns a function that ends clients in this process before the broker stops
     channel_socket  connection to the process that started this broker as one of several; the broker stops when it breaks
     fences_quickly, accepts_older_metadata, waits_for_store_ms  see `BrokerServer`
     open_store      opens the metadata store of a cluster; a broker without it and without a channel is a single one
@@ -80,16 +81,19 @@ async def serve(
     # of cycles: when they are closed their memory is freed nevertheless. A collection over those of 20,000 partitions
     # takes 80 ms, during which no request is served. `announce` may import the libraries of the metrics.
     server.broker.replicas.opened_many = gc.freeze
+    end_clients: Callable[[], None] | None = None
     watchdog = Watchdog(loop) if _logger.isEnabledFor(logging.DEBUG) else None
     try:
         if watchdog is not None:
             watchdog.start()
-        announce(server)
+        end_clients = announce(server)
         gc.freeze()
         await end.begun.wait()
     finally:
         if watchdog is not None:
             watchdog.stop()
+        if end_clients is not None:
+            await asyncio.to_thread(end_clients)  # it waits for answers of this broker
         # All brokers of a parent stop with it: none of them goes on to take over what this one leads. After a failure, such as
         # a metadata store that was restored, the others take over without it.
         await completed(server.stop(hands_over=not end.is_orphaned and end.failure is None))

@@ -38,6 +38,7 @@ def broker_processes(
     arguments: Sequence[str],
     flags: Sequence[str],
     metrics: tuple[str, int] | None,
+    of_first: Sequence[str] = (),
 ) -> "list[BrokerProcess]":
     """Return the processes of all brokers: node ids and ports are consecutive from those in `config`.
 
@@ -45,6 +46,7 @@ def broker_processes(
     flags      configs that all brokers have, as name=value; they are not in the brokers' command lines, where every user of
                the machine could read passwords
     metrics    address of the first broker's metrics
+    of_first   further arguments of the first broker
 
     Raises UsageError for ports that cannot be used.
     """
@@ -70,7 +72,11 @@ def broker_processes(
         advertised = config.advertised_listeners
         if advertised:
             options["advertised.listeners"] = ",".join(str(_shifted(listener, index)) for listener in advertised)
-        own = [*arguments, *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
+        own = [
+            *arguments,
+            *(() if index else of_first),
+            *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+        ]
         if metrics is not None:
             host, first = metrics
             own += ["--metrics", address_text(host, first + index if first else 0)]

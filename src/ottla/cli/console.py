@@ -235,9 +235,9 @@ def _access(
 
 def _settings(clusters: "tuple[ClusterAccess, ...]", host: str, port: int, options: Mapping[str, Any]) -> "Settings":
     """Return the settings of the options. Raises CommandFailed, UsageError."""
-    from ottla.console.passwords import InvalidPasswordFile, PasswordFile
     from ottla.console.settings import Settings
     from ottla.environment.system import SystemClock, SystemRandom
+    from ottla.security.passwords import InvalidPasswordFile, PasswordFile
 
     base_path = options["base_path"].rstrip("/")
     if base_path and not base_path.startswith("/"):
@@ -346,8 +346,8 @@ def _log_changes() -> None:
 
 
 def _print_hash(user: str) -> None:
-    from ottla.console.passwords import hashed
     from ottla.environment.system import SystemRandom
+    from ottla.security.passwords import hashed
 
     if ":" in user:
         raise click.UsageError("a user name has no colon")

@@ -16,7 +16,7 @@ from ottla.broker.lifecycle import BrokerServer, CannotStart
 from ottla.broker.metrics.collection import BrokerMetrics, Reading
 from ottla.broker.metrics.health import Health, HealthCheck
 from ottla.broker.metrics.selection import TopicSelection
-from ottla.environment.http_serving import Page, serve_pages
+from ottla.environment.http_server import HttpResponse, serve_pages
 from ottla.environment.system import thread_cpu_ns
 
 R = TypeVar("R")
@@ -61,23 +61,25 @@ class Exposed(NamedTuple):
 
         one_at_a_time = threading.Lock()
 
-        def metrics_page(accept: str) -> Page:
+        def metrics_page(accept: str) -> HttpResponse:
             with one_at_a_time:  # each takes megabytes, and time of the event loop
                 reading: Reading = computed(metrics.read)
                 return broker_page(reading.families, reading.clients, accept)
 
-        def live_page(accept: str) -> Page:  # noqa: ARG001
+        def live_page(accept: str) -> HttpResponse:  # noqa: ARG001
             def begin(done: Callable[[bytes], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
                 done(b"live\n")
 
-            return Page(computed(begin))
+            return HttpResponse(computed(begin))
 
-        def ready_page(accept: str) -> Page:  # noqa: ARG001
+        def ready_page(accept: str) -> HttpResponse:  # noqa: ARG001
             def begin(done: Callable[[Health], None], failed: Callable[[], None]) -> None:  # noqa: ARG001
                 done(check.look())
 
             health = computed(begin)
-            return Page(health.text.encode(), HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
+            return HttpResponse(
+                health.text.encode(), HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+            )
 
         pages = {"/metrics": metrics_page, "/livez": live_page, "/readyz": ready_page}
         try:

@@ -157,6 +157,7 @@ _THEMES: Final = {
         "replica-verification": "replica_verification:replica_verification",
     },
     "Schemas": {
+        "schema-registry": "schema_registry:schema_registry",
         "schemas": "schemas:schemas",
     },
     "Spark": {

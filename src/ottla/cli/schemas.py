@@ -230,6 +230,34 @@ def register(
         click.echo(f"{file} is version {version} of {subject}, with id {number}")
 
 
+@schemas.command("export")
+@click.argument("directory", metavar="DIRECTORY")
+@_registry_option
+@profile_option
+def export(directory: str, schema_registry: str | None) -> None:
+    """Write all schemas of the default context, with ids, versions and configs, into a new DIRECTORY."""
+    from ottla.schemas import transfer
+
+    with _registry_errors():
+        copied = transfer.export(_registry(schema_registry), Path(directory))
+    click.echo(f"{copied.versions} versions of {copied.subjects} subjects were written into {directory}")
+
+
+@schemas.command("import")
+@click.argument("directory", metavar="DIRECTORY")
+@_registry_option
+@profile_option
+def import_directory(directory: str, schema_registry: str | None) -> None:
+    """Register all schemas of DIRECTORY with their ids and versions; a registry must not have their subjects yet."""
+    from ottla.schemas import transfer
+
+    registry = _registry(schema_registry)
+    _echo_change(registry)
+    with _registry_errors():
+        copied = transfer.import_into(registry, Path(directory))
+    click.echo(f"{copied.versions} versions of {copied.subjects} subjects were imported from {directory}")
+
+
 @schemas.command("delete")
 @click.argument("subject")
 @click.option("--version", "number", type=click.IntRange(1), metavar="N", help="Version. [default: all]")
@@ -356,7 +384,7 @@ def _registry(location: str | None, subject: str = "") -> SchemaRegistry:
 def _registry_errors() -> Iterator[None]:
     try:
         yield
-    except (RegistryError, SchemaNotFound) as failed:
+    except (RegistryError, SchemaNotFound, OSError) as failed:
         raise CommandFailed(" ".join(str(failed).split())) from None
 
 

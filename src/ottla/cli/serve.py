@@ -28,6 +28,7 @@ from ottla.tasks.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ottla.cli.exposed import Exposed
+    from ottla.cli.schema_registry import EmbeddedRegistry
 
 OpenStore = Callable[[Environment, Scheduler], MetadataStore]
 
@@ -77,6 +78,12 @@ OpenStore = Callable[[Environment, Scheduler], MetadataStore]
     default="",
     help="Topics whose metrics are exported one by one; the others are added up. [default: up to 10,000 partitions]",
 )
+@click.option("--schema-registry", metavar="HOST:PORT", help="Serve a schema registry with Confluent's REST API, too.")
+@click.option(
+    "--schema-registry-config",
+    metavar="FILE",
+    help="Client properties of the schema registry, where the first listener needs TLS or a login.",
+)
 @click.option(
     "--log-level",
     default="INFO",
@@ -106,6 +113,8 @@ def serve(
     wait_for_store: float,
     metrics: str | None,
     metrics_topics: str,
+    schema_registry: str | None,
+    schema_registry_config: str | None,
     log_level: str,
     log_format: str,
     options_on_stdin: bool,
@@ -128,11 +137,13 @@ def serve(
         if log_format == "json":
             log.setFormatter(logs.JsonFormatter(config.with_node_id().node_id))
         address = _metrics_address(metrics) if metrics else None
+        registry = _registry(schema_registry, schema_registry_config, config) if schema_registry else None
         _check_cluster(brokers, cluster, wait_for_store)
         if brokers is None:
             _run(
                 config,
                 None if address is None else _exposed(address, metrics_topics),
+                registry,
                 channel,
                 None if cluster is None else _etcd_store(cluster),
                 fences_quickly=not no_quick_fencing,
@@ -144,7 +155,8 @@ def serve(
 
             common = ["--log-level", log_level, "--log-format", log_format, *(("--config", file) if file else ())]
             common += _shared_flags(metrics_topics, accepts_older_metadata=accept_older_metadata)
-            processes = broker_processes(config, brokers, common, flags, address)
+            of_first = _registry_flags(schema_registry, schema_registry_config)
+            processes = broker_processes(config, brokers, common, flags, address, of_first)
             log_dirs = list(map(Path, config.log_dirs))
             asyncio.run(supervise(Path(config.metadata_log_dir), log_dirs, processes, sys.stderr.buffer))
     except (InvalidConfig, CannotStart) as error:
@@ -153,6 +165,26 @@ def serve(
     finally:
         if directory is not None:
             directory.remove()
+
+
+def _registry(address: str, file: str | None, config: BrokerConfig) -> "EmbeddedRegistry":
+    """Return the schema registry that a broker serves. Raises UsageError, CannotStart."""
+    from ottla.cli.schema_registry import EmbeddedRegistry, listen_address
+
+    host, port = listen_address(address, "--schema-registry")
+    listener = config.listeners[0]
+    if file is None and (listener.has_tls or listener.has_sasl):
+        raise CannotStart(
+            f"the schema registry is a client of the first listener, {listener.name}, which needs {listener.protocol}: name the"
+            " properties of the client with --schema-registry-config"
+        )
+    return EmbeddedRegistry(host, port, {} if file is None else read_file(Path(file)))
+
+
+def _registry_flags(address: str | None, file: str | None) -> list[str]:
+    """Return the flags of the first of several brokers: it serves the schema registry."""
+    flags = ["--schema-registry", address] if address else []
+    return [*flags, "--schema-registry-config", file] if address and file else flags
 
 
 def _check_cluster(brokers: object, cluster: str | None, wait_for_store: float) -> None:
@@ -195,7 +227,7 @@ def _metrics_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f"--metrics requires HOST:PORT, not {text!r}")
-    for package in ("opentelemetry.proto", "prometheus_client"):
+    for package in ("h11", "opentelemetry.proto", "prometheus_client"):
         if not is_installed(package):
             raise CannotStart(f"--metrics needs {package}: {install_command('metrics')}")
     return host.strip("[]"), int(port)
@@ -218,6 +250,7 @@ def _etcd_store(text: str) -> OpenStore:
 def _run(
     config: BrokerConfig,
     exposed: "Exposed | None",
+    registry: "EmbeddedRegistry | None",
     channel: int | None,
     open_store: OpenStore | None,
     *,
@@ -235,7 +268,7 @@ def _run(
         runner = uvloop.run
     with contextlib.ExitStack() as stack:
 
-        def announce(server: BrokerServer) -> None:
+        def announce(server: BrokerServer) -> Callable[[], None] | None:
             where = None
             if exposed is not None:
                 where, stop = exposed.serve(server)
@@ -243,6 +276,7 @@ def _run(
             _announce(server.broker)
             if where is not None:
                 click.echo(f"serving metrics at {where}")
+            return None if registry is None else registry.serve(server)
 
         runner(
             serve_broker(

@@ -212,8 +212,9 @@ class Producer(Asynchronous):
             raise TypeError(f"on_delivery must be a function or None, not {type(on_delivery).__name__}")
         self._check()
         if self._serializers is not None:
-            headers = checked_headers(headers)  # converted once: a generator can be consumed only once
-            key, value = await self._serialize(self._serializers, topic, key, value, headers)
+            added = list(checked_headers(headers) or ())  # converted once; serializers may add a header
+            key, value = await self._serialize(self._serializers, topic, key, value, added)
+            headers = added
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         try:
             pairs = None if headers is None else header_list(headers)

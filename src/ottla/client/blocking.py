@@ -253,8 +253,9 @@ class Producer(Blocking):
         headers: Headers | None,
     ) -> None:
         if self._serializers is not None:
-            headers = checked_headers(headers)  # converted once: a generator can be consumed only once
-            key, value = self._serializers.key_and_value(topic, key, value, headers)
+            added = list(checked_headers(headers) or ())  # converted once; serializers may add a header
+            key, value = self._serializers.key_and_value(topic, key, value, added)
+            headers = added
         moment = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         if isinstance(value, str):
             value = value.encode()

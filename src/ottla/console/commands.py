@@ -49,7 +49,12 @@ def configs_words(added: Mapping[str, str], deleted: Iterable[str]) -> list[str]
 
 
 def registry_line(
-    registry: SchemaRegistry, method: str, path: Iterable[str], body: Mapping[str, Any] | None = None
+    registry: SchemaRegistry,
+    method: str,
+    path: Iterable[str],
+    body: Mapping[str, Any] | None = None,
+    *,
+    query: str = "",
 ) -> str:
     """Return the `curl` command of a request to a schema registry; it asks for a password, if there is one."""
     words = ["curl", "--request", method]
@@ -57,4 +62,4 @@ def registry_line(
         words += ["--user", registry.user]
     if body is not None:
         words += ["--header", f"Content-Type: {MEDIA_TYPE}", "--data", json.dumps(body, ensure_ascii=False)]
-    return shlex.join([*words, f"{registry.address}/{'/'.join(quote(part, safe='') for part in path)}"])
+    return shlex.join([*words, f"{registry.address}/{'/'.join(quote(part, safe='') for part in path)}{query}"])

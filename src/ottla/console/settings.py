@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.console.passwords import PasswordFile
 from ottla.console.proxy_login import ProxyLogin
 from ottla.environment import Clock, Random
 from ottla.environment.system import SystemClock, SystemRandom
 from ottla.records.record import Record
 from ottla.schemas.registry import SchemaRegistry
+from ottla.security.passwords import PasswordFile
 
 InternalRecord = Callable[[Record], tuple[str | None, str | None] | None]
 """Decoder of records of internal topics: a record -> key and value as JSON, None for other topics and without a key."""

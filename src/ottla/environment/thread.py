@@ -99,6 +99,13 @@ class LoopThread:
             cls._shared._users += 1
             return cls._shared
 
+    @classmethod
+    def own(cls, name: str) -> "LoopThread":
+        """Start a thread with one user, which no other one shares."""
+        thread = LoopThread(name)
+        thread._users = 1
+        return thread
+
     def release(self) -> None:
         """Remove a user; the last one ends the thread."""
         with self._guard:

@@ -19,7 +19,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from prometheus_client import GCCollector, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ottla.environment.http_serving import Page, serve_pages
+from ottla.environment.http_server import HttpResponse, serve_pages
 from ottla.observability import protobuf_format
 from ottla.observability.client_metrics import ClientMetrics
 from ottla.observability.families import CONTENT_TYPE, COUNTER, GAUGE, Family, single, text_of
@@ -134,14 +134,14 @@ def _label(key: str) -> str:
     return f"attribute_{name}" if is_taken else f"_{name}" if name[0].isdigit() else name
 
 
-def metrics_page(collector: Collector) -> Page:
+def metrics_page(collector: Collector) -> HttpResponse:
     """Return the metrics of a collector in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
-    return Page(generate_latest(registry), content_type=CONTENT_TYPE)
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE)
 
 
-def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetrics], accept: str = "") -> Page:
+def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetrics], accept: str = "") -> HttpResponse:
     """Return the metrics of a broker, those of its process, and those that clients have pushed.
 
     accept  header Accept of the request: protobuf with native histograms if it is preferred there, else text
@@ -152,9 +152,9 @@ def broker_page(families: Iterable[Family], clients: Mapping[bytes, ClientMetric
     everything = chain(families, client_families(clients))
     if protobuf_format.is_wanted(accept):
         body = b"".join(protobuf_format.protobuf_of(chain(everything, _converted(registry))))
-        return Page(body, content_type=protobuf_format.CONTENT_TYPE)
+        return HttpResponse(body, content_type=protobuf_format.CONTENT_TYPE)
     text = "".join(text_of(everything)).encode("utf-8", "replace")
-    return Page(text + generate_latest(registry), content_type=CONTENT_TYPE)
+    return HttpResponse(text + generate_latest(registry), content_type=CONTENT_TYPE)
 
 
 def _converted(registry: CollectorRegistry) -> Iterator[Family]:

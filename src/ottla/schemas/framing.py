@@ -5,13 +5,20 @@
     5 ..     Protobuf only: message of the .proto file: number of indexes, then the indexes, as zigzag varints; [0], the
              first message of the file, is a single byte 0. An index counts the messages nested in the enclosing one.
 
-Source: Confluent Platform, "Wire format" of the serializers. A newer format has the schema's GUID in a record header and no
-framing; it is not supported, and only detected if its first byte is not 0.
+A newer format has no framing. The header `__key_schema_id` or `__value_schema_id` of the record has, in place of it,
+
+    0        1, and the 16 bytes of the schema's GUID; or 0, and its id in 4 bytes
+    ..       Protobuf only: message of the .proto file, as above
+
+Source: Confluent Platform, "Wire format" of the serializers.
 """
 
+import uuid
+from collections.abc import Iterable
 from typing import Final
 
 HEAD: Final = 5
+_GUID_HEAD: Final = 17
 _MOST_INDEXES: Final = 64
 
 
@@ -25,9 +32,34 @@ def schema_id(frame: bytes) -> int:
         raise BadRecord(f"{len(frame)} bytes, shorter than magic byte and schema id")
     if frame[0] != 0:
         raise BadRecord(
-            f"first byte {frame[0]}, not 0: not in the wire format (schema ids in record headers are not supported)"
+            f"first byte {frame[0]}, not 0: not in the wire format, and no header of the record has the schema"
         )
     return int.from_bytes(frame[1:HEAD], "big")
+
+
+def header_name(field: str) -> str:
+    """Return the name of the header with the schema of a key or value."""
+    return f"__{field}_schema_id"
+
+
+def guid_head(guid: str) -> bytes:
+    """Return the begin of the value of that header."""
+    return b"\x01" + uuid.UUID(guid).bytes
+
+
+def header_of(headers: Iterable[tuple[str, bytes | None]] | None, field: str) -> bytes | None:
+    """Return the value of the header with the schema of a key or value, None without."""
+    name = header_name(field)
+    return next((value for key, value in headers or () if key == name and value is not None), None)
+
+
+def split_header(value: bytes) -> tuple[int | str, bytes]:
+    """Return the id or GUID in the value of such a header, and the message indexes after it. Raises BadRecord."""
+    if value[:1] == b"\0" and len(value) >= HEAD:
+        return int.from_bytes(value[1:HEAD], "big"), value[HEAD:]
+    if value[:1] == b"\x01" and len(value) >= _GUID_HEAD:
+        return str(uuid.UUID(bytes=bytes(value[1:_GUID_HEAD]))), value[_GUID_HEAD:]
+    raise BadRecord(f"the header of the schema is not in the wire format: {value[:20].hex()}")
 
 
 def head(number: int) -> bytes:

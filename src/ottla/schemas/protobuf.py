@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
 from ottla.extras import install_command
+from ottla.schemas.protoc import ERRORS, ProtocDied, ProtocProcess
 from ottla.schemas.registry import UnsupportedSchema
 
 _MAIN: Final = "schema.proto"
@@ -111,16 +112,30 @@ def _descriptor_set(text: str, referred: tuple[tuple[str, str], ...]) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
         made = Path(folder, "made")
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
-        done = subprocess.run(
-            [*command, f"--descriptor_set_out={made}", _MAIN], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            if "No module named" in done.stderr:
+        code, errors = _compiled(Path(folder), made)
+        if code:
+            if "No module named" in errors:
                 raise UnsupportedSchema(f"a .proto file needs protoc: {install_command('schema')}")
-            messages = [line for line in done.stderr.splitlines() if ".proto:" in line] or done.stderr.splitlines()[-1:]
+            messages = [line for line in errors.splitlines() if ".proto:" in line] or errors.splitlines()[-1:]
             raise UnsupportedSchema(f"not a .proto file: {' '.join(messages[:1]).replace(f'{folder}/', '')}")
         return made.read_bytes()
+
+
+def _compiled(folder: Path, made: Path) -> tuple[int, str]:
+    """Compile the main file in a folder; return the exit code of protoc, and its errors."""
+    kept = ProtocProcess.current()
+    if kept is not None:
+        try:
+            return kept.compile(folder, _MAIN, made), (folder / ERRORS).read_text(encoding="utf-8", errors="replace")
+        except ProtocDied:
+            raise UnsupportedSchema(
+                "not a .proto file: protoc has ended, or took too long, without an answer"
+            ) from None
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+    done = subprocess.run(
+        [*command, f"--descriptor_set_out={made}", _MAIN], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
 
 
 def messages_of(file: Any) -> dict[tuple[int, ...], str]:

@@ -27,9 +27,14 @@ from typing import Any, Final, NamedTuple
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
-_SUFFIXES: Final = {AVRO: ".avsc", JSON: ".json", PROTOBUF: ".proto"}
-_INDEX: Final = "subjects.json"
+SUFFIXES: Final = {AVRO: ".avsc", JSON: ".json", PROTOBUF: ".proto"}
+INDEX: Final = "subjects.json"
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_HEADERS: Final = {
+    "Accept": f"{MEDIA_TYPE}, application/json",
+    "Content-Type": MEDIA_TYPE,
+    "Confluent-Accept-Unknown-Properties": "true",  # or GUIDs are left out
+}
 _WORTH_RETRYING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _FIRST_PAUSE_S: Final = 0.1
 
@@ -90,6 +95,14 @@ class SchemaRegistry:
         """Return the schema of an id. Raises SchemaNotFound, RegistryError."""
         return _by_id(self, number)
 
+    def by_guid(self, guid: str) -> Schema:
+        """Return the schema of a GUID. Raises SchemaNotFound, RegistryError."""
+        return self._store().by_guid(guid)
+
+    def guid_of(self, number: int) -> str:
+        """Return the GUID of the schema with an id. Raises SchemaNotFound, RegistryError."""
+        return self._store().guid_of(number)
+
     def latest(self, subject: str) -> Registered:
         """Return the latest version of a subject. Raises SchemaNotFound, RegistryError."""
         return self._store().version(subject, "latest")
@@ -110,13 +123,17 @@ class SchemaRegistry:
         """Register a schema as the latest version of a subject, unless it is a version already; return its id."""
         return self._store().register(subject, schema)
 
-    def subjects(self) -> list[str]:
-        """Return the names of all subjects, sorted. Raises RegistryError."""
-        return sorted(self._store().subjects())
+    def subjects(self, *, deleted: bool = False) -> list[str]:
+        """Return the names of all subjects, sorted; with `deleted` also of those that are hidden. Raises RegistryError."""
+        return sorted(self._store().subjects(deleted=deleted))
 
     def versions(self, subject: str) -> list[int]:
         """Return the version numbers of a subject, oldest first. Raises SchemaNotFound, RegistryError."""
         return sorted(self._store().versions(subject))
+
+    def referrers(self, subject: str, number: int) -> list[int]:
+        """Return the ids of the schemas that refer to a version; empty where that is not known. Raises RegistryError."""
+        return sorted(self._store().referrers(subject, number))
 
     def compatibility(self, subject: str | None) -> str | None:
         """Return the compatibility level of a subject, its own or the default one; None for a directory, which has none.
@@ -142,6 +159,28 @@ class SchemaRegistry:
         Raises SchemaNotFound, RegistryError.
         """
         self._store().set("mode", "mode", subject, mode)
+
+    def entity(self, subject: str, number: int) -> dict[str, Any]:
+        """Return all that a registry says of a version, as JSON. Raises SchemaNotFound, RegistryError."""
+        return self._store().entity(subject, number)
+
+    def config(self, subject: str | None) -> dict[str, Any]:
+        """Return the config that a subject has itself, or the default one; empty without. Raises RegistryError."""
+        return self._store().config(subject)
+
+    def set_config(self, subject: str | None, config: dict[str, Any]) -> None:
+        """Set fields of a config. Raises RegistryError."""
+        self._store().set_config(subject, config)
+
+    def import_version(
+        self, subject: str, number: int, schema_id: int, schema: Schema, contract: dict[str, Any]
+    ) -> None:
+        """Register a schema with its id, as this version of a subject in mode IMPORT. Raises RegistryError.
+
+        contract  metadata and ruleSet, as in requests
+        """
+        body = {**request_body(schema), **contract, "id": schema_id, "version": number}
+        self._store().post_version(subject, body)
 
     def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
         """Return why a schema cannot follow the latest version of a subject; empty if it can, and for a directory.
@@ -207,6 +246,15 @@ class _Http:
     def by_id(self, number: int) -> Schema:
         return _schema(self._answer(f"/schemas/ids/{number}"))
 
+    def by_guid(self, guid: str) -> Schema:
+        return _schema(self._answer(f"/schemas/guids/{guid}"))
+
+    def guid_of(self, number: int) -> str:
+        guid = self._answer(f"/schemas/ids/{number}").get("guid")
+        if not guid:
+            raise RegistryError(f"{self._addresses[0]}: the registry has no GUIDs of schemas")
+        return str(guid)
+
     def version(self, subject: str, version: str) -> Registered:
         answer = self._answer(f"{_subject_path(subject)}/versions/{version}")
         return Registered(int(answer["id"]), _schema(answer))
@@ -219,8 +267,14 @@ class _Http:
     def register(self, subject: str, schema: Schema) -> int:
         return int(self._answer(f"{_subject_path(subject)}/versions", request_body(schema))["id"])
 
-    def subjects(self) -> list[str]:
-        return list(self._answer("/subjects"))
+    def subjects(self, *, deleted: bool) -> list[str]:
+        return list(self._answer(f"/subjects{'?deleted=true' if deleted else ''}"))
+
+    def referrers(self, subject: str, number: int) -> list[int]:
+        try:
+            return list(self._answer(f"{_subject_path(subject)}/versions/{number}/referencedby"))
+        except SchemaNotFound:
+            return []
 
     def versions(self, subject: str) -> list[int]:
         return list(self._answer(f"{_subject_path(subject)}/versions"))
@@ -248,6 +302,22 @@ class _Http:
         else:
             self._answer(path, {field: value}, method="PUT")
 
+    def entity(self, subject: str, number: int) -> dict[str, Any]:
+        return dict(self._answer(f"{_subject_path(subject)}/versions/{number}"))
+
+    def config(self, subject: str | None) -> dict[str, Any]:
+        try:
+            return dict(self._answer(_setting_path("config", subject)))
+        except SchemaNotFound:
+            return {}
+
+    def set_config(self, subject: str | None, config: dict[str, Any]) -> None:
+        fields = {"compatibility" if name == "compatibilityLevel" else name: value for name, value in config.items()}
+        self._answer(_setting_path("config", subject), fields, method="PUT")
+
+    def post_version(self, subject: str, body: dict[str, Any]) -> None:
+        self._answer(f"{_subject_path(subject)}/versions", body)
+
     def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
         path = f"/compatibility{_subject_path(subject)}/versions/latest?verbose=true"
         try:
@@ -274,7 +344,7 @@ class _Http:
                 request = urllib.request.Request(
                     url + path,
                     None if body is None else json.dumps(body).encode(),
-                    {"Accept": f"{MEDIA_TYPE}, application/json", "Content-Type": MEDIA_TYPE},
+                    _HEADERS,
                     method=method,
                 )
                 credentials = self._config.user_info or credentials
@@ -345,7 +415,7 @@ class _Directory:
 
     def by_id(self, number: int) -> Schema:
         references = self._index()["references"].get(str(number), ())
-        for kind, suffix in _SUFFIXES.items():
+        for kind, suffix in SUFFIXES.items():
             file = self._path / f"{number}{suffix}"
             if file.is_file():
                 return Schema(
@@ -353,11 +423,17 @@ class _Directory:
                 )
         raise SchemaNotFound(f"{self._path}: no schema {number}")
 
+    def by_guid(self, guid: str) -> Schema:
+        raise SchemaNotFound(f"{self._path}: a directory of schemas has no GUIDs such as {guid}")
+
+    def guid_of(self, number: int) -> str:
+        raise RegistryError(f"{self._path}: a directory of schemas has no GUIDs, also not of id {number}")
+
     def version(self, subject: str, version: str) -> Registered:
         numbers = self._index()["subjects"].get(subject, [])
         at = len(numbers) if version == "latest" else int(version)
         if not 0 < at <= len(numbers):
-            raise SchemaNotFound(f"{self._path / _INDEX}: subject {subject} has no version {version}")
+            raise SchemaNotFound(f"{self._path / INDEX}: subject {subject} has no version {version}")
         return Registered(numbers[at - 1], self.by_id(numbers[at - 1]))
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
@@ -365,7 +441,7 @@ class _Directory:
         for version, number in enumerate(self._index()["subjects"].get(subject, []), 1):
             if _same(self.by_id(number), schema):
                 return int(number), version
-        raise SchemaNotFound(f"{self._path / _INDEX}: no version of subject {subject} is this schema")
+        raise SchemaNotFound(f"{self._path / INDEX}: no version of subject {subject} is this schema")
 
     def register(self, subject: str, schema: Schema) -> int:
         index = self._index()
@@ -374,24 +450,32 @@ class _Directory:
         number = next((schema_id for schema_id in known if _same(self.by_id(schema_id), schema)), None)
         if number is None:
             number = known[-1] + 1 if known else 1
-            with (self._path / f"{number}{_SUFFIXES[schema.kind]}").open("x", encoding="utf-8") as file:
+            with (self._path / f"{number}{SUFFIXES[schema.kind]}").open("x", encoding="utf-8") as file:
                 file.write(schema.text)
             if schema.references:
                 index["references"][str(number)] = [reference._asdict() for reference in schema.references]
         if number not in numbers:
             numbers.append(number)
-            beside = self._path / f"{_INDEX}.{os.getpid()}"
+            beside = self._path / f"{INDEX}.{os.getpid()}"
             beside.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
-            beside.replace(self._path / _INDEX)
+            beside.replace(self._path / INDEX)
         return number
 
-    def subjects(self) -> list[str]:
+    def subjects(self, *, deleted: bool) -> list[str]:
+        del deleted
         return list(self._index()["subjects"])
+
+    def referrers(self, subject: str, number: int) -> list[int]:
+        place = [subject, number]
+        references = self._index()["references"]
+        return [
+            int(key) for key, rows in references.items() if place in [[row["subject"], row["version"]] for row in rows]
+        ]
 
     def versions(self, subject: str) -> list[int]:
         numbers = self._index()["subjects"].get(subject)
         if not numbers:
-            raise SchemaNotFound(f"{self._path / _INDEX}: no subject {subject}")
+            raise SchemaNotFound(f"{self._path / INDEX}: no subject {subject}")
         return list(range(1, len(numbers) + 1))
 
     def compatibility(self, subject: str | None) -> None:
@@ -405,21 +489,37 @@ class _Directory:
         del field, subject, value
         raise RegistryError(f"{self._path}: a directory of schemas has no {kind}")
 
+    def entity(self, subject: str, number: int) -> dict[str, Any]:
+        registered = self.version(subject, str(number))
+        return {"subject": subject, "version": number, "id": registered.id, **request_body(registered.schema)}
+
+    def config(self, subject: str | None) -> dict[str, Any]:
+        del subject
+        return {}
+
+    def set_config(self, subject: str | None, config: dict[str, Any]) -> None:
+        del subject, config
+        raise RegistryError(f"{self._path}: a directory of schemas has no config")
+
+    def post_version(self, subject: str, body: dict[str, Any]) -> None:
+        del body
+        raise RegistryError(f"{self._path}: schemas of {subject} are imported into a registry, not into a directory")
+
     def incompatibilities(self, subject: str, schema: Schema) -> list[str]:
         del subject, schema
         return []
 
     def delete(self, subject: str, version: int | None, *, permanent: bool = False) -> None:
         del version, permanent
-        raise RegistryError(f"{self._path}: schemas of a directory cannot be deleted; remove {subject} from {_INDEX}")
+        raise RegistryError(f"{self._path}: schemas of a directory cannot be deleted; remove {subject} from {INDEX}")
 
     def _index(self) -> dict[str, Any]:
         try:
-            content = json.loads((self._path / _INDEX).read_text(encoding="utf-8"))
+            content = json.loads((self._path / INDEX).read_text(encoding="utf-8"))
         except FileNotFoundError:
             content = {}
         except ValueError as wrong:
-            raise RegistryError(f"{self._path / _INDEX}: {wrong}") from None
+            raise RegistryError(f"{self._path / INDEX}: {wrong}") from None
         return {"subjects": {}, "references": {}, **content}
 
 

@@ -11,9 +11,23 @@ from io import BytesIO
 from typing import Any, Final
 
 from ottla.schemas.context import SerializationContext
-from ottla.schemas.framing import HEAD, BadRecord, head, indexes_written, message_indexes, schema_id
+from ottla.schemas.framing import (
+    HEAD,
+    BadRecord,
+    guid_head,
+    head,
+    header_name,
+    header_of,
+    indexes_written,
+    message_indexes,
+    schema_id,
+    split_header,
+)
 from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Reference, Schema, SchemaRegistry, UnsupportedSchema
 
+PREFIX: Final = "prefix"
+HEADER: Final = "header"
+"""Places of the schema: before the payload, or in a header of the record."""
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes], Any]
 SubjectStrategy = Callable[[SerializationContext, str | None], str]
@@ -69,7 +83,10 @@ class _RegistrySerializer(ABC):
         use_latest_version: bool = False,
         use_schema_id: int | None = None,
         subject_name_strategy: SubjectStrategy = topic_subject,
+        schema_id_in: str = PREFIX,
     ) -> None:
+        if schema_id_in not in (PREFIX, HEADER):
+            raise ValueError(f"schema_id_in must be {PREFIX!r} or {HEADER!r}, not {schema_id_in!r}")
         if schema is None and not use_latest_version and use_schema_id is None:
             raise ValueError("no schema: pass one, or use_latest_version=True, or use_schema_id")
         self._registry = _registry(registry)
@@ -79,6 +96,8 @@ class _RegistrySerializer(ABC):
         self._use_latest = use_latest_version
         self._use_id = use_schema_id
         self._strategy = subject_name_strategy
+        self._in_header = schema_id_in == HEADER
+        self._indexes = b""
         self._by_subject: dict[str, tuple[bytes, Encode]] = {}
         if schema is not None:
             # Raise for an invalid schema here, not at the first record.
@@ -96,7 +115,13 @@ class _RegistrySerializer(ABC):
         if known is None:
             known = self._by_subject[subject] = self._look_up(subject)
         start, encode = known
-        return start + encode(value if self._to_dict is None else self._to_dict(value, context))
+        payload = encode(value if self._to_dict is None else self._to_dict(value, context))
+        if not self._in_header:
+            return start + payload
+        if not isinstance(context.headers, list):
+            raise TypeError("schema_id_in='header' needs the headers of the record as a list in the context")
+        context.headers.append((header_name(context.field), start + self._indexes))
+        return payload[len(self._indexes) :]
 
     def _look_up(self, subject: str) -> tuple[bytes, Encode]:
         """Return the frame header and the encoder of a subject's values; queries the registry."""
@@ -110,7 +135,8 @@ class _RegistrySerializer(ABC):
             number = (self._registry.register if self._auto_register else self._registry.look_up)(subject, schema)
         if schema.kind != self.kind:
             raise UnsupportedSchema(f"schema id {number} is {schema.kind}, not {self.kind}")
-        return head(number), self._encoder(schema)
+        start = guid_head(self._registry.guid_of(number)) if self._in_header else head(number)
+        return start, self._encoder(schema)
 
     def _own_schema(self, schema: Schema) -> Schema:
         return schema
@@ -132,7 +158,8 @@ class AvroSerializer(_RegistrySerializer):
     to_dict     (object, context) -> value to encode
 
     Options, by the names of Confluent's configs: auto_register_schemas (True), use_latest_version, use_schema_id,
-    subject_name_strategy (`topic_subject`). Raises UnsupportedSchema.
+    subject_name_strategy (`topic_subject`). schema_id_in="header" writes the schema's GUID into a header of the record, and the
+    payload without a prefix. Raises UnsupportedSchema.
     """
 
     kind = AVRO
@@ -226,8 +253,8 @@ class ProtobufSerializer(_RegistrySerializer):
 
         self._class = message_type
         self._descriptor: Any = message_type.DESCRIPTOR
-        self._indexes = indexes_written(_indexes(self._descriptor))
         super().__init__(registry, Schema(PROTOBUF, in_base64_of(self._descriptor.file)), **options)
+        self._indexes = indexes_written(_indexes(self._descriptor))
 
     def _name(self) -> str | None:
         return str(self._descriptor.full_name)
@@ -253,7 +280,7 @@ class ProtobufSerializer(_RegistrySerializer):
         from google.protobuf.message import EncodeError
 
         del schema
-        kind, indexes, name = self._class, self._indexes, self._descriptor.full_name
+        kind, indexes, name = self._class, indexes_written(_indexes(self._descriptor)), self._descriptor.full_name
 
         def encode(value: Any) -> bytes:
             if not isinstance(value, kind):
@@ -276,7 +303,7 @@ class _RegistryDeserializer(ABC):
     ) -> None:
         self._registry = None if registry is None else _registry(registry)
         self._from_dict = from_dict
-        self._by_id: dict[int, Decode] = {}
+        self._by_id: dict[int | str, Decode] = {}
 
     def __call__(self, data: bytes | None, context: SerializationContext) -> Any:
         """Decode bytes in the wire format, None as None.
@@ -285,25 +312,31 @@ class _RegistryDeserializer(ABC):
         """
         if data is None:
             return None
-        number = schema_id(data)
+        header = header_of(context.headers, context.field) if context.headers else None
+        number: int | str
+        if header is None:
+            number = schema_id(data)
+        else:
+            number, indexes = split_header(header)
+            data = bytes(HEAD) + indexes + data  # the decoders begin after a frame
         decode = self._by_id.get(number)
         if decode is None:
             decode = self._by_id[number] = self._decoder(number)
         value = decode(data)
         return value if self._from_dict is None else self._from_dict(value, context)
 
-    def _writer_schema(self, number: int) -> Schema | None:
-        """Return the schema of an id, None without a registry. Raises BadRecord for a schema of another kind."""
+    def _writer_schema(self, number: int | str) -> Schema | None:
+        """Return the schema of an id or GUID, None without a registry. Raises BadRecord for a schema of another kind."""
         if self._registry is None:
             return None
-        schema = self._registry.by_id(number)
+        schema = self._registry.by_guid(number) if isinstance(number, str) else self._registry.by_id(number)
         if schema.kind != self.kind:
             raise BadRecord(f"schema id {number} is {schema.kind}, not {self.kind}")
         return schema
 
     @abstractmethod
-    def _decoder(self, number: int) -> Decode:
-        """Return a function that decodes payloads of schema id `number` and raises BadRecord."""
+    def _decoder(self, number: int | str) -> Decode:
+        """Return a function that decodes payloads of an id or GUID, after HEAD bytes, and raises BadRecord."""
 
 
 class AvroDeserializer(_RegistryDeserializer):
@@ -331,7 +364,7 @@ class AvroDeserializer(_RegistryDeserializer):
         reader = _schema_of(schema_str, AVRO)
         self._reader = None if reader is None else _parsed_avro(reader, self._registry)
 
-    def _decoder(self, number: int) -> Decode:
+    def _decoder(self, number: int | str) -> Decode:
         import fastavro
         from fastavro.read import SchemaResolutionError
 
@@ -380,7 +413,7 @@ class JSONDeserializer(_RegistryDeserializer):
         if validate and self._reader is None and registry is None:
             raise ValueError("no schema: pass one, or a registry, or validate=False")
 
-    def _decoder(self, number: int) -> Decode:
+    def _decoder(self, number: int | str) -> Decode:
         from ottla.schemas.json_schema import JsonDocument
 
         schema = self._writer_schema(number)
@@ -414,7 +447,7 @@ class ProtobufDeserializer(_RegistryDeserializer):
         super().__init__(registry, None)
         self._class: Any = message_type
 
-    def _decoder(self, number: int) -> Decode:
+    def _decoder(self, number: int | str) -> Decode:
         from google.protobuf.message import DecodeError
 
         from ottla.schemas.protobuf import file_of, messages_of

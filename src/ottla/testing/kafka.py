@@ -1,15 +1,17 @@
 """Test broker with control over its topics, faults, group coordinators, versions and clock."""
 
 import asyncio
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.arguments import WrongArgument
 from ottla.broker.config import broker_config
@@ -47,6 +49,9 @@ from ottla.testing.faults import ActiveChange, Delay, Drop, Failure, Faults, Pin
 from ottla.testing.groups import group_members, group_statuses, session_expiry
 from ottla.testing.security import security_of
 
+if TYPE_CHECKING:
+    from ottla.testing.registry import TestRegistry
+
 _TEST_DEFAULTS: Final = {"group.initial.rebalance.delay.ms": "0"}
 """Defaults that differ from Kafka's: the first member of a group does not wait three seconds for others."""
 _POLL_INTERVAL_S: Final = 0.005
@@ -74,6 +79,7 @@ class Kafka(EmbeddedBroker, Contents):
         self._faults = Faults()
         self._throttle_ms = 0
         self._refuses_connections = False
+        self._registry: TestRegistry | None = None
         self._security = security_of(configs or {})
         secured = self._security.broker_configs(port) if self._security is not None else {}
         own = {name: value for name, value in (configs or {}).items() if name != "security"}
@@ -89,6 +95,20 @@ class Kafka(EmbeddedBroker, Contents):
         """Return the configs of a client of this broker, under Kafka's names: addresses and security."""
         secured = self._security.client_configs if self._security is not None else {}
         return {"bootstrap.servers": self.bootstrap_servers, **secured}
+
+    @property
+    def registry(self) -> "TestRegistry":
+        """Schema registry of this broker, with Confluent's REST API. It starts on first use, on a free port of 127.0.0.1."""
+        if self._registry is None:
+            from ottla.testing.registry import TestRegistry  # late: most tests need no registry
+
+            self._registry = TestRegistry(self.client_config)
+        return self._registry
+
+    @property
+    def schema_registry_url(self) -> str:
+        """Address of the schema registry, which starts on first use."""
+        return self.registry.url
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.bootstrap_servers}{'' if self._is_running else ', down'}>"
@@ -280,11 +300,15 @@ class Kafka(EmbeddedBroker, Contents):
         self._apply()
 
     def clear(self) -> None:
-        """Delete all topics and groups, and end all faults, for the next test.
+        """Delete all topics and groups, also schemas, and end all faults, for the next test.
 
         If anything else was changed (clock, configs, quotas, users, features) or the broker is down, a new broker replaces this
         one on the same port.
         """
+        with self._registry_halted():
+            self._clear()
+
+    def _clear(self) -> None:
         if self._is_running and not self._clock.was_moved and not self._call(self._needs_new_broker):
             self.heal()
             self._ask(self._delete_all)
@@ -300,6 +324,24 @@ class Kafka(EmbeddedBroker, Contents):
                 path.unlink()
         self._start_again()
         self._create_users()
+
+    @contextmanager
+    def _registry_halted(self) -> Iterator[None]:
+        """Halt the registry while its topic may be deleted; it begins again with what is left."""
+        if self._registry is None:
+            yield
+            return
+        self._registry.heal()
+        self._registry.halt()
+        yield
+        self._registry.resume()
+
+    def close(self) -> None:
+        """Stop the registry and the broker: cleanly, or without a flush if the directory of the broker is temporary."""
+        if self._registry is not None and os.getpid() == self._process:
+            self._registry.close()
+            self._registry = None
+        super().close()
 
     def _needs_new_broker(self) -> bool:
         image = self.broker.image
@@ -426,7 +468,11 @@ class Kafka(EmbeddedBroker, Contents):
         self._change(pin)
 
     def heal(self) -> None:
-        """End all faults: errors, delays, drops, refused connections, throttling, pinned versions and a stopped clock."""
+        """End all faults, also of the registry: errors, delays, drops, refused connections, throttling, pinned versions and a
+        stopped clock.
+        """
+        if self._registry is not None:
+            self._registry.heal()
         running = self.broker if self._is_running else None
         self._change(lambda: self._faults.clear(running))
         self._throttle_ms = 0

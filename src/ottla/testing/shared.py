@@ -50,8 +50,12 @@ class SharedKafka(Kafka):
         which a restart does not undo.
         """
         self.has_released = False
+        with self._registry_halted():
+            self._clear_released()
+
+    def _clear_released(self) -> None:
         if not self._kept:
-            super().clear()
+            self._clear()
             return
         if not self._is_running or self._clock.was_moved:
             self._end(BrokerServer.stop)
@@ -61,7 +65,7 @@ class SharedKafka(Kafka):
         self.heal()
         if self._call(self._needs_new_broker):
             self._kept.clear()
-            super().clear()
+            self._clear()
             raise RuntimeError(
                 "the test has changed configs, quotas, users, ACLs or features of kafka_session, which were undone "
                 "by a new broker: topics of fixtures are gone. Use kafka or kafka_factory in such a test"

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from ottla.console.commands import registry_line
 from ottla.console.problem import Problem
 from ottla.console.visit import Visit, change, integer, page
+from ottla.schemas.compatibility.levels import LEVELS
 from ottla.schemas.registry import (
     AVRO,
     JSON,
@@ -31,15 +32,21 @@ _PAGE: Final = 50
 _THREADS: Final = 8
 _KINDS: Final = (AVRO, JSON, PROTOBUF)
 _CONTEXT_LINES: Final = 5
+_MODES: Final = ("READWRITE", "READONLY", "IMPORT")
+_SETTINGS: Final = {"config": "compatibility", "mode": "mode"}
 T = TypeVar("T")
 
 
 class SubjectRow(NamedTuple):
-    """Subject in the list; the latest version is None if the registry does not return it."""
+    """Subject in the list; the latest version is None if the registry does not return it.
+
+    is_deleted  whether it is hidden, with ids that are still readable
+    """
 
     subject: str
     versions: int
     latest: Registered | None
+    is_deleted: bool = False
 
 
 class DiffLine(NamedTuple):
@@ -94,8 +101,10 @@ def _changeable(visit: Visit) -> SchemaRegistry:
 
 async def schemas(visit: Visit) -> Response:
     """List subjects: one page of those whose names contain the search text."""
-    registry, query = _registry(visit), visit.text("q")
-    matching = [name for name in await _answer(registry.subjects) if query.lower() in name.lower()]
+    registry, query, with_deleted = _registry(visit), visit.text("q"), bool(visit.text("deleted"))
+    visible = await _answer(registry.subjects)
+    every = await _answer(lambda: registry.subjects(deleted=True)) if with_deleted else visible
+    matching = [name for name in every if query.lower() in name.lower()]
     last = max(1, -(-len(matching) // _PAGE))
     number = min(visit.integer("page", 1, 1), last)
     shown = matching[(number - 1) * _PAGE : number * _PAGE]
@@ -103,7 +112,8 @@ async def schemas(visit: Visit) -> Response:
         "schemas.html",
         title="Schemas",
         registry=registry,
-        rows=await run_in_threadpool(_rows, registry, shown),
+        rows=await run_in_threadpool(_rows, registry, shown, set(visible)),
+        with_deleted=with_deleted,
         count=len(matching),
         page=number,
         last=last,
@@ -111,10 +121,12 @@ async def schemas(visit: Visit) -> Response:
     )
 
 
-def _rows(registry: SchemaRegistry, subjects: list[str]) -> list[SubjectRow]:
+def _rows(registry: SchemaRegistry, subjects: list[str], visible: set[str]) -> list[SubjectRow]:
     """Return the rows of subjects; several requests at a time, as each takes a round trip."""
 
     def row(subject: str) -> SubjectRow:
+        if subject not in visible:
+            return SubjectRow(subject, 0, None, is_deleted=True)
         try:
             return SubjectRow(subject, len(registry.versions(subject)), registry.latest(subject))
         except (SchemaNotFound, RegistryError, ValueError, KeyError):
@@ -142,6 +154,8 @@ async def schema(visit: Visit) -> Response:
         shown=shown,
         text=pretty(shown.schema),
         compatibility=await _answer(lambda: registry.compatibility(subject)),
+        mode=await _answer(lambda: registry.mode(subject)),
+        referrers=await _answer(lambda: registry.referrers(subject, version)),
     )
 
 
@@ -257,8 +271,18 @@ async def _form_schema(visit: Visit) -> tuple[str, Schema]:
 
 
 async def show_delete(visit: Visit) -> Response:
-    """Ask whether to delete a version of a subject, or all."""
+    """Ask whether to delete a version of a subject, or all, or permanently what is deleted already."""
     registry, subject = _changeable(visit), visit.text("subject")
+    if visit.text("permanent"):
+        return visit.confirm(
+            f"Delete {subject} permanently?",
+            text=f"The ids of {subject} become unreadable, and with them the records that were written with these schemas.",
+            action=visit.link("/schemas/delete"),
+            button="Delete permanently",
+            command=registry_line(registry, "DELETE", ("subjects", subject), query="?permanent=true"),
+            cancel=visit.link("/schemas", deleted=1),
+            fields={"subject": subject, "version": "", "permanent": "1"},
+        )
     versions = await _answer(lambda: registry.versions(subject))
     version = visit.integer("version", 0, 0)
     if version and version not in versions:
@@ -268,7 +292,7 @@ async def show_delete(visit: Visit) -> Response:
     return visit.confirm(
         f"Delete {f'version {version} of ' if version else ''}{subject}?",
         text=f"The registry deletes {target}. Consumers can still read schemas by their ids; a permanent deletion is "
-        "possible by the registry's own API afterwards.",
+        "possible afterwards, in the list of subjects with deleted ones.",
         action=visit.link("/schemas/delete"),
         button="Delete",
         command=registry_line(registry, "DELETE", path),
@@ -285,15 +309,74 @@ async def delete(visit: Visit) -> Response:
     """Delete a version of a subject, or all."""
     registry, subject = _changeable(visit), await visit.field("subject")
     version = integer(await visit.field("version"), "version", 0, 0)
-    visit.change = f"delete {f'version {version} of ' if version else ''}subject {subject}"
-    await _answer(lambda: registry.delete(subject, version or None))
-    return visit.done(visit.link("/schemas"), f"{f'Version {version} of ' if version else ''}{subject} was deleted.")
+    permanent = bool((await visit.form()).get("permanent"))
+    how = " permanently" if permanent else ""
+    visit.change = f"delete {f'version {version} of ' if version else ''}subject {subject}{how}"
+    await _answer(lambda: registry.delete(subject, version or None, permanent=permanent))
+    target = f"{f'Version {version} of ' if version else ''}{subject}"
+    return visit.done(visit.link("/schemas"), f"{target} was deleted{how}.")
+
+
+async def show_settings(visit: Visit) -> Response:
+    """Show the form of compatibility and mode: of a subject, or the default ones."""
+    registry, subject = _changeable(visit), visit.text("subject")
+    return visit.render(
+        "schema_settings.html",
+        title=f"Compatibility and mode of {subject}" if subject else "Default compatibility and mode",
+        subject=subject,
+        level=await _answer(lambda: registry.compatibility(subject or None)),
+        mode=await _answer(lambda: registry.mode(subject or None)),
+        levels=LEVELS,
+        modes=_MODES,
+    )
+
+
+async def ask_settings(visit: Visit) -> Response:
+    """Ask whether to change the compatibility or the mode."""
+    registry = _changeable(visit)
+    subject, kind, value = await _form_setting(visit)
+    path = (kind, subject) if subject else (kind,)
+    field = "compatibility" if kind == "config" else "mode"
+    command = registry_line(registry, "PUT", path, {field: value}) if value else registry_line(registry, "DELETE", path)
+    target = subject or "all subjects without a setting of their own"
+    return visit.confirm(
+        f"Change the {_SETTINGS[kind]} of {target}?",
+        text=f"The {_SETTINGS[kind]} becomes {value or 'the default one'}: it counts for the next schema that is registered.",
+        action=visit.link("/schema/settings"),
+        button="Change",
+        command=command,
+        cancel=visit.link("/schema", subject=subject) if subject else visit.link("/schemas"),
+        fields={"subject": subject, "kind": kind, "value": value},
+    )
+
+
+async def settings(visit: Visit) -> Response:
+    """Change the compatibility or the mode."""
+    registry = _changeable(visit)
+    subject, kind, value = await _form_setting(visit)
+    visit.change = f"set the {_SETTINGS[kind]} of subject {subject or '(default)'} to {value or 'the default'}"
+    set_value = registry.set_compatibility if kind == "config" else registry.set_mode
+    await _answer(lambda: set_value(subject or None, value or None))
+    url = visit.link("/schema", subject=subject) if subject else visit.link("/schemas")
+    return visit.done(url, f"The {_SETTINGS[kind]} was changed.")
+
+
+async def _form_setting(visit: Visit) -> tuple[str, str, str]:
+    """Return subject, kind (config or mode) and value of the form; "" removes the setting. Raises Problem."""
+    subject, kind, value = await visit.field("subject"), await visit.field("kind"), await visit.field("value")
+    allowed = {"config": LEVELS, "mode": _MODES}.get(kind)
+    if allowed is None or (value and value not in allowed):
+        raise Problem("A setting is a compatibility or a mode, with one of the values of the form.")
+    return subject, kind, value
 
 
 ROUTES = [
     page("/schemas", schemas),
     page("/schema", schema),
     page("/schema/diff", diff),
+    page("/schema/settings", show_settings),
+    change("/schema/settings/question", ask_settings),
+    change("/schema/settings", settings),
     page("/schema/delete", show_delete),
     change("/schemas/delete", delete),
     page("/schemas/register", show_register),

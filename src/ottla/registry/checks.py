@@ -1,0 +1,171 @@
+"""Work on schemas that takes time: parsing, the stored form, and compatibility. Runs in a worker, and touches no state.
+
+Every step has a bound: bodies of requests are limited, and comparisons have a budget (`schemas/budget.py`). No reference is
+ever fetched.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.registry.refusals import INCOMPATIBLE, INVALID_SCHEMA, Refusal
+from ottla.schemas import canonical
+from ottla.schemas.compatibility.levels import LEVELS, ParsedSchema, first_failure, parsed
+from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Schema, UnsupportedSchema
+
+R = TypeVar("R")
+KINDS: Final = (JSON, PROTOBUF, AVRO)
+_MOST_KEPT: Final = 1000
+_LARGEST_KEPT: Final = 20_000
+Referred = tuple[tuple[str, str], ...]
+"""Names and texts of the schemas that one refers to, each after its own references."""
+
+
+class Resolved(NamedTuple):
+    """A schema with the texts of what it refers to."""
+
+    schema: Schema
+    referred: Referred
+
+
+class Earlier(NamedTuple):
+    """A version to compare with."""
+
+    version: int
+    resolved: Resolved
+
+
+def stored_form(posted: Resolved, subject: str, *, normalize: bool, strict: bool) -> Schema:
+    """Return the form of a schema in which it is stored. Raises Refusal 42201.
+
+    strict  whether it is checked as a new schema is: names, defaults
+    """
+    if posted.schema.kind not in KINDS:
+        raise Refusal(INVALID_SCHEMA, f"Invalid schema type {posted.schema.kind}")
+    try:
+        form = _form(posted, normalize)
+        if strict:
+            _parsed(Resolved(form, posted.referred), True)
+    except (UnsupportedSchema, RecursionError) as wrong:
+        raise invalid(posted.schema, subject, str(wrong)) from None
+    return form
+
+
+def invalid(schema: Schema, subject: str, why: str) -> Refusal:
+    """Return the error for a schema that cannot be read."""
+    shown = f"{{subject={subject},version=0,id=-1,schemaType={schema.kind},references={_shown(schema)}}}"
+    return Refusal(INVALID_SCHEMA, f"Invalid schema {shown}, details: {why}")
+
+
+def _shown(schema: Schema) -> str:
+    return (
+        "["
+        + ", ".join(
+            f"{{name='{name}', subject='{subject}', version={version}}}" for name, subject, version in schema.references
+        )
+        + "]"
+    )
+
+
+def _cached(function: Callable[[Resolved, bool], R]) -> Callable[[Resolved, bool], R]:
+    """Keep results for small schemas: a thousand trees of 1 MiB each would fill the memory."""
+    cached = lru_cache(maxsize=_MOST_KEPT)(function)
+
+    @wraps(function)
+    def called(resolved: Resolved, option: bool) -> R:
+        size = len(resolved.schema.text) + sum(len(text) for _, text in resolved.referred)
+        return cached(resolved, option) if size <= _LARGEST_KEPT else function(resolved, option)
+
+    return called
+
+
+@_cached
+def _form(posted: Resolved, normalize: bool) -> Schema:
+    made = canonical.normalized if normalize else canonical.canonical
+    return made(posted.schema, dict(posted.referred))
+
+
+@_cached
+def _parsed(resolved: Resolved, strict: bool) -> ParsedSchema:
+    return parsed(resolved.schema, dict(resolved.referred), strict=strict)
+
+
+def same_text(new: Schema, old: Resolved) -> bool:
+    """Return whether a stored form is that of a version, which another registry may have printed in another way."""
+    if new.kind != old.schema.kind:
+        return False
+    if new.references != old.schema.references:
+        return False
+    if new.text == old.schema.text:
+        return True
+    try:
+        if new.kind == JSON:
+            return bool(json.loads(new.text) == json.loads(old.schema.text))
+        return _form(old, False).text == new.text
+    except (UnsupportedSchema, ValueError, RecursionError):
+        return False
+
+
+def incompatibilities(
+    new: Resolved, earlier: Sequence[Earlier], level: str, *, validates_fields: bool = False
+) -> list[str]:
+    """Return why a schema is not compatible with the first of these versions that fails, in Confluent's form; empty if it is.
+
+    Raises Refusal 42201 if a comparison would take too long.
+    """
+    if level == "NONE":
+        return []
+    try:
+        compared = [_parsed(old.resolved, False) for old in earlier]
+        failure = first_failure(_parsed(new, True), compared, level)
+    except (UnsupportedSchema, RecursionError) as wrong:
+        raise Refusal(INVALID_SCHEMA, f"The schemas cannot be compared: {wrong}") from None
+    if failure is None:
+        return []
+    index, findings = failure
+    old = earlier[index]
+    return [
+        *(finding.message for finding in findings),
+        f"{{oldSchemaVersion: {old.version}}}",
+        f"{{oldSchema: '{old.resolved.schema.text}'}}",
+        f"{{validateFields: '{str(validates_fields).lower()}', compatibility: '{level}'}}",
+    ]
+
+
+def incompatible(subject: str, reasons: Sequence[str]) -> Refusal:
+    """Return the error of a registration that is not compatible."""
+    details = ", ".join(reasons)
+    return Refusal(
+        INCOMPATIBLE,
+        f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: [{details}]',
+    )
+
+
+def level_named(text: object) -> str | None:
+    """Return a level of compatibility by its name in any case, None for another text."""
+    level = text.upper() if isinstance(text, str) else ""
+    return level if level in LEVELS else None
+
+
+def in_format(resolved: Resolved, name: str) -> str:
+    """Return the text of a schema in a format of requests: `resolved` inlines the references of an Avro schema, `serialized`
+    is the descriptor of a Protobuf schema in base64. Other formats are ignored, as in Confluent's registry.
+    """
+    schema, referred = resolved.schema, dict(resolved.referred)
+    try:
+        if schema.kind == AVRO and name == "resolved":
+            from ottla.schemas import avro_text, avro_types
+
+            return avro_text.canonical(avro_types.parsed(schema.text, referred, strict=False))
+        if schema.kind == PROTOBUF and name == "serialized":
+            from google.protobuf import descriptor_pb2
+
+            from ottla.schemas.protobuf import file_of, in_base64
+
+            file = descriptor_pb2.FileDescriptorProto()
+            file_of(schema.text, referred).CopyToProto(file)
+            return in_base64(file)
+    except UnsupportedSchema as wrong:
+        raise Refusal(INVALID_SCHEMA, f"The schema cannot be printed as {name}: {wrong}") from None
+    return schema.text

@@ -1,0 +1,97 @@
+"""Leadership of a registry: it writes itself, or sends changes to the one that the group has elected."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from ottla.client.errors import KafkaError, NotAuthorized
+from ottla.registry.election import Identity, Membership
+from ottla.registry.store import Store
+
+_logger = logging.getLogger("ottla.registry")
+_ASK_S: Final = 0.5
+"""Time to ask the group for its leader at the start. Without an answer this registry leads, until the group elects."""
+_CATCH_UP_S: Final = 30.0
+
+
+class Leadership:
+    """Part of a registry in the election.
+
+    leader  the other registry that writes, None while this one does, or none is known
+    """
+
+    def __init__(self, store: Store, client_configs: Mapping[str, object], group: str, identity: Identity) -> None:
+        self.leader: Identity | None = None
+        self._store = store
+        self._identity = identity
+        self._membership = Membership(client_configs, group, identity, self._elected) if group else None
+        self._taking: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Lead at once, unless another registry does: one that was killed is in the group until its session ends.
+
+        Raises KafkaError.
+        """
+        other = None
+        if self._membership is not None:
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(_ASK_S):
+                    other = await self._membership.leader()
+        if other is None or other.url == self._identity.url or not await _accepts(other):
+            await self._store.lead()
+            return
+        self.leader = other
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CATCH_UP_S):
+                await self._store.catch_up()
+
+    async def run(self) -> None:
+        """Take part in elections until this is cancelled, or not authorized."""
+        if self._membership is None:
+            return
+        try:
+            await self._membership.run()
+        except NotAuthorized as denied:
+            _logger.warning("the registry takes part in no election: %s", denied)
+
+    async def close(self) -> None:
+        """Leave the group."""
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.gather(self._taking, return_exceptions=True)
+        if self._membership is not None:
+            await self._membership.leave()
+
+    def _elected(self, identity: Identity | None) -> None:
+        """Follow an assignment of the group."""
+        if identity is None:
+            _logger.warning("the group has elected no registry: is a URL there twice, or none eligible?")
+            return
+        if identity.url != self._identity.url:
+            self.leader = identity
+            self._store.resign()
+            return
+        self.leader = None
+        if not self._store.leads:
+            self._taking = asyncio.get_running_loop().create_task(self._lead())
+
+    async def _lead(self) -> None:
+        try:
+            await self._store.lead()
+        except KafkaError as failed:
+            _logger.warning("the registry was elected, and cannot write: %s", failed)
+
+
+async def _accepts(identity: Identity) -> bool:
+    """Return whether a registry accepts connections."""
+    try:
+        async with asyncio.timeout(_ASK_S):
+            _, writer = await asyncio.open_connection(identity.host, identity.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True

@@ -1,0 +1,324 @@
+"""Operations on schemas that take several steps: decisions on the state, checks in a worker, a write.
+
+Registrations in one subject follow each other. Checks run beside those of other subjects; only the last decision and its write
+are made one at a time, as in Confluent's registry, so that it rests on a state without pending changes.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from ottla.client.errors import KafkaError
+from ottla.protocol.errors import MESSAGE_TOO_LARGE
+from ottla.registry import checks, contracts, decisions, subjects
+from ottla.registry.checks import Earlier, Resolved
+from ottla.registry.decisions import Candidate
+from ottla.registry.records import Json, Record, SchemaValue
+from ottla.registry.refusals import Refusal, not_leading, version_not_found
+from ottla.registry.state import State, Version
+from ottla.schemas.registry import Reference, Schema
+
+T = TypeVar("T")
+_MOST_DEPTH: Final = 100
+_MOST_REFERRED: Final = 4 << 20
+"""Characters of all schemas that one refers to."""
+_ATTEMPTS: Final = 3
+
+
+class Posted(NamedTuple):
+    """A schema as it was posted to a subject."""
+
+    subject: str
+    schema: Schema
+    metadata: Json | None = None
+    rule_set: Json | None = None
+    id: int | None = None
+    version: int | None = None
+
+
+class Topic(Protocol):
+    """Topic that records are written to; see `Store`."""
+
+    @property
+    def state(self) -> State:
+        """Return the state that the records in the topic give."""
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this registry may write."""
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Write records, and wait until the state has them."""
+
+
+class Operations:
+    """Operations of a registry that leads.
+
+    executor    where schemas are parsed and compared
+    timeout_ms  limit of a write; one that takes longer may still take effect
+    """
+
+    def __init__(self, topic: Topic, executor: Executor, timeout_ms: int) -> None:
+        self._topic = topic
+        self._executor = executor
+        self._timeout_s = timeout_ms / 1000
+        self._writing = asyncio.Lock()
+        self._subjects: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._assigned: dict[str, int] = {}
+        self._writes: set[asyncio.Task[Any]] = set()
+
+    @property
+    def state(self) -> State:
+        """State of the registry, for reading."""
+        return self._topic.state
+
+    async def close(self) -> None:
+        """Cancel writes that are under way."""
+        for write in self._writes:
+            write.cancel()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+
+    # Schemas.
+
+    async def register(self, posted: Posted, *, normalize: bool, force: bool = False) -> SchemaValue:
+        """Register a schema as the newest version of a subject, unless it is one already. Raises Refusal."""
+        async with self._alone(posted.subject):
+            candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
+            version = await self._find(candidate)
+            if version is not None and candidate.id in (None, version.id):
+                decisions.may_register(self.state, candidate)
+                return version.value
+            if not self._topic.leads:
+                raise not_leading()  # this state may lag behind that of the registry that decides
+            decisions.may_register(self.state, candidate)
+            if version is not None and candidate.version in (None, version.number):
+                raise Refusal(42207, "The ID of an imported schema does not match the existing ID")
+            if candidate.id is None and not force:
+                reasons = await self._incompatibilities(candidate, decisions.earlier(self.state, candidate))
+                if reasons:
+                    raise checks.incompatible(candidate.subject, reasons)
+            return await self.change(partial(self._registration, candidate))
+
+    def _registration(self, candidate: Candidate, state: State) -> tuple[Sequence[Record], SchemaValue]:
+        """Decide a registration; references may have been deleted since they were resolved."""
+        self._referred(candidate.subject, candidate.schema)
+        name = subjects.context_of(candidate.subject)
+        next_id = max(state.context(name).highest_id, self._assigned.get(name, 0)) + 1
+        registration = decisions.register(state, candidate, next_id)
+        self._assigned[name] = max(self._assigned.get(name, 0), registration.value.id)
+        return registration.records, registration.value
+
+    async def look_up(self, posted: Posted, *, normalize: bool, deleted: bool) -> Version:
+        """Return the version of a subject that a schema is. Raises Refusal 40401, 40403, 42201."""
+        candidate = await self._candidate(posted, normalize=normalize, strict=False)
+        version = await self._find(candidate, deleted=deleted)
+        if version is None:
+            filled = self._filled(candidate)
+            version = None if filled == candidate else await self._find(filled, deleted=deleted)
+        if version is None:
+            raise decisions.not_found(self.state, posted.subject, deleted=deleted)
+        return version
+
+    async def compatibility(self, posted: Posted, number: int | None, *, normalize: bool) -> list[str]:
+        """Return why a schema is not compatible with a version, or with those that registering compares with; empty if it is.
+
+        number  of the version; LATEST, or None for those of the subject's level
+
+        Raises Refusal 40402, 42201.
+        """
+        candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
+        if number is None:
+            versions = decisions.earlier(self.state, candidate)
+        else:
+            version = (
+                self.state.latest(posted.subject)
+                if number == decisions.LATEST
+                else self.state.version(posted.subject, number)
+            )
+            if number != decisions.LATEST and (version is None or version.deleted):
+                raise version_not_found(number)
+            versions = [] if version is None else [version]
+        return await self._incompatibilities(candidate, versions)
+
+    async def text(self, subject: str, schema: Schema, form: str) -> str:
+        """Return the text of a stored schema in a format of requests. Raises Refusal 42201."""
+        resolved = self._resolved(subject, schema)
+        return await self._in_worker(partial(checks.in_format, resolved, form))
+
+    async def _candidate(self, posted: Posted, *, normalize: bool, strict: bool) -> Candidate:
+        """Parse a schema. Raises Refusal 42201."""
+        contracts.check_metadata(posted.metadata)
+        contracts.check_rules(posted.rule_set)
+        config = self.state.config(posted.subject)
+        normalize = normalize or config.get("normalize") is True
+        strict = strict and config.get("validateNewSchemas") is not False and posted.id is None
+        if not posted.schema.text:
+            latest = self.state.latest(posted.subject)
+            if latest is None or (posted.metadata is None and posted.rule_set is None):
+                raise checks.invalid(posted.schema, posted.subject, "Empty schema")
+            schema = latest.schema
+        else:
+            resolved = self._resolved(posted.subject, posted.schema)
+            check = partial(checks.stored_form, resolved, posted.subject, normalize=normalize, strict=strict)
+            schema = await self._in_worker(check)
+        return Candidate(posted.subject, schema, posted.metadata, posted.rule_set, posted.id, posted.version)
+
+    def _filled(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with the data contract that it gets as a version."""
+        if candidate.id is not None:
+            return candidate
+        config, latest = self.state.config(candidate.subject), self.state.latest(candidate.subject)
+        previous = (None, None) if latest is None else (latest.value.metadata, latest.value.rule_set)
+        return candidate._replace(
+            metadata=contracts.filled_metadata(config, candidate.metadata, previous[0]),
+            rule_set=contracts.filled_rules(config, candidate.rule_set, previous[1]),
+        )
+
+    async def _find(self, candidate: Candidate, *, deleted: bool = False) -> Version | None:
+        """Return the version that a schema is already: the same, or an equal one in another notation."""
+        version = decisions.same_version(self.state, candidate, deleted=deleted)
+        if version is not None:
+            return version
+        versions = [
+            version
+            for version in reversed(self.state.versions(candidate.subject, deleted=deleted))
+            if (version.value.metadata, version.value.rule_set) == (candidate.metadata, candidate.rule_set)
+        ]
+        resolved = [self._laxly_resolved(version) for version in versions]
+
+        def first_equal() -> int | None:
+            equal = (index for index, old in enumerate(resolved) if checks.same_text(candidate.schema, old))
+            return next(equal, None)
+
+        index = await self._in_worker(first_equal) if resolved else None
+        return None if index is None else versions[index]
+
+    async def _incompatibilities(self, candidate: Candidate, versions: Sequence[Version]) -> list[str]:
+        config = self.state.config(candidate.subject)
+        earlier = [Earlier(version.number, self._laxly_resolved(version)) for version in versions]
+        compare = partial(
+            checks.incompatibilities,
+            self._resolved(candidate.subject, candidate.schema),
+            earlier,
+            str(config["compatibilityLevel"]),
+            validates_fields=config.get("validateFields") is True,
+        )
+        return await self._in_worker(compare)
+
+    def _in_worker(self, function: Callable[[], T]) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._executor, function)
+
+    # References.
+
+    def _resolved(self, subject: str, schema: Schema) -> Resolved:
+        return Resolved(schema, tuple(self._referred(subject, schema).items()))
+
+    def _laxly_resolved(self, version: Version) -> Resolved:
+        """Return a stored version; what it refers to may be gone."""
+        try:
+            return self._resolved(version.subject, version.schema)
+        except Refusal:
+            return Resolved(version.schema, ())
+
+    def _referred(self, subject: str, schema: Schema) -> dict[str, str]:
+        """Return the texts of the schemas that one refers to, by name, each after its own references. Raises Refusal 42201.
+
+        Each version is walked once, however many paths lead to it.
+        """
+        texts: dict[str, str] = {}
+        walked: set[tuple[str, int]] = set()
+        size = 0
+
+        def walk(referring: str, references: Sequence[Reference], depth: int) -> None:
+            nonlocal size
+            for reference in references:
+                version = self.state.resolved(subjects.context_of(referring), reference)
+                if version is None:
+                    raise checks.invalid(schema, subject, _missing_reference(reference))
+                place = (version.subject, version.number)
+                if place not in walked:
+                    walked.add(place)
+                    size += len(version.schema.text)
+                    if depth > _MOST_DEPTH or size > _MOST_REFERRED:
+                        raise checks.invalid(
+                            schema, subject, "its references are too many, too large or nested too deeply"
+                        )
+                    walk(version.subject, version.schema.references, depth + 1)
+                texts.setdefault(reference.name, version.schema.text)
+
+        walk(subject, schema.references, 0)
+        return texts
+
+    # Writing.
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, subject: str) -> AsyncIterator[None]:
+        """Wait for other registrations in a subject."""
+        lock = self._subjects.get(subject)
+        if lock is None:
+            lock = self._subjects[subject] = asyncio.Lock()
+        async with lock:
+            yield
+
+    async def change(self, decide: Callable[[State], tuple[Sequence[Record], T]]) -> T:
+        """Decide and write, one at a time; return what was decided.
+
+        A write that takes longer than the limit keeps the next ones waiting, until its outcome is known. Raises Refusal 50001,
+        50002.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._writing.acquire()
+        except TimeoutError:
+            raise _timed_out() from None
+        write = asyncio.get_running_loop().create_task(self._write(decide))
+        self._writes.add(write)
+        write.add_done_callback(self._written)
+        try:
+            return await asyncio.wait_for(asyncio.shield(write), self._timeout_s)
+        except TimeoutError:
+            raise _timed_out() from None
+
+    def _written(self, write: "asyncio.Task[Any]") -> None:
+        self._writing.release()
+        self._writes.discard(write)
+        if not write.cancelled():
+            write.exception()  # its request may have ended
+
+    async def _write(self, decide: Callable[[State], tuple[Sequence[Record], T]]) -> T:
+        for _ in range(_ATTEMPTS):
+            if not self._topic.leads:
+                raise not_leading()
+            written, result = decide(self.state)
+            try:
+                await self._topic.write(written)
+            except KafkaError as failed:
+                if failed.code == MESSAGE_TOO_LARGE:
+                    raise Refusal(42209, f"Register operation failed because schema is too large: {failed}") from None
+                raise Refusal(50001, f"Error in the backend data store: {failed}") from None
+            if written and not self._topic.leads:
+                # The other registry may have decided before it has read this record, and then overwrites it.
+                raise not_leading()
+            if all(_has(self.state, record) for record in written):
+                return result
+        raise not_leading()  # a registry that knows no NOOP writes to the topic at the same time
+
+
+def _has(state: State, record: Record) -> bool:
+    """Return whether a version that was written is what the state has, not what another registry wrote meanwhile."""
+    if not isinstance(record.value, SchemaValue):
+        return True
+    version = state.version(record.key.subject, record.key.version)
+    return version is not None and (version.id, version.schema) == (record.value.id, record.value.schema)
+
+
+def _timed_out() -> Refusal:
+    return Refusal(50002, "Register operation timed out")
+
+
+def _missing_reference(reference: Reference) -> str:
+    return f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
