@@ -176,7 +176,7 @@ def main() -> None:
     }
     for name, row in medians.items():
         print(f"{name}: " + ", ".join(f"{what} {value:,}" for what, value in row.items()))
-    record({"benchmark": "neighbours", "rounds": options.rounds, "seconds": options.seconds, "median": medians})
+    record({"options": vars(options), "beside hostile clients": medians})
 
 
 if __name__ == "__main__":
