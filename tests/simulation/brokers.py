@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from ottla.broker.config import broker_config
@@ -44,6 +45,25 @@ _CONFIGS: Final = {
     "auto.create.topics.enable": "false",
 }
 _RETRY_US: Final = SECOND_US
+_PAUSES: Final = 0.2
+_NS_OF_A_PASS: Final = 10_000_000
+
+
+class CoinPauses:
+    """CPU time of a process that stands still, or has used up a pass: whether a paced task pauses is drawn.
+
+    Virtual time does not pass within an event, so that no task would ever pause by the time it takes.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._now_ns = 0
+
+    def cpu_ns(self) -> int:
+        """CPU time in ns."""
+        if self._random.random() < _PAUSES:
+            self._now_ns += _NS_OF_A_PASS
+        return self._now_ns
 
 
 class ObservedStore:
@@ -174,7 +194,8 @@ class SimulatedBroker:
         world.count("broker starts")
         self.starts.append(Start(self.name, world.now_us))
         self._stop_us = -1
-        tasks = Scheduler(self.host.clock, life, _fail_the_run)
+        pauses = CoinPauses(world.random(f"pauses of {self.name}, life {life.number}"))
+        tasks = Scheduler(self.host.clock, life, _fail_the_run, pauses.cpu_ns)
         store = ObservedStore(self.store.connect(life, tasks), self._revoked)
         server = self.server = BrokerServer(self._config, environment, store, tasks)
         server.failed = lambda reason: life.run(partial(self._failed, reason))
