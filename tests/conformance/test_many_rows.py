@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import NONE, UNKNOWN_TOPIC_OR_PARTITION
+from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -143,3 +143,27 @@ def test_fetch(broker: Wire, make_topic: TopicFactory, fetch_version: int, min_b
         (topic.name, 0): True,
         (topic.name, 1): False,
     }
+
+
+def test_what_must_be_unique_is_checked_among_the_rows_of_a_part(
+    broker: Wire, make_topic: TopicFactory, ottla_only: None
+) -> None:
+    """Apache Kafka refuses a partition that a request has twice wherever its rows are."""
+    topic = make_topic(1)
+    near = [_latest(0), _latest(0), *(_latest(index) for index in range(1, MANY))]
+    far = [_latest(0), *(_latest(index) for index in range(1, MANY)), _latest(0)]
+    codes = []
+    for partitions in (near, far):
+        asked = [ListOffsetsTopic(name=topic.name, partitions=partitions)]
+        answer = broker.send(ListOffsetsRequest(replica_id=-1, topics=asked), 7)
+        codes.append([one.error_code for one in answer.topics[0].partitions if one.partition_index == 0])
+    assert codes == [[INVALID_REQUEST], [NONE, NONE]]
+
+
+def test_only_the_first_part_of_a_request_creates_topics(broker: Wire, ottla_only: None) -> None:
+    asked = names()
+    topics = [MetadataRequestTopic(name=name) for name in asked]
+    broker.send(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9)
+    created = {row.name for row in broker.send(MetadataRequest(topics=None), 9).topics}
+    assert 0 < len(created & set(asked[:500])) <= 100
+    assert not created & set(asked[500:])
