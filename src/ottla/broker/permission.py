@@ -1,6 +1,6 @@
 """Permission of the sender of a request, by kind of resource; always True without an authorizer."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -12,10 +12,11 @@ from ottla.protocol.errors import (
     TOPIC_AUTHORIZATION_FAILED,
 )
 from ottla.security.operations import CLUSTER_NAME, AclOperation, AclResourceType
+from ottla.tasks.deferred import Answer, after
 from ottla.tasks.scheduler import Scheduler
 
 T = TypeVar("T")
-MANY_TOPICS: Final = 1000
+_MANY_TOPICS: Final = 1000
 """Names of topics in one request from which on it may pause."""
 _TOPIC: Final = AclResourceType.TOPIC
 _GROUP: Final = AclResourceType.GROUP
@@ -37,6 +38,19 @@ def may_use_topics(context: RequestContext, operation: AclOperation, topics: Ite
     """Return whether the sender is authorized for an operation on all topics; every topic without it is logged."""
     allowed = [may_use_topic(context, operation, topic) for topic in topics]
     return all(allowed)
+
+
+def after_topics(
+    context: RequestContext,
+    operation: AclOperation,
+    topics: Sequence[str],
+    tasks: Scheduler,
+    then: Callable[[bool], Answer[T]],
+) -> Answer[T]:
+    """Answer `then(may_use_topics(...))`: at once, or with pauses if there are many topics."""
+    if len(topics) <= _MANY_TOPICS:
+        return then(may_use_topics(context, operation, topics))
+    return after(tasks.start(may_use_many_topics(context, operation, topics, tasks)), then)
 
 
 async def may_use_many_topics(

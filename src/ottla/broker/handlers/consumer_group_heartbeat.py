@@ -24,12 +24,12 @@ Versions
     1  regular expressions resolved by the broker; members generate their ids (KIP-1082)
 """
 
-from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_consumer_groups
-from ottla.broker.permission import MANY_TOPICS, may_use_group, may_use_many_topics, may_use_topics
+from ottla.broker.permission import after_topics, may_use_group
 from ottla.coordinators.groups.consumer import heartbeat as consumer_heartbeat
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -43,7 +43,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, awaitable
+from ottla.tasks.deferred import Answer
 
 
 @handles(ConsumerGroupHeartbeatRequest)
@@ -56,20 +56,11 @@ def consumer_group_heartbeat(
     if not may_use_group(context, AclOperation.READ, request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
-    if len(names) > MANY_TOPICS:
-        return broker.tasks.start(_with_many_topics(request, names, broker))
-    return _heartbeat(request, broker, may_describe=may_use_topics(context, AclOperation.DESCRIBE, names))
-
-
-async def _with_many_topics(
-    request: ConsumerGroupHeartbeatRequest, names: Sequence[str], broker: Broker
-) -> ConsumerGroupHeartbeatResponse:
-    may_describe = await may_use_many_topics(request.context, AclOperation.DESCRIBE, names, broker.tasks)
-    return await awaitable(_heartbeat(request, broker, may_describe=may_describe), broker.tasks)
+    return after_topics(context, AclOperation.DESCRIBE, names, broker.tasks, partial(_heartbeat, request, broker))
 
 
 def _heartbeat(
-    request: ConsumerGroupHeartbeatRequest, broker: Broker, *, may_describe: bool
+    request: ConsumerGroupHeartbeatRequest, broker: Broker, may_describe: bool
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
     if not may_describe:
         return ConsumerGroupHeartbeatResponse(error_code=TOPIC_AUTHORIZATION_FAILED)

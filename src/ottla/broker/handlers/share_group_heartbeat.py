@@ -17,13 +17,13 @@ Behaviour
     once the share coordinator has a state of it.
 """
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
 from ottla.broker.dispatch import handles
 from ottla.broker.group_protocols import serves_share_groups
-from ottla.broker.permission import MANY_TOPICS, may_use_group, may_use_many_topics, may_use_topics
+from ottla.broker.permission import after_topics, may_use_group
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
@@ -33,7 +33,7 @@ from ottla.protocol.errors import (
 )
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer, awaitable
+from ottla.tasks.deferred import Answer
 
 MEMBER_ID_LENGTH: Final = 36
 """Length of a uuid with hyphens, as clients generate them."""
@@ -47,20 +47,11 @@ def share_group_heartbeat(request: ShareGroupHeartbeatRequest, broker: Broker) -
     if not may_use_group(context, AclOperation.READ, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=GROUP_AUTHORIZATION_FAILED)
     names = request.subscribed_topic_names or ()
-    if len(names) > MANY_TOPICS:
-        return broker.tasks.start(_with_many_topics(request, names, broker))
-    return _heartbeat(request, broker, may_describe=may_use_topics(context, AclOperation.DESCRIBE, names))
-
-
-async def _with_many_topics(
-    request: ShareGroupHeartbeatRequest, names: Sequence[str], broker: Broker
-) -> ShareGroupHeartbeatResponse:
-    may_describe = await may_use_many_topics(request.context, AclOperation.DESCRIBE, names, broker.tasks)
-    return await awaitable(_heartbeat(request, broker, may_describe=may_describe), broker.tasks)
+    return after_topics(context, AclOperation.DESCRIBE, names, broker.tasks, partial(_heartbeat, request, broker))
 
 
 def _heartbeat(
-    request: ShareGroupHeartbeatRequest, broker: Broker, *, may_describe: bool
+    request: ShareGroupHeartbeatRequest, broker: Broker, may_describe: bool
 ) -> Answer[ShareGroupHeartbeatResponse]:
     if not may_describe:
         return ShareGroupHeartbeatResponse(error_code=TOPIC_AUTHORIZATION_FAILED)
