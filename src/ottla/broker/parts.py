@@ -111,6 +111,8 @@ class _Parts:
         has_more, is_first = True, True
         while has_more or open_parts:
             await tasks.pace()
+            if self._context.peer.is_closed:
+                return None  # no client waits for it: what has begun goes on, the other parts do not begin
             part, depth = next(parts, (None, 0)) if has_more else (None, 0)
             has_more = part is not None
             if part is None and is_first:

@@ -103,6 +103,7 @@ class Session:
 
     def close(self) -> None:
         """Notify the listeners of the peer that its connection is closed."""
+        self.peer.is_closed = True
         listeners, self.peer.closed = self.peer.closed, []
         for closed in listeners:
             closed(self.peer)

@@ -8,15 +8,16 @@ class Peer:
     """Client of a connection: its port, and its software name and version (KIP-511).
 
     closed       listeners, called with this object when the connection is closed
+    is_closed    True from then on
     is_follower  True for a broker that fetches as a follower
     """
 
-    __slots__ = ("closed", "is_follower", "port", "software_name", "software_version")
+    __slots__ = ("closed", "is_closed", "is_follower", "port", "software_name", "software_version")
 
     def __init__(self, port: int = -1) -> None:
         self.port = port
         self.closed: list[Callable[[Peer], None]] = []
-        self.is_follower = False
+        self.is_closed = self.is_follower = False
         self.software_name = self.software_version = "unknown"
 
 
