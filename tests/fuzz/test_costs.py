@@ -38,74 +38,6 @@ BOUND_MS: Final = (50 if plan.COMPILED else 200) * max(slowness() for _ in range
 ATTEMPTS: Final = 3
 BURNED_MS: Final = 300
 TEN_THOUSAND: Final = 10_000
-IN_ONE_PASS: Final = frozenset(
-    {
-        "AddPartitionsToTxn",
-        "AlterClientQuotas",
-        "AlterConfigs",
-        "AlterPartitionReassignments",
-        "AlterReplicaLogDirs",
-        "AlterShareGroupOffsets",
-        "AlterUserScramCredentials",
-        "ConsumerGroupDescribe",
-        "ConsumerGroupHeartbeat",
-        "CreateAcls",
-        "CreatePartitions",
-        "CreateTopics",
-        "DeleteAcls",
-        "DeleteGroups",
-        "DeleteRecords",
-        "DeleteShareGroupOffsets",
-        "DeleteShareGroupState",
-        "DeleteTopics",
-        "DescribeConfigs",
-        "DescribeGroups",
-        "DescribeLogDirs",
-        "DescribeProducers",
-        "DescribeQuorum",
-        "DescribeShareGroupOffsets",
-        "DescribeTopicPartitions",
-        "DescribeTransactions",
-        "DescribeUserScramCredentials",
-        "ElectLeaders",
-        "Fetch",
-        "FindCoordinator",
-        "IncrementalAlterConfigs",
-        "InitializeShareGroupState",
-        "LeaveGroup",
-        "ListOffsets",
-        "Metadata",
-        "OffsetCommit",
-        "OffsetDelete",
-        "OffsetFetch",
-        "OffsetForLeaderEpoch",
-        "Produce",
-        "ReadShareGroupState",
-        "ReadShareGroupStateSummary",
-        "ShareAcknowledge",
-        "ShareFetch",
-        "ShareGroupDescribe",
-        "StreamsGroupDescribe",
-        "StreamsGroupHeartbeat",
-        "StreamsGroupTopologyDescriptionUpdate",
-        "TxnOffsetCommit",
-        "WriteShareGroupState",
-        "WriteTxnMarkers",
-    }
-)
-"""APIs that handle ten thousand rows in one pass of the loop, which takes longer than the bound: 4 to 50 us a row."""
-IN_ONE_PASS_FACTOR: Final = 10
-SLOW_ROWS: Final = {
-    ("AlterUserScramCredentials", "upsertions", "1000"): 4,  # 50 us for each user, group or partition
-    ("CreateAcls", "creations", "1000"): 4,
-    ("CreateTopics", "topics", "1000"): 20,  # created
-    ("DescribeConfigs", "resources", "1000"): 20,  # every config of a topic, 35 of them, for each row
-    ("DescribeShareGroupOffsets", "groups", "1000"): 4,
-    ("InitializeShareGroupState", "topics", "1000"): 4,
-    ("Metadata", "topics", "1000"): 20,  # created automatically, up to the limit
-    ("WriteShareGroupState", "topics", "1000"): 4,
-}
-"""Times of the bound for what no limit of a request shortens: these requests are ordinary, and handled in one pass."""
 
 
 @pytest.fixture(scope="module")
@@ -142,11 +74,6 @@ def _outer_array(key: int) -> str | None:
     return None
 
 
-def _bound_ms(case: Case) -> float:
-    many = IN_ONE_PASS_FACTOR if case.size == TEN_THOUSAND and case.api in IN_ONE_PASS else 1
-    return BOUND_MS * SLOW_ROWS.get((case.api, case.field, case.size_text), many)
-
-
 @pytest.mark.parametrize("key", SERVED, ids=lambda key: APIS[key].name)
 def test_a_small_request_never_holds_the_loop(broker: MeasuredBroker, key: int) -> None:
     for version in hostile.versions_of(key):
@@ -154,7 +81,7 @@ def test_a_small_request_never_holds_the_loop(broker: MeasuredBroker, key: int) 
     try:
         slow = []
         for case in small_cases(key):
-            bound = _bound_ms(case)
+            bound = BOUND_MS
             (row,) = measured(broker, [case], attempts=ATTEMPTS, limit_ms=bound, restarts=False)
             assert row.outcome in (ANSWERED, CLOSED), row
             if row.longest_ms > bound:
