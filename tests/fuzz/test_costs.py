@@ -81,10 +81,9 @@ def test_a_small_request_never_holds_the_loop(broker: MeasuredBroker, key: int) 
     try:
         slow = []
         for case in small_cases(key):
-            bound = BOUND_MS
-            (row,) = measured(broker, [case], attempts=ATTEMPTS, limit_ms=bound, restarts=False)
+            (row,) = measured(broker, [case], attempts=ATTEMPTS, limit_ms=BOUND_MS, restarts=False)
             assert row.outcome in (ANSWERED, CLOSED), row
-            if row.longest_ms > bound:
+            if row.longest_ms > BOUND_MS:
                 slow.append(row)
         assert slow == []
         assert broker.serves()
