@@ -1,10 +1,12 @@
 """`ottla query` and `ottla.sql`: topics as tables of DuckDB."""
 
+import fcntl
 import json
 import os
 import pty
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -335,11 +337,16 @@ def test_a_topic_that_is_gone_while_it_is_read_is_named(
     assert topic in str(session.explained(failed.value))
 
 
+def _control(terminal: int) -> None:
+    """Make a terminal that of this process, which Ctrl-C there then interrupts."""
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
 class Terminal:
     """A shell of `ottla query` on a terminal of its own."""
 
     def __init__(self, bootstrap_servers: str, state: Path) -> None:
-        self._own, terminal = pty.openpty()
+        self.own, terminal = pty.openpty()
         environment = {**os.environ, "XDG_STATE_HOME": str(state), "TERM": "dumb"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ottla", "query", "--bootstrap-server", bootstrap_servers],
@@ -347,17 +354,19 @@ class Terminal:
             stdout=terminal,
             stderr=terminal,
             env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: _control(terminal),
         )
         os.close(terminal)
 
     def types(self, text: str, until: str) -> str:
         """What comes up to and with a text after something was typed."""
-        os.write(self._own, text.encode())
+        os.write(self.own, text.encode())
         seen = ""
         deadline = time.monotonic() + 60
         while until not in seen:
             assert time.monotonic() < deadline, seen
-            seen += os.read(self._own, 4096).decode()
+            seen += os.read(self.own, 4096).decode()
         return seen
 
     def close(self) -> int:
@@ -365,7 +374,7 @@ class Terminal:
             return self._process.wait(30)
         finally:
             self._process.kill()
-            os.close(self._own)
+            os.close(self.own)
 
 
 def test_the_shell_runs_statements_completes_names_and_keeps_a_history(
@@ -378,6 +387,11 @@ def test_the_shell_runs_statements_completes_names_and_keeps_a_history(
     assert "\r\n5\r\n" in terminal.types(f'  FROM "{topic[:8]}\t;\n', until="ottla> ")
     assert "no topic nowhere" in terminal.types("FROM nowhere;\n", until="ottla> ")
     assert f"\n{topic}\r\n" in terminal.types(".topics\n", until="ottla> ")
+    os.write(terminal.own, b"SELECT sum(a.range * b.range) FROM range(9000000) a, range(9000000) b;\n")
+    time.sleep(1)
+    assert "interrupted" in terminal.types("\x03", until="ottla> ")
+    terminal.types("\x03", until="ottla> ")
+    assert "\r\n7\r\n" in terminal.types("SELECT 3 + 4;\n", until="ottla> ")
     terminal.types(".quit\n", until="")
     assert terminal.close() == 0
     history = tmp_path / "ottla" / "query_history"

@@ -1,8 +1,7 @@
 """`ottla query`: SQL over topics, one statement or a shell."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +14,9 @@ from ottla.cli.cluster_access import (
     command_errors,
     profile_services,
 )
+from ottla.cli.query_results import query_errors, run
 from ottla.cli.stopping import exit_on_signals
-from ottla.schemas.registry import RegistryError, SchemaRegistry
+from ottla.schemas.registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from ottla.query import Session
@@ -97,35 +97,3 @@ def _session(configs: Mapping[str, Any], options: Mapping[str, Any]) -> "Session
     user_info = None if options["schema_registry"] else services.get("schema.registry.basic.auth.user.info")
     registry = None if location is None else SchemaRegistry(location=location, user_info=user_info)
     return Session(configs, registry, options["memory_limit"])
-
-
-@contextmanager
-def query_errors() -> Iterator[None]:
-    """Turn the errors of a query into CommandFailed."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except (RegistryError, OSError) as error:
-        raise CommandFailed(str(error)) from None
-    except ValueError as error:
-        if type(error).__name__ != "InvalidQuery":  # a class that cannot be imported without DuckDB
-            raise
-        raise CommandFailed(str(error)) from None
-
-
-def run(session: "Session", statement: str, form: str, output: Path | None = None) -> None:
-    """Run a statement and write its result. Raises CommandFailed, InvalidQuery, KafkaError, RegistryError, OSError."""
-    from ottla.cli.query_results import write
-
-    try:
-        relation = session.relation(statement)
-        if relation is not None:
-            write(relation, form, output)
-    except Exception as error:
-        if type(error) is RuntimeError and str(error) == "Query interrupted":  # what DuckDB makes of KeyboardInterrupt
-            session.connection.interrupt()
-            raise KeyboardInterrupt from None
-        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
-            raise
-        raise session.explained(error) from None

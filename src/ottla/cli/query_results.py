@@ -1,4 +1,4 @@
-"""Results of queries as text or files, row by row: a result of any size needs the memory of some thousand rows.
+"""Statements, and their results as text or files, row by row: a result of any size needs the memory of some thousand rows.
 
 DuckDB itself converts the values to text, so that they look as in its own tools: blobs with \\x escapes, lists in brackets.
 """
@@ -10,16 +10,51 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
+
+from ottla.cli.cluster_access import CommandFailed
+from ottla.schemas.registry import RegistryError
+
+if TYPE_CHECKING:
+    from ottla.query import Session
 
 _ROWS: Final = 10_000
 _WIDE: Final = 80
 """Most characters of a cell of a table."""
 
 
-def write(relation: Any, form: str, output: Path | None) -> None:
+@contextmanager
+def query_errors() -> Iterator[None]:
+    """Turn the errors of a query into CommandFailed."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (RegistryError, OSError) as error:
+        raise CommandFailed(str(error)) from None
+    except ValueError as error:
+        if type(error).__name__ != "InvalidQuery":  # a class that cannot be imported without DuckDB
+            raise
+        raise CommandFailed(str(error)) from None
+
+
+def run(session: "Session", statement: str, form: str, output: Path | None = None) -> None:
+    """Run a statement and write its result. Raises CommandFailed, InvalidQuery, KafkaError, RegistryError, OSError."""
+    try:
+        relation = session.relation(statement)
+        if relation is not None:
+            _write(relation, form, output)
+    except Exception as error:
+        if type(error) is RuntimeError and str(error) == "Query interrupted":  # what DuckDB makes of KeyboardInterrupt
+            raise KeyboardInterrupt from None
+        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
+            raise
+        raise session.explained(error) from None
+
+
+def _write(relation: Any, form: str, output: Path | None) -> None:
     """Write a relation to a file, or to standard output. Raises OSError, errors of DuckDB."""
     if output is None:
         _write_text(relation, form, sys.stdout)

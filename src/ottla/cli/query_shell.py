@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ottla.cli.cluster_access import CommandFailed
-from ottla.cli.query import query_errors, run
+from ottla.cli.query_results import query_errors, run
 from ottla.client.errors import KafkaError
 from ottla.environment.private_files import create, make_directory
 
@@ -51,6 +51,7 @@ class Shell:
         """Run statements until the end of the input."""
         click.echo("SQL over topics; .help for help", err=True)
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # temporary files are removed
+        signal.signal(signal.SIGINT, self._interrupt)
         with _line_editing(self.complete):
             lines: list[str] = []
             while True:
@@ -72,6 +73,12 @@ class Shell:
                 if not statement or statement.endswith(";"):
                     lines = []
                     self._execute(statement.strip("; \n"))
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        """End the running statement; DuckDB alone notices a KeyboardInterrupt late."""
+        del number, frame
+        self._session.connection.interrupt()
+        raise KeyboardInterrupt
 
     def _execute(self, statement: str) -> None:
         """Run a statement; its error is a line."""
@@ -118,10 +125,10 @@ class Shell:
         names = [name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name) for name in self._topics]
         names += ['"offset"' if column == "offset" else column for column in SCHEMA.names]
         start = text.strip('"').lower()
-        found = [name for name in names if name.strip('"').lower().startswith(start)]
+        matches = [name for name in names if name.strip('"').lower().startswith(start)]
         if not text.startswith('"'):
-            found += [word for word in sorted(_WORDS) if text and word.lower().startswith(start)]
-        return found
+            matches += [word for word in sorted(_WORDS) if text and word.lower().startswith(start)]
+        return matches
 
 
 @contextlib.contextmanager

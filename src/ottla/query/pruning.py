@@ -51,7 +51,7 @@ class Pruning:
         return first, last
 
     def since_ms(self) -> int | None:
-        """Return a time in ms before which no record passes; None if there is none after the epoch."""
+        """Return a time in ms before which no record passes; None without one after the epoch."""
         moment = ds.field("timestamp")
 
         def may_pass(end: int) -> bool:

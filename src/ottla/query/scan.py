@@ -126,7 +126,7 @@ class TopicScan(ds.Dataset):  # type: ignore[misc]
 
 
 class _Scanner:
-    """What DuckDB asks of a scanner.
+    """Scanner with the attributes that DuckDB uses.
 
     projected_schema  schema of the batches
     """

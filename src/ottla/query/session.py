@@ -132,10 +132,10 @@ class Session:
 
     def _own_tables(self) -> set[str]:
         """Return the tables and views that the user has made in this connection."""
-        found = self.connection.execute(
+        rows = self.connection.execute(
             "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall()
-        return {name for (name,) in found} - self.scans.keys()
+        return {name for (name,) in rows} - self.scans.keys()
 
     def _make_view(self, reader: QueryReader, name: str, topic: "Topic") -> None:
         keys, values = Texts(topic.name, self._registry), Texts(topic.name, self._registry)

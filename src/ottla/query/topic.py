@@ -77,8 +77,8 @@ def _first(reader: QueryReader, topic: Topic, piece: Range) -> tuple[list[bytes]
 
 
 def _some(column: Any, most: int) -> list[bytes]:
-    found: list[bytes] = column.drop_null()[: max(most, 0)].to_pylist()
-    return found
+    values: list[bytes] = column.drop_null()[: max(most, 0)].to_pylist()
+    return values
 
 
 def _in_turns(lists: list[list[bytes]]) -> list[bytes]:
@@ -88,5 +88,5 @@ def _in_turns(lists: list[list[bytes]]) -> list[bytes]:
 def texts_of(texts: Texts, sample: list[bytes]) -> list[str]:
     """Return a sample as text. Raises RegistryError if it needs a registry that does not answer."""
     texts.check(sample)
-    texts_found: list[str] = texts.column(pa.array(sample, pa.binary())).to_pylist()
-    return texts_found
+    decoded: list[str] = texts.column(pa.array(sample, pa.binary())).to_pylist()
+    return decoded
