@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.closed import Delivered
     from ottla.client.share.delivery import AcknowledgeType
     from ottla.client.topics import EARLIEST, LATEST, TopicPartition
-    from ottla.query.session import sql
+    from ottla.query.sql import sql
     from ottla.records.record import Record
 
 __version__ = VERSION
@@ -78,7 +78,7 @@ _HOMES = {
     "UpgradeType": "ottla.client.admin.cluster",
     "UserScramCredentialDeletion": "ottla.client.admin.scram",
     "UserScramCredentialUpsertion": "ottla.client.admin.scram",
-    "sql": "ottla.query",
+    "sql": "ottla.query.sql",
 }
 
 __all__ = [

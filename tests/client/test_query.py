@@ -24,7 +24,7 @@ from .conftest import Produce, fresh
 
 duckdb = pytest.importorskip("duckdb", reason="the extra sql")
 pytest.importorskip("pyarrow", reason="the extra sql")
-query = pytest.importorskip("ottla.query", reason="the extra sql")
+query = pytest.importorskip("ottla.query.session", reason="the extra sql")
 
 Sql = Callable[..., list[Any]]
 ORDER = (
@@ -67,7 +67,7 @@ def test_a_topic_has_its_records_as_rows(rows: Sql, send: Any, topic: str) -> No
     assert first == (0, 0, moment, "k", "v", headers, b"k", b"v")
     assert (second[0], second[1], *second[3:]) == (1, 0, None, None, None, None, None)
     assert rows("SELECT timestamp::VARCHAR FROM {t} WHERE partition = 0", topic) == [("2026-01-02 03:04:05.678+00",)]
-    assert [name for name, *_ in rows("DESCRIBE {t}", topic)] == query.session.SCHEMA.names
+    assert [name for name, *_ in rows("DESCRIBE {t}", topic)] == query.SCHEMA.names
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ottla.testing import EmbeddedBroker
 
 from .test_commands import on_path
 
-pytest.importorskip("ottla.query", reason="the extra sql", exc_type=ImportError)
+pytest.importorskip("duckdb", reason="the extra sql")
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")

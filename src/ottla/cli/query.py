@@ -19,7 +19,7 @@ from ottla.cli.stopping import exit_on_signals
 from ottla.schemas.registry import SchemaRegistry
 
 if TYPE_CHECKING:
-    from ottla.query import Session
+    from ottla.query.session import Session
 
 FORMATS: Final = ("table", "csv", "json", "parquet")
 
@@ -89,7 +89,7 @@ def _form(options: Mapping[str, Any]) -> str:
 def _session(configs: Mapping[str, Any], options: Mapping[str, Any]) -> "Session":
     """Open DuckDB. Raises CommandFailed, InvalidQuery, InvalidClientConfig."""
     try:
-        from ottla.query import Session
+        from ottla.query.session import Session
     except ImportError as missing:
         raise CommandFailed(str(missing)) from None
     services = profile_services()

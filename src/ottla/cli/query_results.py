@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from ottla.cli.cluster_access import CommandFailed
+from ottla.query.errors import InvalidQuery
 from ottla.schemas.registry import RegistryError
 
 if TYPE_CHECKING:
-    from ottla.query import Session
+    from ottla.query.session import Session
 
 _ROWS: Final = 10_000
 _WIDE: Final = 80
@@ -32,11 +33,7 @@ def query_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (RegistryError, OSError) as error:
-        raise CommandFailed(str(error)) from None
-    except ValueError as error:
-        if type(error).__name__ != "InvalidQuery":  # a class that cannot be imported without DuckDB
-            raise
+    except (InvalidQuery, RegistryError, OSError) as error:
         raise CommandFailed(str(error)) from None
 
 

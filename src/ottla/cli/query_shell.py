@@ -17,7 +17,7 @@ from ottla.client.errors import KafkaError
 from ottla.environment.private_files import create, make_directory
 
 if TYPE_CHECKING:
-    from ottla.query import Session
+    from ottla.query.session import Session
 
 _HELP: Final = """\
 A statement ends with a semicolon. Tab completes topics and columns; DESCRIBE "topic"; shows the types of a topic.

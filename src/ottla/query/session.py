@@ -12,15 +12,23 @@ beyond which it writes into a temporary directory that it removes when the conne
 import tempfile
 import uuid
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from ottla.extras import install_command
+
+if find_spec("duckdb") is None or find_spec("pyarrow") is None:
+    raise ImportError(f"SQL over topics needs duckdb and pyarrow: {install_command('sql')}")
 
 import duckdb
 
 from ottla.client.config import BULK, ClientConfig
 from ottla.client.errors import KafkaError
+from ottla.query.errors import InvalidQuery
 from ottla.query.reader import QueryReader
 from ottla.query.scan import SCHEMA, TopicScan
+from ottla.query.sql import MEMORY_LIMIT
 from ottla.query.texts import Texts
 from ottla.query.topic import samples, texts_of, topic_of
 from ottla.schemas.registry import RegistryError, SchemaRegistry
@@ -29,16 +37,13 @@ from ottla.spelling import did_you_mean
 if TYPE_CHECKING:
     from ottla.query.topic import Topic
 
-MEMORY_LIMIT: Final = "1GB"
+__all__ = ["SCHEMA", "InvalidQuery", "Session", "quoted"]
+
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
 }
-
-
-class InvalidQuery(ValueError):
-    """A statement cannot be run: one line with the cause, and the remedy where there is one."""
 
 
 class Session:
@@ -162,32 +167,6 @@ class Session:
             "SELECT coalesce(bool_and(TRY_CAST(t AS JSON) IS NOT NULL), false) FROM (SELECT unnest($1::VARCHAR[]) AS t)"
         )
         return bool(self.connection.execute(query, [texts]).fetchall()[0][0])
-
-
-def sql(
-    query: str,
-    /,
-    config: Mapping[str, Any] | None = None,
-    *,
-    schema_registry: SchemaRegistry | str | None = None,
-    memory_limit: str = MEMORY_LIMIT,
-    **options: Any,
-) -> Any:
-    """Query topics with SQL: `ottla.sql("SELECT key, count(*) FROM orders GROUP BY key", bootstrap_servers="...")`.
-
-    config           configs of the client by Kafka's names, or as keyword arguments
-    schema_registry  address of a Schema Registry, a directory of schemas, or a SchemaRegistry, for keys and values
-    memory_limit     most memory of DuckDB, which writes temporary files beyond it
-
-    Returns a relation of DuckDB (`df`, `arrow`, `fetchall`, `filter`, ...), None for a statement without a result. It reads
-    the topics whenever it is evaluated, always the committed records up to the ends at the time of this call.
-
-    Raises InvalidQuery, KafkaError, RegistryError, InvalidClientConfig, ImportError without the extra `sql`; what fails while
-    a relation is evaluated is an error of DuckDB.
-    """
-    registry = SchemaRegistry(location=schema_registry) if isinstance(schema_registry, str) else schema_registry
-    dotted = {name.replace("_", "."): value for name, value in options.items() if value is not None}
-    return Session({**(config or {}), **dotted}, registry, memory_limit).relation(query)
 
 
 def quoted(name: str) -> str:
