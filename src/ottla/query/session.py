@@ -28,7 +28,6 @@ from ottla.client.errors import KafkaError
 from ottla.query.errors import InvalidQuery
 from ottla.query.reader import QueryReader
 from ottla.query.scan import SCHEMA, TopicScan
-from ottla.query.sql import MEMORY_LIMIT
 from ottla.query.texts import Texts
 from ottla.query.topic import samples, texts_of, topic_of
 from ottla.schemas.registry import RegistryError, SchemaRegistry
@@ -58,7 +57,7 @@ class Session:
     """
 
     def __init__(
-        self, config: Mapping[str, Any], registry: SchemaRegistry | None = None, memory_limit: str = MEMORY_LIMIT
+        self, config: Mapping[str, Any], registry: SchemaRegistry | None = None, memory_limit: str = "1GB"
     ) -> None:
         committed = {**config, "isolation.level": "read_committed"}
         self.config = ClientConfig(committed, defaults={**BULK, "client.id": "ottla-query"})

@@ -1,12 +1,10 @@
 """`ottla.sql`: importable without the packages of the extra `sql`, which a call needs."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.schemas.registry import SchemaRegistry
-
-MEMORY_LIMIT: Final = "1GB"
 
 
 def sql(
@@ -15,7 +13,7 @@ def sql(
     config: Mapping[str, Any] | None = None,
     *,
     schema_registry: "SchemaRegistry | str | None" = None,
-    memory_limit: str = MEMORY_LIMIT,
+    memory_limit: str = "1GB",
     **options: Any,
 ) -> Any:
     """Query topics with SQL: `ottla.sql("SELECT key, count(*) FROM orders GROUP BY key", bootstrap_servers="...")`.
