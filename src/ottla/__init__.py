@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.closed import Delivered
     from ottla.client.share.delivery import AcknowledgeType
     from ottla.client.topics import EARLIEST, LATEST, TopicPartition
+    from ottla.query.sql import sql
     from ottla.records.record import Record
 
 __version__ = VERSION
@@ -77,6 +78,7 @@ _HOMES = {
     "UpgradeType": "ottla.client.admin.cluster",
     "UserScramCredentialDeletion": "ottla.client.admin.scram",
     "UserScramCredentialUpsertion": "ottla.client.admin.scram",
+    "sql": "ottla.query.sql",
 }
 
 __all__ = [
@@ -119,6 +121,7 @@ __all__ = [
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
     "__version__",
+    "sql",
 ]
 
 

@@ -10,8 +10,8 @@ import pytest
 from ottla import Admin, NewTopic, Producer
 from ottla.console.indented_json import indented_json
 from ottla.console.record_view import shown
-from ottla.console.registry_values import RegistryValues
 from ottla.schemas.registry import SchemaRegistry
+from ottla.schemas.registry_values import RegistryValues
 from tests.console import Broker
 from tests.console.browser import Browse
 
@@ -179,14 +179,14 @@ class Clock:
     ],
 )
 def test_avro_values_that_python_lacks_are_shown_as_numbers(registry: Path, name: str, found: list[Any]) -> None:
-    text = RegistryValues(SchemaRegistry(location=str(registry)), Clock())("odd", VALUES[name] or b"")
+    text = RegistryValues(SchemaRegistry(location=str(registry)), Clock().now_ms)("odd", VALUES[name] or b"")
     document = json.loads(text or "")
     document["at"] = document["at"][:10] if isinstance(document["at"], str) else document["at"]
     assert [document[each] for each in ("day", "name", "at", "raw", "ratio")] == found
 
 
 def test_protobuf_values_without_a_json_form_are_shown_by_their_fields(registry: Path) -> None:
-    values = RegistryValues(SchemaRegistry(location=str(registry)), Clock())
+    values = RegistryValues(SchemaRegistry(location=str(registry)), Clock().now_ms)
 
     def document(name: str) -> Any:
         return json.loads(values("odd", VALUES[name] or b"") or "")

@@ -54,6 +54,7 @@ PUBLIC = {
         "Delivered",
         "GroupMetadata",
         "Producer",
+        "sql",
     },
     "ottla.aio": {"Admin", "Consumer", "Producer", "ShareConsumer"},
     "ottla.client.config": {

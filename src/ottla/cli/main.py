@@ -126,6 +126,7 @@ _THEMES: Final = {
         "console-producer": "console_producer:console_producer",
         "console-consumer": "console_consumer:console_consumer",
         "console-share-consumer": "console_share_consumer:console_share_consumer",
+        "query": "query:query",
         "get-offsets": "get_offsets:get_offsets",
         "delete-records": "delete_records:delete_records",
     },

@@ -11,7 +11,6 @@ from ottla.client.admin.share_groups import ShareGroupOffset
 from ottla.client.aio import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.client.topics import TopicPartition
-from ottla.console.registry_values import RegistryValues
 from ottla.console.sampler import Sampler
 from ottla.console.settings import ClusterAccess
 from ottla.console.share_states import COORDINATOR, ShareState, key_of, state_request, states_of
@@ -19,6 +18,7 @@ from ottla.environment import Clock
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataResponse
+from ottla.schemas.registry_values import RegistryValues
 
 TIMEOUT_S: Final = 10.0
 """Longest wait for an answer of the cluster."""
@@ -90,7 +90,7 @@ class Cluster:
         self._metadata: MetadataResponse | None = None
         self._metadata_ms = 0
         self.sampler = Sampler(clock, lambda: self.admin, self.metadata)
-        self.registry_text = None if access.registry is None else RegistryValues(access.registry, clock)
+        self.registry_text = None if access.registry is None else RegistryValues(access.registry, clock.now_ms)
 
     @property
     def name(self) -> str:

@@ -2,10 +2,9 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ottla.environment import Clock
 from ottla.schemas.context import VALUE, SerializationContext
 from ottla.schemas.framing import HEAD, BadRecord, message_indexes
 from ottla.schemas.registry import AVRO, JSON, RegistryError, Schema, SchemaNotFound, SchemaRegistry, UnsupportedSchema
@@ -15,14 +14,17 @@ _FAILED_MS: Final = 60_000
 
 
 class RegistryValues:
-    """Decoder of values; it asks the registry in the calling thread."""
+    """Decoder of values; it asks the registry in the calling thread.
 
-    def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
+    now_ms  clock, in ms, for the time after which a schema that was not available is asked for again
+    """
+
+    def __init__(self, registry: SchemaRegistry, now_ms: Callable[[], int]) -> None:
         self._registry = registry
         self._avro = AvroDeserializer(registry)
         self._plain_avro = AvroDeserializer(registry, logical_types=False)
         self._messages: dict[int, Mapping[tuple[int, ...], Any]] = {}
-        self._clock = clock
+        self._now_ms = now_ms
         self._failed: dict[int, int] = {}
 
     def __call__(self, topic: str, data: bytes) -> str | None:
@@ -30,7 +32,7 @@ class RegistryValues:
         if len(data) <= HEAD or data[0] != 0:
             return None
         number = int.from_bytes(data[1:HEAD], "big")
-        if self._clock.now_ms() < self._failed.get(number, 0):
+        if self._now_ms() < self._failed.get(number, 0):
             return None  # bytes that only look like this format must not ask the registry for each record
         try:
             schema = self._registry.by_id(number)
@@ -42,7 +44,7 @@ class RegistryValues:
         except BadRecord:
             return None  # this value alone is not of its schema
         except (SchemaNotFound, RegistryError, UnsupportedSchema, ImportError, ValueError):
-            self._failed[number] = self._clock.now_ms() + _FAILED_MS
+            self._failed[number] = self._now_ms() + _FAILED_MS
             return None
         return _protobuf_json(classes, data)
 
