@@ -6,6 +6,7 @@ those whose name begins with "denied" may not be used.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,6 +19,7 @@ from ottla.broker import dispatch
 from ottla.broker.handlers import SERVED
 from ottla.protocol.api import APIS, DESCRIBE_GROUPS, FETCH, LIST_OFFSETS, PRODUCE, WRITE_TXN_MARKERS
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -382,4 +384,21 @@ def test_produce_without_acknowledgement_appends_other_parts_before_the_connecti
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"][failing < 0 :]
     ends = [getattr(broker.broker.replicas.leader(name, 0), "log").end_offset for name in topics]  # noqa: B009
     assert ends == [int(number != failing) for number in range(3)]
+    wire.close()
+
+
+def test_produce_without_acknowledgement_in_parts_counts_for_the_quota(broker: EmbeddedBroker) -> None:
+    wire = Wire(broker.address, is_kafka=False)
+    topic = [CreatableTopic(name="t", num_partitions=2, replication_factor=1)]
+    wire.send(CreateTopicsRequest(topics=topic), 5)
+    entity = [EntityData(entity_type="client-id", entity_name=wire.client_id)]
+    limit = OpData(key="producer_byte_rate", value=30_000.0, remove=False)
+    entries = [EntryData(entity=entity, ops=[limit])]
+    wire.send(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+    rows = [PartitionProduceData(index=number % 2, records=BATCH) for number in range(5000)]
+    topics = [TopicProduceData(name="t", partition_data=rows)]
+    wire.send_only(ProduceRequest(acks=0, timeout_ms=1000, topic_data=topics), 9, expect_answer=False)
+    begun = time.monotonic()
+    wire.send(ApiVersionsRequest(), 0)
+    assert time.monotonic() - begun > 0.9
     wire.close()
