@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import PositionalRequest, Route
+from ottla.protocol.api import PRODUCE
 from ottla.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
 from ottla.protocol.rows import (
     ROWS_OF_PART,
@@ -99,14 +100,18 @@ class _Parts:
         self._context = context
         self._broker = broker
         self._is_logged = False
+        self._peer_error: PeerError | None = None
 
     async def serve(self, parts: Iterator[tuple[Any, int]], empty: Any) -> Response | None:
         """Serve the parts one after another, some of them at the same time, and join their responses.
 
         empty  the request without rows, which is served if there is no part
+
+        Raises PeerError after all parts: Produce without acknowledgement appends what it can before the connection is closed.
         """
         tasks, target = self._broker.tasks, self._target
         joined: JoinedResponse | None = None
+        refused: Response | None = None
         open_parts: deque[tuple[Any, int, Answer[Response] | None]] = deque()
         has_more, is_first = True, True
         while has_more or open_parts:
@@ -128,7 +133,8 @@ class _Parts:
                 if response is None:
                     continue  # Produce without acknowledgement
                 if getattr(response, "error_code", NONE) != NONE:
-                    return response
+                    refused, has_more = refused or response, False  # those that are begun end before it is sent
+                    continue
                 if joined is None:
                     path = response_path(type(response), self._envelope.version, target.rows)
                     if getattr(response, path[0]) is None:
@@ -136,7 +142,9 @@ class _Parts:
                     joined = JoinedResponse(response, self._envelope.version, path, keeps_rows=target.positions)
                 else:
                     joined.add(response, depth)
-        return None if joined is None else joined.end()
+        if self._peer_error is not None:
+            raise self._peer_error
+        return refused or (None if joined is None else joined.end())
 
     def _handle(self, part: Any) -> Answer[Response] | None:
         target, broker = self._target, self._broker
@@ -145,8 +153,9 @@ class _Parts:
                 return broker.tasks.start(target.handler(part, broker), self._envelope.api.name)  # type: ignore[arg-type]
             request = PositionalRequest(self._context, self._envelope.frame, part) if target.positions else part
             return target.handler(request, broker)
-        except PeerError:
-            raise
+        except PeerError as error:
+            self._close_with(error)
+            return None
         except Exception as error:  # noqa: BLE001
             return self._refuse(part, error)
 
@@ -155,15 +164,20 @@ class _Parts:
             return answer
         try:
             return await answer
-        except PeerError:
-            raise
+        except PeerError as error:
+            self._close_with(error)
+            return None
         except Failed:  # whoever has failed has logged it
             self._is_logged = True
             return self._refuse(part, None)
         except Exception as error:  # noqa: BLE001
             return self._refuse(part, error)
 
-    def _refuse(self, part: Any, error: Exception | None) -> Response:
+    def _close_with(self, error: PeerError) -> None:
+        """Note the first error because of which the connection is closed after all parts."""
+        self._peer_error = self._peer_error or error
+
+    def _refuse(self, part: Any, error: Exception | None) -> Response | None:
         """Return the response to a part whose handler failed, which is logged once for all parts."""
         from ottla.protocol.error_responses import error_response
 
@@ -171,4 +185,7 @@ class _Parts:
             self._is_logged = True
             extra = log_fields(self._context)
             _logger.error("cannot serve %r", self._envelope, exc_info=error, extra=extra)
+        if self._envelope.api.key == PRODUCE and part.acks == 0:
+            self._close_with(PeerError(f"{self._envelope.api.name} without acknowledgement failed"))
+            return None
         return error_response(part, self._envelope.version, UNKNOWN_SERVER_ERROR)

@@ -99,7 +99,7 @@ class Pipeline:
         size = len(envelope.frame) - envelope.body
         if size <= ROWS_OF_PART or (target.positions and size < LARGE_FRAME):
             return False
-        return (size >= LARGE_FRAME and not target.positions) or encoded_message(target, envelope).begins_with_many
+        return (size >= LARGE_FRAME and not target.positions) or encoded_message(target, envelope).has_many_rows
 
     def _route(self, envelope: Envelope) -> Route:
         """Return the route of a request and keep it for later requests. Raises PeerError."""

@@ -376,10 +376,7 @@ class ServedConnection:
         begun_ns = self._begun_ns = pipeline.now_ns() if weight or pipeline.has_quotas else 0
         answer = pipeline.answer(envelope, self.session.context(envelope))
         if answer is None:
-            if weight or pipeline.has_quotas:
-                self._throttle(self._finish(envelope, None))
-            else:
-                self._count(None)
+            self._end_without_response(envelope)
         elif not isinstance(answer, Deferred):
             self._send(envelope, answer, more=more)
         else:
@@ -450,6 +447,13 @@ class ServedConnection:
             self.drop(response)
         elif response is not None:
             self._send(envelope, response)
+        else:
+            self._end_without_response(envelope)
+
+    def _end_without_response(self, envelope: Envelope) -> None:
+        """Record a request that has no response; its connection may be throttled like others."""
+        if self._weight or self._pipeline.has_quotas:
+            self._throttle(self._finish(envelope, None))
         else:
             self._count(None)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ottla.protocol import codec
 from ottla.protocol.context import NO_CONTEXT
+from ottla.protocol.errors import NONE
 from ottla.protocol.plan import Allowance, Plan, Step, begin_array, read_elements
 from ottla.protocol.planning import Planner
 from ottla.protocol.schema import UNLIMITED, Array, Message, Primitive, Request, Response, Struct
@@ -154,6 +155,30 @@ class _Level:
         p = self.read_tail(made, data, p, allowance)
         return made, p
 
+    def count(self, data: bytes, p: int, allowance: Allowance, most: int, *, is_last: bool = True) -> tuple[int, int]:
+        """Return the number of rows of a struct, see `count_rows`, and the position after it, unless it has more than `most`.
+
+        is_last  no position is needed: the rows themselves are not read
+        """
+        _, p = self.head.read_part(data, p, allowance)
+        count, p = begin_array(self.array, data, p, allowance)
+        if count > most:
+            return count, p
+        rows = 0
+        if self.inner is not None:
+            for number in range(count):
+                more, p = self.inner.count(data, p, allowance, most - rows, is_last=is_last and number == count - 1)
+                rows += max(1, more)
+                if rows > most:
+                    return rows, p
+        elif count > 0:
+            rows = count
+            if not is_last:
+                _, p = read_elements(self.array, data, p, count, allowance)
+        if not is_last:
+            _, p = self.tail.read_part(data, p, allowance)
+        return rows, p
+
     def read_tail(self, made: Any, data: bytes, p: int, allowance: Allowance) -> int:
         """Set the fields after the array, and return the position after them."""
         end, p = self.tail.read_part(data, p, allowance)
@@ -163,9 +188,9 @@ class _Level:
 
     def elements(
         self, data: bytes, p: int, allowance: Allowance, bare: dict[int, Any]
-    ) -> Generator[tuple[Any, int, int], None, int]:
+    ) -> Generator[tuple[Any, int, int, bool], None, int]:
         """Decode the array at `p`: yield its elements, one with many rows as several of its own kind, each with the number of
-        its rows and its depth, see `join`. Return the position after the array.
+        its rows, its depth, see `join`, and whether it is one of several. Return the position after the array.
 
         bare  see `read`
         """
@@ -176,7 +201,7 @@ class _Level:
                 more, p = read_elements(self.array, data, p, min(ROWS_OF_PART, count), allowance)
                 count -= len(more)
                 for element in more:
-                    yield element, 1, 0
+                    yield element, 1, 0, False
             return p
         for _ in range(count):
             begin = p
@@ -185,24 +210,27 @@ class _Level:
             is_null = begin_array(inner.array, data, p, Allowance(UNLIMITED))[0] < 0
             rows: list[Any] = []
             size = depth = 0
+            is_divided = is_alone = False
             pieces = inner.elements(data, p, allowance, bare)
             while True:
                 try:
-                    row, weight, its_depth = next(pieces)
+                    row, weight, its_depth, is_piece = next(pieces)
                 except StopIteration as end:
                     p = end.value
                     break
-                if rows and (size + weight > ROWS_OF_PART or its_depth):
-                    yield _with_elements(head, inner.name, rows), size, depth
+                if rows and (size + weight > ROWS_OF_PART or is_piece or is_alone):
+                    is_divided = True
+                    yield _with_elements(head, inner.name, rows), size, depth, True
                     rows, size, depth = [], 0, 1 + its_depth
                 rows.append(row)
                 size += weight
+                is_alone = is_piece
             if is_null:
                 setattr(head, inner.name, None)
             else:
                 setattr(head, inner.name, rows)
             p = inner.read_tail(head, data, p, allowance)
-            yield head, max(size, 1), depth
+            yield head, max(size, 1), depth, is_divided
         return p
 
 
@@ -225,22 +253,13 @@ class EncodedMessage(Generic[M]):
         self._bare: dict[int, Any] = {}
 
     @property
-    def begins_with_many(self) -> bool:
-        """True if its outer array, or that of its first element, and so on, has more rows than a part. Raises PeerError."""
-        level: _Level | None = self._level
-        p, allowance = self._position, Allowance(self._cls.ELEMENTS)
+    def has_many_rows(self) -> bool:
+        """True if it has more rows than a part: it is decoded until there are as many. Raises PeerError."""
         try:
-            while level is not None:
-                _, p = level.head.read_part(self._data, p, allowance)
-                count, p = begin_array(level.array, self._data, p, allowance)
-                if count > ROWS_OF_PART:
-                    return True
-                if count < 1:
-                    return False
-                level = level.inner
+            count, _ = self._level.count(self._data, self._position, Allowance(self._cls.ELEMENTS), ROWS_OF_PART)
         except _MALFORMED as cause:
             raise self._malformed(cause) from None
-        return False
+        return count > ROWS_OF_PART
 
     def decode(self, *, keeps_rows: bool = True) -> Generator[None, None, M]:
         """Decode all of it, as `codec.decode` does; yields in between. Raises PeerError.
@@ -260,21 +279,24 @@ class EncodedMessage(Generic[M]):
 
     def parts(self, message: M) -> Iterator[tuple[M, int]]:
         """Yield copies of the decoded message, which has no rows itself, with up to ROWS_OF_PART of them, and the depth, see
-        `join`: these are decoded when the copy is asked for.
+        `join`: these are decoded when the copy is asked for. A part of an element is alone in its message: a response may list
+        elements in another order than its request.
         """
         allowance = Allowance(self._cls.ELEMENTS)
         _, p = self._level.head.read_part(self._data, self._position, allowance)
         name = self._level.name
         elements: list[Any] = []
         size = depth = 0
-        for element, weight, its_depth in self._level.elements(self._data, p, allowance, self._bare):
-            if elements and (size + weight > ROWS_OF_PART or its_depth):
+        is_alone = False
+        for element, weight, its_depth, is_piece in self._level.elements(self._data, p, allowance, self._bare):
+            if elements and (size + weight > ROWS_OF_PART or is_piece or is_alone):
                 yield _with_elements(message, name, elements), depth
-                elements, size, depth = [], 0, 0
+                elements, size = [], 0
             if not elements:
                 depth = its_depth
             elements.append(element)
             size += weight
+            is_alone = is_piece
         if elements:
             yield _with_elements(message, name, elements), depth
 
@@ -373,19 +395,32 @@ class _OpenStruct:
         encoders, elements = self._encoders, getattr(part, self._encoders.name)
         if depth and self._last is not None and elements:
             first = elements[0]
-            if hasattr(first, "error_code"):
-                self._errors[first.error_code] -= 1  # it is counted already
+            self._last.take_error(first)
             self._last.add(first, depth - 1)
             elements = elements[1:]
         if not elements:
             return
         self.close_last()
         self.count += len(elements)
-        if encoders.inner is None or not getattr(elements[-1], encoders.inner.name):
+        if encoders.inner is None or getattr(elements[-1], encoders.inner.name) is None:
             self._write(elements)
         else:
             self._write(elements[:-1])
             self._last = _OpenStruct(elements[-1], encoders.inner, self._errors)
+
+    def take_error(self, part: Struct) -> None:
+        """Take the error of a part of this struct, unless an earlier part had one: its rows are missing then."""
+        struct: Any = self._struct
+        code = getattr(part, "error_code", None)
+        if code is None:
+            return
+        self._errors[code] -= 1  # a struct counts once
+        if struct.error_code == NONE != code:
+            self._errors[NONE] -= 1
+            self._errors[code] += 1
+            for name in ("error_code", "error_message"):
+                if hasattr(struct, name):
+                    setattr(struct, name, getattr(part, name))
 
     def _write(self, elements: list[Any]) -> None:
         pieces: list[bytes] = []

@@ -18,6 +18,12 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -178,8 +184,8 @@ def test_an_element_with_many_rows_continues_in_the_next_parts() -> None:
         (0, [("a", [0])]),
         (0, [("b", [0, 1])]),
         (1, [("b", [2, 3])]),
-        (1, [("b", [4]), ("c", [0])]),
-        (0, [("d", [0])]),
+        (1, [("b", [4])]),
+        (0, [("c", [0]), ("d", [0])]),
     ]
 
 
@@ -195,3 +201,24 @@ def test_fields_after_the_rows_of_an_element_are_in_each_of_its_parts() -> None:
         for part, depth in encoded.parts(result(encoded.decode(keeps_rows=False)))
     ]
     assert parts == [(0, 7, [0, 1]), (2, 7, [2, 3]), (2, 7, [4])]
+
+
+@pytest.mark.parametrize("failing", [(16,), (0, 16), (0, 0, 16), (0, 16, 29, 0)])
+def test_the_first_error_of_a_part_of_an_element_is_that_of_the_element(failing: tuple[int, ...]) -> None:
+    def part(number: int, code: int) -> OffsetFetchResponse:
+        rows = [OffsetFetchResponsePartitions(partition_index=number, committed_offset=7)]
+        topics = [] if code else [OffsetFetchResponseTopics(name="t", partitions=rows)]
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=code)])
+
+    joined = JoinedResponse(part(0, failing[0]), 8, ("groups", "topics", "partitions"))
+    for number, code in enumerate(failing[1:], 1):
+        joined.add(part(number, code), 2)
+    rows = joined.end()
+    response, _ = codec.decode(OffsetFetchResponse, 8, b"".join(rows.pieces()), 0)
+    assert [(group.group_id, group.error_code) for group in response.groups] == [("g", 16)]
+    succeeded = [number for number, code in enumerate(failing) if code == 0]
+    listed = [row.partition_index for topic in response.groups[0].topics for row in topic.partitions]
+    assert listed == succeeded
+    errors = Counter[int]()
+    count_errors(response, errors)
+    assert rows.errors == errors
