@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.context_fields import log_fields
 from ottla.broker.dispatch import PositionalRequest, Route
-from ottla.protocol.api import PRODUCE
+from ottla.protocol import api
 from ottla.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
 from ottla.protocol.rows import (
     ROWS_OF_PART,
@@ -42,6 +42,27 @@ T = TypeVar("T")
 _logger = logging.getLogger("ottla.broker")
 _MOST_OPEN: Final = 8
 """Most parts that wait for their answers at the same time."""
+_READING: Final = frozenset(
+    {
+        api.CONSUMER_GROUP_DESCRIBE,
+        api.DESCRIBE_CONFIGS,
+        api.DESCRIBE_GROUPS,
+        api.DESCRIBE_PRODUCERS,
+        api.DESCRIBE_QUORUM,
+        api.DESCRIBE_SHARE_GROUP_OFFSETS,
+        api.DESCRIBE_TRANSACTIONS,
+        api.FIND_COORDINATOR,
+        api.LIST_OFFSETS,
+        api.METADATA,
+        api.OFFSET_FETCH,
+        api.OFFSET_FOR_LEADER_EPOCH,
+        api.READ_SHARE_GROUP_STATE,
+        api.READ_SHARE_GROUP_STATE_SUMMARY,
+        api.SHARE_GROUP_DESCRIBE,
+        api.STREAMS_GROUP_DESCRIBE,
+    }
+)
+"""Requests that change nothing, whose further parts do not begin when their connection is closed."""
 LARGE_FRAME: Final = 1 << 14
 """Bytes of a request from which on it is decoded in parts."""
 
@@ -116,8 +137,8 @@ class _Parts:
         has_more, is_first = True, True
         while has_more or open_parts:
             await tasks.pace()
-            if self._context.peer.is_closed:
-                return None  # no client waits for it: what has begun goes on, the other parts do not begin
+            if self._context.peer.is_closed and self._envelope.api.key in _READING:
+                return None  # no client waits for it; what changes something is never cut off by its client
             part, depth = next(parts, (None, 0)) if has_more else (None, 0)
             has_more = part is not None
             if part is None and is_first:
@@ -185,7 +206,7 @@ class _Parts:
             self._is_logged = True
             extra = log_fields(self._context)
             _logger.error("cannot serve %r", self._envelope, exc_info=error, extra=extra)
-        if self._envelope.api.key == PRODUCE and part.acks == 0:
+        if self._envelope.api.key == api.PRODUCE and part.acks == 0:
             self._close_with(PeerError(f"{self._envelope.api.name} without acknowledgement failed"))
             return None
         return error_response(part, self._envelope.version, UNKNOWN_SERVER_ERROR)
