@@ -53,6 +53,7 @@ WORDS = {
     "streams-application-reset": "--application-id a",
     "streams-groups": "--list",
     "top": "",
+    "query": 'select*from"t"',
     "topics": "--list",
     "transactions abort": "--topic t --partition 0 --start-offset 0",
     "transactions describe": "--transactional-id t",
@@ -72,7 +73,7 @@ OWN = {
     "share-consumer-perf-test": None,
 }
 """--timeout of commands where it means something else: status has seconds, the others have that of Kafka's tool."""
-WITHOUT_BROKER = {"console", "features version-mapping", "features feature-dependencies"}
+WITHOUT_BROKER = {"console", "schema-registry", "features version-mapping", "features feature-dependencies"}
 """Commands that connect later, or never."""
 
 

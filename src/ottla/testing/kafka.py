@@ -160,11 +160,13 @@ class Kafka(EmbeddedBroker, Contents):
         _raise_error(change.error_code, change.error_message)
 
     def topics(self) -> list[str]:
-        """Return the names of all topics except internal ones."""
+        """Return the names of all topics except internal ones, and that of the schema registry once it is used."""
         return self._call(self._visible_topics)
 
     def _visible_topics(self) -> list[str]:
-        return sorted(topic.name for topic in self.broker.image.topics.values() if not topic.is_internal)
+        own = None if self._registry is None else self._registry.topic
+        topics = self.broker.image.topics.values()
+        return sorted(topic.name for topic in topics if not topic.is_internal and topic.name != own)
 
     def produce(
         self,

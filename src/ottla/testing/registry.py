@@ -43,14 +43,17 @@ class HttpFault(ActiveChange):
 class TestRegistry:
     """Schema registry of a test broker: `kafka.registry`. Its schemas are in the topic `_schemas` of the broker.
 
-    url  address for clients
+    url    address for clients
+    topic  its topic
     """
 
     __test__ = False  # pytest collects classes that are named Test...
 
     def __init__(self, client_configs: Mapping[str, object]) -> None:
         self._faults: list[HttpFault] = []
-        self._thread = RegistryThread(RegistryConfig(client_configs, port=0, group=""), self._with_faults)
+        config = RegistryConfig(client_configs, port=0, group="")
+        self.topic = config.topic
+        self._thread = RegistryThread(config, self._with_faults)
         self.url = self._thread.url
         try:
             self._wait_ready()

@@ -131,7 +131,17 @@ def test_each_command_logs_in(logins: Logins, secured_topic: str, tmp_path: Path
 
 def test_every_command_is_tried() -> None:
     group: Any = main
-    local = {"console", "dump-log", "pipeline", "schemas", "serve", "spark-checkpoint", "storage"}
+    local = {
+        "console",
+        "dump-log",
+        "pipeline",
+        "query",
+        "schema-registry",
+        "schemas",
+        "serve",
+        "spark-checkpoint",
+        "storage",
+    }
     elsewhere = {"acls"}  # needs an authorizer: test_acls_command.py
     assert {command.split()[0] for command in COMMANDS} == set(group.list_commands(None)) - local - elsewhere
 
