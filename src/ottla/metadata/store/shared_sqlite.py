@@ -24,7 +24,7 @@ from ottla.environment import Cancellable, Worker
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import COLUMNS, DamagedStore, SqliteFile
 from ottla.metadata.store.validity import check
-from ottla.tasks.deferred import Answer, Deferred, on_worker
+from ottla.tasks.deferred import Answer, Deferred, after, on_worker
 from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.metadata")
@@ -358,13 +358,15 @@ class SharedSqliteStore:
 
     def _run_and_deliver(self, work: Callable[[], tuple[R, _Delivery | None]]) -> Answer[R]:
         """Run a transaction; its answer comes after its delivery to the watcher and its notification to the other processes."""
-        return self._tasks.run(self._delivered(self._run(work)), "a change of the metadata")
 
-    async def _delivered(self, transaction: Deferred[tuple[R, _Delivery | None]]) -> R:
-        outcome, delivery = await transaction
-        self._notify()
-        self._deliver(delivery)
-        return outcome
+        def done(result: tuple[R, _Delivery | None]) -> R:
+            outcome, delivery = result
+            self._notify()
+            self._deliver(delivery)
+            return outcome
+
+        # A listener and no coroutine: one that begins late finds its transaction done, and would overtake an earlier one.
+        return after(self._run(work), done)
 
     def _poll(self) -> None:
         self._polling = self._tasks.call_later(self._poll_ms, self._poll)
