@@ -16,7 +16,7 @@ from ottla.metadata.features import initial
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import DamagedStore, SqliteFile, Written
 from ottla.security.scram import ScramCredential
-from ottla.tasks.deferred import Answer, Deferred, on_worker
+from ottla.tasks.deferred import Answer, after, on_worker
 from ottla.tasks.scheduler import Scheduler
 
 
@@ -84,11 +84,8 @@ class SqliteStore(SqliteFile):
         if self._background is None:
             return self._delivered(self._write(change))
         assert self._tasks is not None
-        written = on_worker(self._background, partial(self._write, change), self._tasks)
-        return self._tasks.run(self._deliver(written), "a change of the metadata")
-
-    async def _deliver(self, written: Deferred[Written]) -> ChangeOutcome:
-        return self._delivered(await written)
+        # A listener and no coroutine: one that begins late finds its change written, and would overtake an earlier one.
+        return after(on_worker(self._background, partial(self._write, change), self._tasks), self._delivered)
 
     def change_now(self, change: Change) -> ChangeOutcome:
         """Make a change on the calling thread; for a store without a watcher."""
