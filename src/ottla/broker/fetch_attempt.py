@@ -224,16 +224,14 @@ class _Reading:
     """Partitions and answers of one attempt of a fetch.
 
     partitions   those that it looks at, of `count`; `absent` ones do not exist, or are hidden
-    total, left  bytes that it returns, and that it may still return
-    done         True if it must be answered
+    total, left  bytes that it returns, and may still return; it must be answered if it is `done`
     """
 
     def __init__(self, partitions: list[RequestedPartition], count: int, left: int, done: bool) -> None:
         self.partitions = partitions
         self.count = count
         self.left = left
-        self.total = 0
-        self.absent = 0
+        self.total = self.absent = 0
         self.done = done
         self.answers: list[tuple[RequestedPartition, PartitionData]] = []
 
