@@ -123,7 +123,7 @@ class Pipeline:
 
     def _start(self, coroutine: Any, envelope: Envelope, context: RequestContext) -> Answer[Any]:
         """Run a handler that may wait; return its response if it did not have to. Raises PeerError."""
-        task: Deferred[Any] = self.tasks.start(coroutine, envelope.api.name)
+        task: Deferred[Any] = self.tasks.start_measured(coroutine, envelope.api.name)
         if not task.done:
             task.listen(partial(self._end, context, envelope))
             return task

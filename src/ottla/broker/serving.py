@@ -44,6 +44,7 @@ from ottla.protocol.frames import FrameReader
 from ottla.protocol.schema import Response
 from ottla.protocol.wire import PeerError
 from ottla.tasks.deferred import Deferred
+from ottla.tasks.scheduler import Task
 
 if TYPE_CHECKING:
     from ottla.broker.login import Login
@@ -384,9 +385,8 @@ class ServedConnection:
             self._waiting = True
             self._awaited = answer
             self._delayed = envelope
-            if begun_ns:
-                self._parked_ns = self._pipeline.now_ns()
-                self._spent_ns, self._begun_ns = self._parked_ns - begun_ns, 0
+            self._parked_ns = self._pipeline.now_ns() if begun_ns else 0
+            self._spent_ns, self._begun_ns = self._parked_ns - begun_ns, 0
             answer.listen(partial(self._answered, envelope))
 
     def _select_entry(self, meter: "RequestMeter", envelope: Envelope) -> "ApiVersionMeter":
@@ -427,6 +427,7 @@ class ServedConnection:
         """Complete a pending answer."""
         if answer is not self._awaited:  # the connection was closed after the answer was completed
             return
+        self._count_steps(answer)
         if answer.error is None:
             response = answer.result()
         else:
@@ -440,6 +441,12 @@ class ServedConnection:
             self._fail()
             return
         self._go_on()
+
+    def _count_steps(self, answer: Deferred[Any]) -> None:
+        """Count what a request that is served in pieces has taken while it seemed to wait."""
+        if self._parked_ns and isinstance(answer, Task):
+            self._spent_ns += answer.spent_ns
+            self._parked_ns += answer.spent_ns
 
     def _deliver(self, envelope: Envelope, response: Response | PeerError | None) -> None:
         """Send the response to a request that had to wait; Produce with acks=0 has no response, and a PeerError closes."""
@@ -497,7 +504,9 @@ class ServedConnection:
         pipeline, entry, weight = self._pipeline, self._entry, self._weight
         now_ns = pipeline.now_ns()
         local_ns, remote_ns = (
-            (now_ns - self._begun_ns, 0) if self._begun_ns else (self._spent_ns, now_ns - self._parked_ns)
+            (now_ns - self._begun_ns, 0)
+            if self._begun_ns
+            else (self._spent_ns, now_ns - self._parked_ns if self._parked_ns else 0)
         )
         throttle_ms = 0
         if pipeline.has_quotas:
@@ -625,10 +634,13 @@ class ServedConnection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._awaited is not None:
-            awaited, self._awaited, self._delayed = self._awaited, None, None
+        if self._awaited is not None and self._delayed is not None:
+            awaited, delayed, self._awaited, self._delayed = self._awaited, self._delayed, None, None
             awaited.withdraw()
             self._count(None)
+            self._count_steps(awaited)
+            if self._pipeline.has_quotas:  # who closes the connection has used what it has used
+                self._pipeline.finish(delayed, self.session.context(delayed), None, self._spent_ns)
         self._login = None
         self._refused = _logger.info
         self._closed(self)
