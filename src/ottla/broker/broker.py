@@ -6,6 +6,7 @@ first use.
 """
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.config import BrokerConfig
@@ -59,6 +60,7 @@ class Broker:
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
     tasks         the scheduler: everything that waits in this broker
+    large_work    surrounds the work on a large request, see `Environment`
     peers         requests to other brokers of the cluster
     config_preparations  what must be read before the checks of new configs of this broker
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
@@ -76,6 +78,7 @@ class Broker:
         clock: Clock,
         random: Random,
         tasks: Scheduler,
+        large_work: Callable[[], AbstractContextManager[object]],
         metadata: Metadata,
         replicas: Replicas,
         moves: Moves,
@@ -89,6 +92,7 @@ class Broker:
         self.clock = clock
         self.random = random
         self.tasks = tasks
+        self.large_work = large_work
         self.timeouts: Timers = TimerQueues(tasks, clock)
         self.large_checks = Turns(tasks)
         self.expirations = Expirations()
@@ -103,7 +107,7 @@ class Broker:
         self.peers = peers
         self.replication_throttles = replication_throttles
         self.token_index: TokenIndex | None = None
-        self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
+        self.listeners = BoundListeners(lambda: self.config)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config, tasks)
         self.producer_ids = ProducerIds(metadata.producer_id_block, tasks)
         self.authorization: Authorization | None = None

@@ -25,17 +25,19 @@ async def fetch_in_parts(request: PositionalRequest, broker: Broker) -> FetchRes
         return opened
     tasks, fields = broker.tasks, request.fields
     partitions = _partitions(fields.topics)
-    while some := list(islice(partitions, ROWS_OF_PART)):
-        await tasks.pace()
-        opened.add(some)
-        opened.record_positions(some)
+    with broker.large_work():
+        while some := list(islice(partitions, ROWS_OF_PART)):
+            await tasks.pace()
+            opened.add(some)
+            opened.record_positions(some)
     ends_ms = broker.clock.now_ms() + fields.max_wait_ms
     is_last = opened.is_at_once(fields.max_wait_ms)
     while True:
         # The wait begins before the attempt: what grows in a pause of the attempt counts.
         grown = None if is_last else DelayedAnswer(lambda _: True, opened.watched(), tasks)
         wait = None if grown is None else grown.begin(broker.timeouts, max(0, ends_ms - broker.clock.now_ms()))
-        response = await _attempt(opened, broker, is_last=is_last)
+        with broker.large_work():
+            response = await _attempt(opened, broker, is_last=is_last)
         if grown is not None and wait is not None and response is None:
             await wait
             is_last = broker.clock.now_ms() >= ends_ms

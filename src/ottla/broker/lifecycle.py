@@ -282,6 +282,7 @@ class BrokerServer:
             clock=environment.clock,
             random=environment.random,
             tasks=self.tasks,
+            large_work=environment.large_work,
             metadata=metadata,
             replicas=replicas,
             moves=Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove),

@@ -1,21 +1,28 @@
 """The listeners of a broker, and the addresses that clients learn for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.addresses import is_name
 from ottla.broker.listener_configs import Listener
 from ottla.environment import Address
 
+if TYPE_CHECKING:
+    from ottla.broker.config import BrokerConfig
+
 
 class BoundListeners:
     """Listeners that are bound, with their addresses.
 
-    advertised  returns advertised.listeners; empty means the names in `listeners`, or the addresses that clients connect to
-    bound       each listener with the host and port that it is bound to
+    config  returns the current configs; without advertised.listeners clients learn the names in `listeners`, or the addresses
+            that they connect to
+    bound   each listener with the host and port that it is bound to
     """
 
-    def __init__(self, advertised: Callable[[], Sequence[Listener]]) -> None:
-        self._advertised = advertised
+    def __init__(self, config: "Callable[[], BrokerConfig]") -> None:
+        self._config = config
+        self._advertised: tuple[BrokerConfig | None, dict[str, Listener]] = None, {}
+        """Configs that were read last, and their advertised.listeners by name."""
         self.bound: list[tuple[Listener, Address]] = []
 
     def name_of(self, port: int) -> str:
@@ -28,7 +35,10 @@ class BoundListeners:
         or of the first listener. Without advertised.listeners it is the name in `listeners`, which certificates are made out
         to, else `dialled` itself.
         """
-        advertised = {listener.name: listener for listener in self._advertised()}
+        config = self._config()
+        if config is not self._advertised[0]:
+            self._advertised = config, {listener.name: listener for listener in config.advertised_listeners}
+        advertised = self._advertised[1]
         if not advertised:
             names = (
                 listener.host for listener, (_, port) in self.bound if port == dialled[1] and is_name(listener.host)

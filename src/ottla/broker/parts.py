@@ -14,6 +14,7 @@ part, not as long as the request: neither memory nor the garbage collector has m
 import logging
 from collections import deque
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.context_fields import log_fields
@@ -82,6 +83,12 @@ async def serve_in_parts(
     target: Route, envelope: "Envelope", context: "RequestContext", broker: "Broker"
 ) -> Response | None:
     """Serve a request with many rows, or a large frame. Raises PeerError."""
+    # A large fetch may wait for records: only its work is surrounded.
+    with nullcontext() if envelope.api.key == api.FETCH else broker.large_work():
+        return await _serve(target, envelope, context, broker)
+
+
+async def _serve(target: Route, envelope: "Envelope", context: "RequestContext", broker: "Broker") -> Response | None:
     tasks, version = broker.tasks, envelope.version
     encoded = encoded_message(target, envelope)
     request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), tasks)
@@ -171,7 +178,7 @@ class _Parts:
         target, broker = self._target, self._broker
         try:
             if target.is_coroutine:
-                return broker.tasks.start(target.handler(part, broker), self._envelope.api.name)  # type: ignore[arg-type]
+                return broker.tasks.start(self._handle_paced(part), self._envelope.api.name)
             request = PositionalRequest(self._context, self._envelope.frame, part) if target.positions else part
             return target.handler(request, broker)
         except PeerError as error:
@@ -179,6 +186,12 @@ class _Parts:
             return None
         except Exception as error:  # noqa: BLE001
             return self._refuse(part, error)
+
+    async def _handle_paced(self, part: Any) -> Response:
+        """Handle a part in its turn: of coroutines several would begin in one pass otherwise."""
+        await self._broker.tasks.pace()
+        handled: Response = await self._target.handler(part, self._broker)  # type: ignore[misc]
+        return handled
 
     async def _outcome(self, part: Any, answer: Answer[Response] | None) -> Response | None:
         if not isinstance(answer, Deferred):

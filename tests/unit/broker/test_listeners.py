@@ -1,5 +1,8 @@
 """The address that clients learn for a broker, and the context of their requests."""
 
+from types import SimpleNamespace
+from typing import Any
+
 from ottla.broker.listener_configs import Listener
 from ottla.broker.listeners import BoundListeners
 from ottla.broker.session import Session
@@ -10,8 +13,13 @@ INSIDE = Listener("INSIDE", "", 9092, "PLAINTEXT")
 OUTSIDE = Listener("OUTSIDE", "", 9093, "PLAINTEXT")
 
 
+def bound_listeners(*advertised: Listener) -> BoundListeners:
+    config: Any = SimpleNamespace(advertised_listeners=advertised)
+    return BoundListeners(lambda: config)
+
+
 def listeners(*advertised: Listener) -> BoundListeners:
-    made = BoundListeners(lambda: advertised)
+    made = bound_listeners(*advertised)
     made.bound = [(INSIDE, ("0.0.0.0", 9092)), (OUTSIDE, ("0.0.0.0", 9093))]
     return made
 
@@ -21,7 +29,7 @@ def test_without_advertised_listeners_clients_learn_the_address_they_know() -> N
 
 
 def test_name_of_a_listener_is_advertised_with_the_port_that_is_bound() -> None:
-    made = BoundListeners(lambda: ())
+    made = bound_listeners()
     hosts = ("localhost", "broker.example", "127.0.0.1", "::1", "fe80::1%eth0", "")
     made.bound = [(Listener(f"L{at}", host, 0, "SSL"), (host, 9092 + at)) for at, host in enumerate(hosts)]
     sent = [made.advertised(("10.0.0.1", 9092 + at)) for at in range(len(hosts))]
