@@ -50,6 +50,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer, awaitable
@@ -67,42 +68,49 @@ class _Asked(NamedTuple):
     by_client: bool = False
 
 
-@handles(AddPartitionsToTxnRequest, rows="transactions")
+@handles(AddPartitionsToTxnRequest, rows=("transactions.topics", "v3_and_below_topics"), is_whole=True)
 async def add_partitions_to_txn(request: AddPartitionsToTxnRequest, broker: Broker) -> AddPartitionsToTxnResponse:
     context = request.context
     version = context.version
     if version >= _FIRST_WITH_SEVERAL and not may_use_cluster(context, AclOperation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
-    asked = _asked(request)
-    answers = [_added(transaction, broker, context) for transaction in asked]
-    codes = [await awaitable(answer, broker.tasks) for answer in answers]
-    if version >= _FIRST_WITH_SEVERAL:
-        return _of_several(asked, codes)
-    return _of_one(asked[0], codes[0], INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED)
-
-
-def _asked(request: AddPartitionsToTxnRequest) -> list[_Asked]:
-    if request.context.version < _FIRST_WITH_SEVERAL:
-        topics = [(topic.name, topic.partitions) for topic in request.v3_and_below_topics if topic.partitions]
-        partitions = PartitionsOf(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            _places(topics),
-        )
-        return [_Asked(topics, partitions, by_client=True)]
-    transactions = []
+    if version < _FIRST_WITH_SEVERAL:
+        asked = _of_client(request)
+        codes = await awaitable(_added(asked, broker, context), broker.tasks)
+        return _of_one(asked, codes, INVALID_PRODUCER_EPOCH if version < _FIRST_WITH_FENCED else PRODUCER_FENCED)
+    begun: list[tuple[_Asked, Answer[Codes]]] = []
     for transaction in request.transactions:
-        topics = [(topic.name, topic.partitions) for topic in transaction.topics if topic.partitions]
-        partitions = PartitionsOf(
-            transaction.transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            _places(topics),
-            VERSION_WITH_EPOCH_BUMP,
-        )
-        transactions.append(_Asked(topics, partitions, transaction.verify_only))
-    return transactions
+        await broker.tasks.pace()
+        asked = _of_broker(transaction)
+        begun.append((asked, _added(asked, broker, context)))
+    results = []
+    for asked, answer in begun:
+        await broker.tasks.pace()
+        results.append(_result(asked, await awaitable(answer, broker.tasks)))
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> _Asked:
+    topics = [(topic.name, topic.partitions) for topic in request.v3_and_below_topics if topic.partitions]
+    partitions = PartitionsOf(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        _places(topics),
+    )
+    return _Asked(topics, partitions, by_client=True)
+
+
+def _of_broker(transaction: AddPartitionsToTxnTransaction) -> _Asked:
+    topics = [(topic.name, topic.partitions) for topic in transaction.topics if topic.partitions]
+    partitions = PartitionsOf(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        _places(topics),
+        VERSION_WITH_EPOCH_BUMP,
+    )
+    return _Asked(topics, partitions, transaction.verify_only)
 
 
 def _places(topics: Sequence[tuple[str, Sequence[int]]]) -> frozenset[tuple[str, int]]:
@@ -149,22 +157,17 @@ def _of_one(asked: _Asked, codes: Codes, fenced: int) -> AddPartitionsToTxnRespo
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-def _of_several(asked: list[_Asked], codes: list[Codes]) -> AddPartitionsToTxnResponse:
-    results = []
-    for transaction, code_of in zip(asked, codes, strict=True):
-        topics = [
-            AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(
-                name=name,
-                results_by_partition=[
-                    AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=code_of[name, index]
-                    )
-                    for index in indexes
-                ],
-            )
-            for name, indexes in transaction.topics
-        ]
-        results.append(
-            AddPartitionsToTxnResult(transactional_id=transaction.partitions.transactional_id, topic_results=topics)
+def _result(asked: _Asked, codes: Codes) -> AddPartitionsToTxnResult:
+    topics = [
+        AddPartitionsToTxnResponseAddPartitionsToTxnTopicResult(
+            name=name,
+            results_by_partition=[
+                AddPartitionsToTxnResponseAddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[name, index]
+                )
+                for index in indexes
+            ],
         )
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
+        for name, indexes in asked.topics
+    ]
+    return AddPartitionsToTxnResult(transactional_id=asked.partitions.transactional_id, topic_results=topics)

@@ -99,14 +99,13 @@ class _Alteration:
         entries: dict[_Place, list[_Entry]] = {}
         responses: list[ReassignableTopicResponse] = []
         for topic in self._request.topics:
-            await self._broker.tasks.pace()
-            rows = [
-                ReassignablePartitionResponse(partition_index=one.partition_index, error_message=None)
-                for one in topic.partitions
-            ]
+            rows: list[ReassignablePartitionResponse] = []
             responses.append(ReassignableTopicResponse(name=topic.name, partitions=rows))
-            for entry in zip(topic.partitions, rows, strict=True):
-                entries.setdefault((topic.name, entry[0].partition_index), []).append(entry)
+            for asked in topic.partitions:
+                await self._broker.tasks.pace()
+                row = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
+                rows.append(row)
+                entries.setdefault((topic.name, asked.partition_index), []).append((asked, row))
         remaining = iter(entries.items())
         while some := list(islice(remaining, _PARTITIONS_A_STEP)):
             await self._write(dict(some))
