@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker import fetch_attempt
 from ottla.broker.cluster import controller, offline_replicas
 from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
 from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.broker.delayed import DelayedAnswer
+from ottla.broker.requests import fetch_attempt
+from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.share_partitions import partitions
 from ottla.environment import Timers
 from ottla.log.log import Log

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from ottla.broker.handlers.api_versions import _SOFTWARE
+from ottla.broker.requests.handlers.api_versions import _SOFTWARE
 from ottla.metadata.configs import InvalidConfig, validate_topic
 from ottla.metadata.refusal import Refused
 from ottla.metadata.topic_plans import check_name

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ottla.broker.conversion import CannotConvert, convert
-from ottla.broker.lease_judge import LOOK_MS, LeaseJudge
+from ottla.broker.cluster.conversion import CannotConvert, convert
+from ottla.broker.cluster.lease_judge import LOOK_MS, LeaseJudge
 from ottla.broker.lifecycle import CannotStart
 from ottla.broker.process import CHANGED, LISTENING, RENEWED, completed, stop_signals
 from ottla.environment import private_files

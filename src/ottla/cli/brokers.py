@@ -9,7 +9,7 @@ import click
 from ottla.addresses import address_text
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import replication_factors
-from ottla.broker.listener_configs import Listener
+from ottla.broker.security.listener_configs import Listener
 
 if TYPE_CHECKING:
     from ottla.broker.supervisor import BrokerProcess

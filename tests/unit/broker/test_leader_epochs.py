@@ -12,7 +12,7 @@ import pytest
 from tests.queues import outcomes
 from tests.unit.broker.test_log_directories import EIO, READING, Machine
 
-from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.coordinators.share.window import DeadLetters
 from ottla.coordinators.transactions.state import Markers

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.topic_creation import Creation, TopicCreation
+from ottla.broker.requests.topic_creation import Creation, TopicCreation
 from ottla.metadata import changes, keys
 from ottla.metadata.alteration import BROKER
 from ottla.metadata.features import initial

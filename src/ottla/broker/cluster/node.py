@@ -12,7 +12,7 @@ from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener
+from ottla.broker.security.listener_configs import PLAINTEXT, Listener, inter_broker_listener
 from ottla.environment import Address, Environment, Random
 from ottla.log.directory import LogDirectory
 from ottla.metadata import keys
@@ -130,7 +130,7 @@ def connect(config: BrokerConfig, metadata: Metadata, environment: Environment, 
     transport = environment.transport
     listener = inter_broker_listener(config, config.listeners)
     if listener is not None and listener.protocol != PLAINTEXT:
-        from ottla.broker.peer_security import peer_credentials, peer_transport
+        from ottla.broker.security.peer_security import peer_credentials, peer_transport
 
         credentials = peer_credentials(config, listener, environment, tasks)
         transport = peer_transport(config, listener, transport)

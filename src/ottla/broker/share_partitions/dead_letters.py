@@ -18,9 +18,9 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.delayed import DelayedCommit, Uncommitted
-from ottla.broker.other_brokers import OtherBrokers
+from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock
 from ottla.log import reading
