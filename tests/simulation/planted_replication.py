@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from ottla.broker.cluster import controller, offline_replicas
 from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
-from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.broker.requests import fetch_attempt
@@ -22,9 +21,10 @@ from ottla.metadata.elections import ElectionRules, restricted, without
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from ottla.metadata.reassignment import is_reassigned, target_of
 from ottla.metadata.store import Change
-from ottla.replication.effects import LogEffects
-from ottla.replication.followed import Begin
-from ottla.replication.leadership import Leadership
+from ottla.replication.follower.effects import LogEffects
+from ottla.replication.follower.followed import Begin
+from ottla.replication.leader.isr_changes import IsrChanges
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import Deferred

@@ -24,7 +24,7 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.replication.leadership import Leadership
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.scheduler import Pieces, Scheduler

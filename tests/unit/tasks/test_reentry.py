@@ -23,7 +23,7 @@ from ottla.metadata.store.memory import SharedMetadata
 from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.records.batch import build
 from ottla.records.record import Record
-from ottla.replication.leadership import Leadership
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.queue import CallbackQueue

@@ -7,7 +7,6 @@ from typing import Final
 from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import OwnDirectories
 from ottla.broker.cluster.fencing import QuickFencing
-from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.broker.cluster.peers import Peers
@@ -23,6 +22,7 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, MetadataStore, Snapshot
 from ottla.net.authentication import Credentials
 from ottla.protocol.uuids import uuid_text
+from ottla.replication.leader.isr_changes import IsrChanges
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import awaitable
 from ottla.tasks.scheduler import Scheduler

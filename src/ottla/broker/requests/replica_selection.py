@@ -3,7 +3,7 @@
 from typing import Final
 
 from ottla.broker.broker import Broker
-from ottla.replication.leadership import Follower
+from ottla.replication.leader.leadership import Follower
 from ottla.replication.partition import Partition
 
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

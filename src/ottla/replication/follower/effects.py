@@ -16,8 +16,8 @@ from ottla.log.log import Log, StorageError
 from ottla.log.segment import DamagedLog
 from ottla.records.batch import HEADER_SIZE, read_header
 from ottla.records.errors import CorruptRecords
-from ottla.replication.fetching import Fetching
-from ottla.replication.followed import (
+from ottla.replication.follower.fetching import Fetching
+from ottla.replication.follower.followed import (
     Append,
     Begin,
     Diverge,

@@ -36,7 +36,7 @@ from ottla.protocol.errors import (
     OFFSET_OUT_OF_RANGE,
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from ottla.replication.followed import (
+from ottla.replication.follower.followed import (
     BUSY,
     EARLIEST,
     LATEST,

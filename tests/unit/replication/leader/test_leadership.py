@@ -1,7 +1,7 @@
 """The leader's view of a partition: positions of followers, ISR, high watermark, proposals of another ISR."""
 
 from ottla.metadata.image import PartitionImage
-from ottla.replication.leadership import UNKNOWN, Leadership
+from ottla.replication.leader.leadership import UNKNOWN, Leadership
 
 _LAG_MS = 30_000
 _EPOCHS = {1: 11, 2: 12, 3: 13}

@@ -15,9 +15,9 @@ from ottla.protocol import errors
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.records.batch import build
 from ottla.records.record import Record
-from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import FollowedPartition, LookUp, Truncate
+from ottla.replication.follower.effects import LogEffects
+from ottla.replication.follower.fetching import Fetching, FetchLimits
+from ottla.replication.follower.followed import FollowedPartition, LookUp, Truncate
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Answer
 

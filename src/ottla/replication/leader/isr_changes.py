@@ -14,7 +14,7 @@ from ottla.metadata import changes, keys
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
-from ottla.replication.leadership import Leadership
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.scheduler import Scheduler
 

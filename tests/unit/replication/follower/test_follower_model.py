@@ -7,7 +7,7 @@ import pytest
 from tests.unit.replication.partition_world import LIMITS, World, WrongReplica, run
 
 from ottla.log.log import Log
-from ottla.replication.fetching import Fetching
+from ottla.replication.follower.fetching import Fetching
 from ottla.replication.partition import Partition
 
 _STEPS = 600

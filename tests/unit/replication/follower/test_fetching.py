@@ -15,8 +15,8 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import (
+from ottla.replication.follower.fetching import Fetching, FetchLimits
+from ottla.replication.follower.followed import (
     EARLIEST,
     LATEST,
     Append,
