@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ottla.metadata import elections
+from ottla.metadata.changes import elections
 from ottla.metadata.image import PartitionImage
 from ottla.replication.leader.leadership import Follower, Leadership
 

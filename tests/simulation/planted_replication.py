@@ -15,12 +15,11 @@ from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.share_partitions import partitions
 from ottla.environment import Timers
 from ottla.log.log import Log
-from ottla.metadata import keys
-from ottla.metadata.deltas import loaded
-from ottla.metadata.elections import ElectionRules, restricted, without
+from ottla.metadata.changes.elections import ElectionRules, restricted, without
+from ottla.metadata.changes.reassignment import is_reassigned, target_of
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
-from ottla.metadata.reassignment import is_reassigned, target_of
-from ottla.metadata.store import Change
+from ottla.metadata.image.deltas import loaded
+from ottla.metadata.store import Change, keys
 from ottla.replication.follower.effects import LogEffects
 from ottla.replication.follower.followed import Begin
 from ottla.replication.leader.isr_changes import IsrChanges

@@ -19,12 +19,12 @@ from ottla.broker.security.listeners import BoundListeners
 from ottla.broker.upkeep.moves import Moves
 from ottla.environment import Address, Clock, Random, Timers
 from ottla.environment.timer_queues import TimerQueues
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.configs import topic_configs
-from ottla.metadata.elections import ElectionRules
-from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.eligibility import min_isr_of
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import LEADER_NOT_AVAILABLE
 from ottla.replication.replicas import PartitionView, Replicas

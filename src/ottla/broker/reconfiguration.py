@@ -8,7 +8,7 @@ from ottla.broker.connections.limits import ConnectionLimits, LimitConfigs
 from ottla.broker.connections.socket_server import SocketServer
 from ottla.broker.requests.throttling import Throttling, connection_quota
 from ottla.broker.stored_configs import usable_configs
-from ottla.metadata.alteration import BROKER
+from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.image import Delta
 from ottla.tasks.deferred import Answer
 

@@ -30,7 +30,7 @@ from ottla.environment.channel import Channel
 from ottla.environment.disk import lock_directory
 from ottla.environment.process import process_environment
 from ottla.log.directory import UnusableDirectory
-from ottla.metadata import keys
+from ottla.metadata.store import keys
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
 from ottla.tasks.scheduler import Scheduler

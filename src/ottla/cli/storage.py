@@ -29,11 +29,11 @@ from ottla.cli.table import echo_json
 from ottla.environment import private_files
 from ottla.environment.system import SystemRandom
 from ottla.log.backup import CannotCopy, copy_log_directory
-from ottla.metadata.adoption import DATABASE, Adoption, AlreadyAdopted, CannotAdopt, adopt
-from ottla.metadata.backup import CannotCopyMetadata, copy_database
 from ottla.metadata.configs import InvalidConfig
 from ottla.metadata.features import FEATURES, UnsupportedLevel, finalized, initial
-from ottla.metadata.formatting import CannotFormat, DirectoryReport, Formatted, format_directories, look_at
+from ottla.metadata.offline.adoption import DATABASE, Adoption, AlreadyAdopted, CannotAdopt, adopt
+from ottla.metadata.offline.backup import CannotCopyMetadata, copy_database
+from ottla.metadata.offline.formatting import CannotFormat, DirectoryReport, Formatted, format_directories, look_at
 from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.protocol.uuids import uuid_text
 from ottla.security.scram import ScramCredential

@@ -14,8 +14,8 @@ from ottla.cli.etcd import etcd_store
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
 from ottla.log.directory import FailedDirectory, LogDirectory, UnusableDirectory
-from ottla.metadata.adoption import DATABASE
-from ottla.metadata.migration import CannotMigrate, clear, move_to, read_from, values_to_move
+from ottla.metadata.offline.adoption import DATABASE
+from ottla.metadata.offline.migration import CannotMigrate, clear, move_to, read_from, values_to_move
 from ottla.metadata.store import Change, MetadataStore
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.store.sqlite_file import DamagedStore

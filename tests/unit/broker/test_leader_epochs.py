@@ -18,7 +18,7 @@ from ottla.coordinators.share.window import DeadLetters
 from ottla.coordinators.transactions.state import Markers
 from ottla.log.log import Log
 from ottla.metadata import changes
-from ottla.metadata.alteration import GROUP
+from ottla.metadata.configs.alteration import GROUP
 from ottla.metadata.image import OFFSETS_TOPIC, Image, PartitionImage, TopicImage
 from ottla.metadata.store import Change
 from ottla.protocol.errors import (

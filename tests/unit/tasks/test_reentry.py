@@ -15,12 +15,12 @@ from ottla.coordinators.runtime import Operation, Result, Runtime, Timer
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
 from ottla.log.memory_store import MemoryStore
-from ottla.metadata import changes, keys
+from ottla.metadata import changes
 from ottla.metadata.image import BrokerImage, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
+from ottla.metadata.store import Change, keys
 from ottla.metadata.store.memory import SharedMetadata
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.replication.leader.leadership import Leadership

@@ -14,12 +14,11 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.security.listener_configs import PLAINTEXT, Listener, inter_broker_listener
 from ottla.environment import Address, Environment, Random
 from ottla.log.directory import LogDirectory
-from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, MetadataStore, Snapshot
+from ottla.metadata.store import Change, MetadataStore, Snapshot, keys
 from ottla.net.authentication import Credentials
 from ottla.protocol.uuids import uuid_text
 from ottla.replication.leader.isr_changes import IsrChanges

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.requests.throttling import Mutations, Throttling
 from ottla.broker.requests.topic_creation import TopicCreation
 from ottla.broker.security.permission import may_use_cluster, may_use_topic
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.protocol.api import STREAMS_GROUP_HEARTBEAT
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import NONE, TOPIC_ALREADY_EXISTS, error

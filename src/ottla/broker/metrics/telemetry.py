@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from ottla.environment import Random
-from ottla.metadata.alteration import CLIENT_METRICS
+from ottla.metadata.configs.alteration import CLIENT_METRICS
 from ottla.metadata.image import Image
 from ottla.metadata.refusal import Refused
 from ottla.observability.client_metrics import ALL_METRICS, ReceivedMetrics

@@ -13,7 +13,8 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.requests.context_fields import log_fields
 from ottla.broker.security.permission import config_denial
 from ottla.metadata import changes
-from ottla.metadata.alteration import (
+from ottla.metadata.configs import InvalidConfig, without_invalid
+from ottla.metadata.configs.alteration import (
     APPEND,
     BROKER,
     BROKER_LOGGER,
@@ -27,13 +28,12 @@ from ottla.metadata.alteration import (
     check_set,
     edited,
 )
-from ottla.metadata.configs import InvalidConfig, without_invalid
-from ottla.metadata.eligibility import has_elr
 from ottla.metadata.image import Image
 from ottla.metadata.metadata import Conflict, Metadata, outdated
+from ottla.metadata.plans.eligibility import has_elr
+from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import MOST_RECORDS, Refused, TooLarge, check_records
 from ottla.metadata.store import Change
-from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_CONFIG, INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error

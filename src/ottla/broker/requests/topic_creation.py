@@ -12,8 +12,8 @@ from ottla.broker.requests.throttling import Mutations
 from ottla.metadata import changes
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
 from ottla.metadata.metadata import Conflict, Metadata, outdated
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused, TooLarge
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import Answer

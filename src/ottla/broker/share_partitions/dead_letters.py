@@ -25,12 +25,12 @@ from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock
 from ottla.log import reading
 from ottla.log.log import OffsetNotInLog, StorageError
-from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
+from ottla.metadata.configs.alteration import GROUP
 from ottla.metadata.image import TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.errors import (
     INVALID_RECORD,
     MESSAGE_TOO_LARGE,

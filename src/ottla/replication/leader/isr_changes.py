@@ -10,10 +10,10 @@ import logging
 from typing import Final, NamedTuple
 
 from ottla.environment import Cancellable
-from ottla.metadata import changes, keys
+from ottla.metadata import changes
 from ottla.metadata.image import PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, ChangeOutcome
+from ottla.metadata.store import Change, ChangeOutcome, keys
 from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.scheduler import Scheduler

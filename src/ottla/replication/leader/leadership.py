@@ -18,7 +18,7 @@ No clock and no metadata here: times (ms) and eligibility are arguments.
 from collections.abc import Callable
 from typing import Final
 
-from ottla.metadata.elections import with_isr, with_min_isr
+from ottla.metadata.changes.elections import with_isr, with_min_isr
 from ottla.metadata.image import PartitionImage
 
 UNKNOWN: Final = -1

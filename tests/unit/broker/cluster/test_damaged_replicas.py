@@ -12,13 +12,12 @@ from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, StorageError
 from ottla.log.memory_store import MemoryStore
-from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.image import UNASSIGNED, BrokerImage, Liveness, PartitionImage, TopicImage
+from ottla.metadata.image.stored import stored
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, Snapshot
+from ottla.metadata.store import Change, Snapshot, keys
 from ottla.metadata.store.memory import SharedMetadata
-from ottla.metadata.stored import stored
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.replication.partition import Partition

@@ -8,7 +8,7 @@ from tests.unit.observability.test_client_metrics import names_in, push_of
 
 from ottla.broker.metrics.telemetry import _MOST_INSTANCES, Telemetry
 from ottla.environment.system import SystemRandom
-from ottla.metadata.alteration import CLIENT_METRICS
+from ottla.metadata.configs.alteration import CLIENT_METRICS
 from ottla.metadata.image import EMPTY, Image
 from ottla.metadata.refusal import Refused
 from ottla.protocol.context import NO_CONTEXT

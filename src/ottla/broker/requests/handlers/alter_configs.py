@@ -15,7 +15,7 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.requests.alterations import Alteration, ConfigAlterations, Outcome
 from ottla.broker.requests.dispatch import handles
-from ottla.metadata.alteration import SET, Edit
+from ottla.metadata.configs.alteration import SET, Edit
 from ottla.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

@@ -27,12 +27,12 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
 from ottla.metadata import changes
-from ottla.metadata.elections import ElectionRules
+from ottla.metadata.changes.elections import ElectionRules
+from ottla.metadata.changes.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Conflict, outdated
-from ottla.metadata.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
+from ottla.metadata.plans.topics import check_replicas
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import check_replicas
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_REPLICA_ASSIGNMENT,

@@ -23,7 +23,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
 from ottla.log.log import StorageError
-from ottla.metadata.topic_plans import LONGEST_TOPIC_NAME
+from ottla.metadata.plans.topics import LONGEST_TOPIC_NAME
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_TOPIC_EXCEPTION,

@@ -19,7 +19,7 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.requests.handlers import SERVED
-from ottla.metadata.alteration import CLIENT_METRICS
+from ottla.metadata.configs.alteration import CLIENT_METRICS
 from ottla.metadata.features import FEATURES
 from ottla.metadata.features import finalized as levels
 from ottla.protocol.api import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY

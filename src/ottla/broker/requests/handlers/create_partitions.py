@@ -30,9 +30,9 @@ from ottla.broker.requests.throttling import Mutations
 from ottla.broker.security.permission import may_use_topic
 from ottla.metadata import changes
 from ottla.metadata.image import Image, TopicImage
+from ottla.metadata.plans.topics import check_additions
 from ottla.metadata.refusal import Refused, TooLarge, check_records
 from ottla.metadata.store import Change
-from ottla.metadata.topic_plans import check_additions
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import (
     INVALID_REQUEST,

@@ -28,11 +28,11 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.requests.throttling import Mutations
 from ottla.broker.security.permission import may_use_cluster, may_use_topic
-from ottla.metadata.config_descriptions import describe_resource
 from ottla.metadata.configs import topic_configs
+from ottla.metadata.configs.descriptions import describe_resource
 from ottla.metadata.image import TopicImage
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.metadata.refusal import Refused, TooLarge
-from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.api import CREATE_TOPICS
 from ottla.protocol.errors import INVALID_REQUEST, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED
 from ottla.protocol.messages.create_topics import (

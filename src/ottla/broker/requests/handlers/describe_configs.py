@@ -23,18 +23,18 @@ from typing import Final
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import config_denial
-from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.metadata.config_descriptions import (
+from ottla.metadata.configs import TYPE_IDS, Config, ConfigSource, group_configs, topic_configs
+from ottla.metadata.configs.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.configs.descriptions import (
     Described,
     describe_broker,
     describe_broker_defaults,
     describe_client_metrics,
     describe_resource,
 )
-from ottla.metadata.config_effects import LISTENER_PREFIX
-from ottla.metadata.configs import TYPE_IDS, Config, ConfigSource, group_configs, topic_configs
+from ottla.metadata.configs.effects import LISTENER_PREFIX
+from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import check_name
 from ottla.observability import logs
 from ottla.protocol.errors import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION, error
 from ottla.protocol.messages.describe_configs import (
@@ -150,7 +150,7 @@ def _documentation(config: Config) -> str | None:
     """Return the documentation of a config; None for one of a listener, and for an unknown one, as in Kafka."""
     if config.is_unknown or config.name.startswith(LISTENER_PREFIX):
         return None
-    from ottla.metadata.config_docs import documentation
+    from ottla.metadata.configs.docs import documentation
 
     return documentation(config.scope, config.name) if config.scope else ""
 

@@ -17,8 +17,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_topic
 from ottla.metadata.image import NO_LEADER, TopicImage
+from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import check_name
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import (
     INVALID_REQUEST,

@@ -23,7 +23,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
 from ottla.metadata import changes
-from ottla.metadata.elections import preferred, unclean
+from ottla.metadata.changes.elections import preferred, unclean
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Conflict, outdated
 from ottla.metadata.refusal import Refused

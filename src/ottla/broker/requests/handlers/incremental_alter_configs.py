@@ -15,7 +15,7 @@ Behaviour
 from ottla.broker.broker import Broker
 from ottla.broker.requests.alterations import Alteration, ConfigAlterations, Outcome
 from ottla.broker.requests.dispatch import handles
-from ottla.metadata.alteration import Edit
+from ottla.metadata.configs.alteration import Edit
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

@@ -16,7 +16,7 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
-from ottla.metadata.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.metadata.configs.alteration import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
 from ottla.protocol.messages.list_config_resources import (
     ConfigResource,

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
+from ottla.metadata.changes.reassignment import is_reassigned, still_adding
 from ottla.metadata.image import TopicImage
-from ottla.metadata.reassignment import is_reassigned, still_adding
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, error
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -43,8 +43,8 @@ from ottla.broker.requests.parts import paced
 from ottla.broker.requests.throttling import Mutations
 from ottla.broker.security.permission import may_use_cluster, may_use_topic
 from ottla.metadata.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
+from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import check_name
 from ottla.protocol.api import METADATA
 from ottla.protocol.connection import EncodedResponse
 from ottla.protocol.context import RequestContext

@@ -31,8 +31,8 @@ from ottla.coordinators.groups.streams import heartbeat as streams_heartbeat
 from ottla.coordinators.groups.streams.internal_topics import MISSING_INTERNAL_TOPICS
 from ottla.coordinators.groups.streams.subtopologies import required_topics
 from ottla.metadata.image import INTERNAL_TOPICS
+from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import check_name
 from ottla.protocol.errors import (
     GROUP_AUTHORIZATION_FAILED,
     STREAMS_INVALID_TOPOLOGY,

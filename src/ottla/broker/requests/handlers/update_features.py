@@ -19,11 +19,11 @@ Versions
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
-from ottla.metadata import changes, keys
-from ottla.metadata.eligibility import FEATURE, required_configs
+from ottla.metadata import changes
 from ottla.metadata.features import UPGRADE, LevelUpdate, updated
 from ottla.metadata.image import Image
-from ottla.metadata.store import Change
+from ottla.metadata.plans.eligibility import FEATURE, required_configs
+from ottla.metadata.store import Change, keys
 from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, error
 from ottla.protocol.messages.update_features import (
     UpdatableFeatureResult,

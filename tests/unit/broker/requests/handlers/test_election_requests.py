@@ -5,8 +5,8 @@ from typing import Any
 from tests.unit.broker.requests.handlers.test_reassignment_requests import ID, Broker
 
 from ottla.broker.requests.handlers.elect_leaders import elect_leaders
-from ottla.metadata import keys
 from ottla.metadata.image import PartitionImage
+from ottla.metadata.store import keys
 from ottla.protocol.errors import ELECTION_NOT_NEEDED, NONE
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.tasks.deferred import after

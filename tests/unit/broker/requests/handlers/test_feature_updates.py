@@ -7,13 +7,12 @@ from tests.queues import unexpected
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.requests.handlers.update_features import update_features
-from ottla.metadata import keys
-from ottla.metadata.alteration import BROKER
-from ottla.metadata.eligibility import FEATURE, has_elr
+from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.features import FEATURES, UPGRADE
 from ottla.metadata.image import BrokerImage, Image, Liveness
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change
+from ottla.metadata.plans.eligibility import FEATURE, has_elr
+from ottla.metadata.store import Change, keys
 from ottla.metadata.store.memory import SharedMetadata
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import INVALID_UPDATE_VERSION, NONE

@@ -7,14 +7,13 @@ from tests.queues import unexpected
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.requests.handlers.alter_partition_reassignments import alter_partition_reassignments
-from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules
+from ottla.metadata.changes.elections import ElectionRules
+from ottla.metadata.changes.reassignment import begun
 from ottla.metadata.image import BrokerImage, Liveness, PartitionImage, TopicImage
+from ottla.metadata.image.stored import stored
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.reassignment import begun
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, keys
 from ottla.metadata.store.memory import SharedMetadata
-from ottla.metadata.stored import stored
 from ottla.protocol.errors import INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS, NONE
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
