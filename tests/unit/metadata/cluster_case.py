@@ -26,7 +26,6 @@ from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.node import found_cluster
 from ottla.log.directory import LogDirectory
-from ottla.log.memory_store import MemoryStore
 from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness, PartitionImage, TopicImage
 from ottla.metadata.image.deltas import advanced
@@ -34,6 +33,7 @@ from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, Entry, keys
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.tasks.scheduler import Scheduler
+from tests.memory_store import MemoryStore
 
 from .stores import VirtualTime
 

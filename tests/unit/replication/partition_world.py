@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.memory_store import MemoryStore
 from tests.queues import immediate_queue
 
 from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, OffsetNotInLog, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.metadata.image import PartitionImage
 from ottla.protocol import errors
 from ottla.protocol.codec import decode_positions, encode

@@ -4,10 +4,10 @@ import errno
 from pathlib import Path
 
 import pytest
+from tests.memory_store import MemoryStore
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.cluster.applied_revision import AppliedRevision, Newest, why_older
-from ottla.log.memory_store import MemoryStore
 from ottla.metadata.store import Entry, Snapshot
 
 HOME = Path("/data")

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.memory_store import MemoryStore
 from tests.unit.broker.test_log_directories import Machine
 from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.image import UNASSIGNED, BrokerImage, Liveness, PartitionImage, TopicImage
 from ottla.metadata.image.stored import stored

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.memory_store import MemoryStore
 
 from ottla.broker.cluster.directories import OwnDirectories
 from ottla.log.directory import LogDirectory
-from ottla.log.memory_store import MemoryStore
 from ottla.metadata.image import UNASSIGNED, BrokerImage, PartitionImage, TopicImage
 
 NODE = 1

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from tests.memory_store import MemoryStore
 from tests.queues import manual_queue
 
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.coordinators.log import Ending
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
-from ottla.log.memory_store import MemoryStore
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.replication.partition import Partition
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faulty_store import FaultyStore
+from tests.memory_store import MemoryStore
 
 from ottla.broker.upkeep import flushing
 from ottla.broker.upkeep.flushing import Flusher
 from ottla.environment.asyncio_transport import AsyncioTimers
 from ottla.environment.workers import ThreadWorker
 from ottla.log.config import LogConfig
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log
-from ottla.log.memory_store import MemoryStore
 from ottla.records.batch import build
 from ottla.records.record import Record
 from ottla.replication.partition import Partition

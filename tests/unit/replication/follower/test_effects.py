@@ -5,12 +5,12 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from tests.memory_store import MemoryStore
 from tests.queues import immediate_queue
 
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.protocol import errors
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.records.batch import build

@@ -242,7 +242,7 @@ class MemoryStore:
         if self.is_directory(path):
             self._parent(path).change(path.name, None, None)
 
-    def room(self, path: Path) -> tuple[int, int]:  # noqa: ARG002
+    def room(self, path: Path) -> tuple[int, int]:
         return _ROOM, _ROOM
 
     def lock(self, path: Path) -> Callable[[], None]:
