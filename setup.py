@@ -30,7 +30,7 @@ COMPILED = [
     "src/ottla/broker/requests/delayed.py",
     "src/ottla/broker/requests/dispatch.py",
     "src/ottla/broker/requests/fetch_attempt.py",
-    "src/ottla/broker/requests/fetch_sessions.py",
+    "src/ottla/broker/requests/fetch_session.py",
     "src/ottla/broker/requests/handlers/fetch.py",
     "src/ottla/broker/requests/handlers/produce.py",
     "src/ottla/broker/requests/pipeline.py",

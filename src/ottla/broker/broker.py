@@ -12,7 +12,7 @@ from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.requests.delayed import Expirations
-from ottla.broker.requests.fetch_sessions import FetchSessions
+from ottla.broker.requests.fetch_session import FetchSessions
 from ottla.broker.requests.throttling import Throttling
 from ottla.broker.requests.topic_creation import TopicCreation
 from ottla.broker.security.listeners import BoundListeners

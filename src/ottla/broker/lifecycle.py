@@ -22,7 +22,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.connections.limits import ConnectionLimits, LimitConfigs
 from ottla.broker.connections.socket_server import SocketServer
 from ottla.broker.reconfiguration import Reconfiguration
-from ottla.broker.requests.fetch_sessions import FetchSessions
+from ottla.broker.requests.fetch_session import FetchSessions
 from ottla.broker.requests.pipeline import Pipeline
 from ottla.broker.requests.throttling import quota_window, replication_throttles
 from ottla.broker.starting import CannotStart, open_listeners, report_configs, report_start

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.broker.requests.dispatch import registered
-from ottla.broker.requests.fetch_sessions import INITIAL_EPOCH, FetchSession, RequestedPartition
+from ottla.broker.requests.fetch_session import INITIAL_EPOCH, FetchSession, RequestedPartition
 from ottla.broker.requests.handlers import SERVED
 from ottla.coordinators.partitions import partition_of
 from ottla.coordinators.share import session as share

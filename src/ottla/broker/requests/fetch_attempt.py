@@ -7,13 +7,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.current_leaders import Unled, add_current_leaders
 from ottla.broker.requests.delayed import Watched
 from ottla.broker.requests.dispatch import PositionalRequest
-from ottla.broker.requests.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    FetchSession,
-    RequestedPartition,
-)
+from ottla.broker.requests.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
 from ottla.broker.requests.replica_selection import preferred_replica
 from ottla.broker.security.permission import may_use_cluster, may_use_topic
 from ottla.environment.files import Region

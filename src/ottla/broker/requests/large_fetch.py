@@ -12,7 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.requests.dispatch import PositionalRequest
 from ottla.broker.requests.fetch_attempt import FetchAttempt, FetchRows, open_fetch, requested_partition
-from ottla.broker.requests.fetch_sessions import RequestedPartition
+from ottla.broker.requests.fetch_session import RequestedPartition
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.rows import ROWS_OF_PART
 from ottla.tasks.deferred import awaitable

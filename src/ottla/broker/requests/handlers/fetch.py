@@ -11,7 +11,7 @@ Behaviour
     offset out of range              OFFSET_OUT_OF_RANGE
     unknown topic or partition       UNKNOWN_TOPIC_OR_PARTITION; by id UNKNOWN_TOPIC_ID
     leader epoch                     older than ours FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH (KIP-320)
-    sessions                         fetch_sessions.py; a response in a session holds only changes; a session that
+    sessions                         fetch_session.py; a response in a session holds only changes; a session that
                                      has lost its last partition is over
     epoch of the last record         another one here: no records, but where both logs diverge (KIP-595)
     a follower of the cluster        reads up to the log end; its fetch offset is its acknowledgement of everything before; a

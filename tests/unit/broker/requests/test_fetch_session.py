@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.queues import manual_queue, run_queue
 
-from ottla.broker.requests.fetch_sessions import FetchSession, FetchSessions, RequestedPartition
+from ottla.broker.requests.fetch_session import FetchSession, FetchSessions, RequestedPartition
 from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
