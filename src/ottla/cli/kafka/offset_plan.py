@@ -7,13 +7,13 @@ TOPIC,PARTITION,OFFSET for one --group, GROUP,TOPIC,PARTITION,OFFSET otherwise, 
 import csv
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from ottla.cli.cluster_access import AdminConnection, CommandFailed
-from ottla.cli.kafka.times import timestamp_ms
 from ottla.cli.properties import selected_options
 from ottla.cli.table import Column, as_objects, echo_json, echo_table
 from ottla.client.admin.topics import Topics
@@ -98,7 +98,7 @@ def check_reset(options: Mapping[str, Any], topic: str = "topic") -> None:
 def target_of(options: Mapping[str, Any]) -> ResetTarget:
     """Return the target of the options. Raises BadParameter for an invalid time or duration."""
     if options["to_datetime"] is not None:
-        return ResetTarget(moment=timestamp_ms(options["to_datetime"]))
+        return ResetTarget(moment=_timestamp_ms(options["to_datetime"]))
     if options.get("by_duration") is not None:
         try:
             return ResetTarget(moment=time.time_ns() // 1_000_000 - duration_ms(options["by_duration"]))
@@ -113,6 +113,21 @@ def target_of(options: Mapping[str, Any]) -> ResetTarget:
     if options.get("to_current"):
         return ResetTarget(current=True)
     return ResetTarget(moment=EARLIEST if options["to_earliest"] else LATEST)
+
+
+def _timestamp_ms(text: str) -> int:
+    """Parse a time in the notation of Kafka's command line, "YYYY-MM-DDTHH:mm:SS.sss", into ms since the epoch; it is in UTC,
+    or has "Z" or an offset like +02:00. Raises BadParameter.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not of the form YYYY-MM-DDTHH:mm:SS.sss") from None
+    if "T" not in text:
+        raise click.BadParameter(f"{text!r} is not of the form YYYY-MM-DDTHH:mm:SS.sss")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
 
 
 def plan_for(
