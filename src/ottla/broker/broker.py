@@ -9,23 +9,23 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
-from ottla.broker.delayed import Expirations
-from ottla.broker.listeners import BoundListeners
-from ottla.broker.moving import Moves
-from ottla.broker.other_brokers import OtherBrokers
-from ottla.broker.sessions import FetchSessions
-from ottla.broker.throttling import Throttling
-from ottla.broker.topic_creation import TopicCreation
+from ottla.broker.requests.delayed import Expirations
+from ottla.broker.requests.fetch_session import FetchSessions
+from ottla.broker.requests.throttling import Throttling
+from ottla.broker.requests.topic_creation import TopicCreation
+from ottla.broker.security.listeners import BoundListeners
+from ottla.broker.upkeep.moves import Moves
 from ottla.environment import Address, Clock, Random, Timers
 from ottla.environment.timer_queues import TimerQueues
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.configs import topic_configs
-from ottla.metadata.elections import ElectionRules
-from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.eligibility import min_isr_of
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import LEADER_NOT_AVAILABLE
 from ottla.replication.replicas import PartitionView, Replicas
@@ -37,10 +37,10 @@ from ottla.tasks.turns import Turns
 if TYPE_CHECKING:
     from ottla.broker.authorization import Authorization
     from ottla.broker.coordination.coordinators import Coordination
+    from ottla.broker.coordination.streams_topics import StreamsTopics
+    from ottla.broker.coordination.topology_descriptions import TopologyDescriptionPlugin
+    from ottla.broker.metrics.telemetry import Telemetry
     from ottla.broker.share_partitions.partitions import SharePartitions
-    from ottla.broker.streams_topics import StreamsTopics
-    from ottla.broker.telemetry import Telemetry
-    from ottla.broker.topology_descriptions import TopologyDescriptionPlugin
     from ottla.coordinators.runtime import Runtime
     from ottla.protocol.connection import EncodedResponse
     from ottla.security.delegation_tokens import TokenIndex
@@ -220,7 +220,7 @@ class Broker:
     def description_plugin(self) -> "TopologyDescriptionPlugin | None":
         """The plug-in that stores descriptions of topologies, None without one."""
         if self._description_plugin is None and self.config.text("group.streams.topology.description.plugin.class"):
-            from ottla.broker.topology_descriptions import description_plugin
+            from ottla.broker.coordination.topology_descriptions import description_plugin
 
             self._description_plugin = description_plugin(self.config)
         return self._description_plugin
@@ -229,7 +229,7 @@ class Broker:
     def streams_topics(self) -> "StreamsTopics":
         """The creation of internal topics for streams groups, created at first use."""
         if self._streams_topics is None:
-            from ottla.broker.streams_topics import StreamsTopics
+            from ottla.broker.coordination.streams_topics import StreamsTopics
 
             self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.tasks)
         return self._streams_topics
@@ -238,7 +238,7 @@ class Broker:
     def telemetry(self) -> "Telemetry":
         """The metrics of clients, created at first use."""
         if self._telemetry is None:
-            from ottla.broker.telemetry import Telemetry
+            from ottla.broker.metrics.telemetry import Telemetry
 
             self._telemetry = Telemetry(self.config.integer("telemetry.max.bytes"), self.random)
         return self._telemetry

@@ -23,13 +23,13 @@ from ottla.coordinators import offsets
 from ottla.coordinators.groups import listing
 from ottla.environment.process import process_environment
 from ottla.log import reading
-from ottla.metadata import changes, keys
-from ottla.metadata.alteration import BROKER
+from ottla.metadata import changes
+from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.features import initial
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.store import Change
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.store import Change, keys
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, NOT_LEADER_OR_FOLLOWER, all_errors
 from ottla.protocol.errors import error as error_row
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
