@@ -14,7 +14,6 @@ part, not as long as the request: neither memory nor the garbage collector has m
 import logging
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.requests.context_fields import log_fields
@@ -83,16 +82,20 @@ async def serve_in_parts(
     target: Route, envelope: "Envelope", context: "RequestContext", broker: "Broker"
 ) -> Response | None:
     """Serve a request with many rows, or a large frame. Raises PeerError."""
-    # A large fetch may wait for records: only its work is surrounded.
-    with nullcontext() if envelope.api.key == api.FETCH else broker.large_work():
-        return await _serve(target, envelope, context, broker)
-
-
-async def _serve(target: Route, envelope: "Envelope", context: "RequestContext", broker: "Broker") -> Response | None:
-    tasks, version = broker.tasks, envelope.version
     encoded = encoded_message(target, envelope)
-    request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), tasks)
-    request.context = context
+    with broker.large_work():
+        request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), broker.tasks)
+        request.context = context
+        if envelope.api.key != api.FETCH:
+            return await _answered(target, envelope, encoded, request, broker)
+    return await _answered(target, envelope, encoded, request, broker)  # it may wait for records for long
+
+
+async def _answered(
+    target: Route, envelope: "Envelope", encoded: EncodedMessage[Any], request: Any, broker: "Broker"
+) -> Response | None:
+    """Return the response to a request that is decoded."""
+    tasks, version, context = broker.tasks, envelope.version, request.context
     if target.is_whole:
         whole = PositionalRequest(context, envelope.frame, request) if target.positions else request
         answer: Any = target.handler(whole, broker)
