@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.environment import Clock, Timers
 from ottla.metadata.image import EMPTY, NO_LEADER, PartitionImage
-from ottla.metadata.image.deltas import advanced
+from ottla.metadata.image.deltas import apply_entries
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, MetadataStore, Snapshot, Watcher
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.tasks.deferred import Answer
@@ -66,7 +66,7 @@ def elections(revisions: Sequence[Revision], nodes: Mapping[str, int]) -> list[E
     """Return every change of a partition's leader in the store; `nodes` are the node ids of the writers."""
     image, result = EMPTY, []
     for revision in revisions:
-        delta = advanced(image, revision.number, revision.entries)
+        delta = apply_entries(image, revision.number, revision.entries)
         before, image = image, delta.image
         live = frozenset(before.brokers)
 

@@ -21,7 +21,7 @@ from ottla.client.errors import KafkaError
 from ottla.metadata import changes
 from ottla.metadata import metadata as metadata_module
 from ottla.metadata.image import NO_LEADER, Image, TopicImage
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, Entry, keys
 from ottla.metadata.store.etcd.watch import Watch
@@ -81,7 +81,7 @@ def _with_churners(schedule: Callable[[Simulation], None]) -> Callable[[Simulati
 def _lose_leases_together(simulation: Simulation, chance: random.Random) -> None:
     """Let the leases of the controller and of a killed broker end at about the same time, then let the controller go on."""
     store: StoreHost = simulation.stores[0]
-    controller_id = loaded(store.snapshot()).controller_id
+    controller_id = image_from(store.snapshot()).controller_id
     others = [broker for broker in simulation.brokers if broker.node_id != controller_id and broker.is_serving]
     controller = next((broker for broker in simulation.brokers if broker.node_id == controller_id), None)
     if controller is None or not others:

@@ -15,10 +15,10 @@ from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.share_partitions import partitions
 from ottla.environment import Timers
 from ottla.log.log import Log
-from ottla.metadata.changes.elections import ElectionRules, restricted, without
+from ottla.metadata.changes.elections import ElectionRules, remove_from_isr, restrict_isr
 from ottla.metadata.changes.reassignment import is_reassigned, target_of
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.metadata.store import Change, keys
 from ottla.replication.follower.effects import LogEffects
 from ottla.replication.follower.followed import Begin
@@ -54,7 +54,7 @@ def cut_from_peers(simulation: Simulation, broker: SimulatedBroker, duration_ms:
 
 def _fence(simulation: Simulation, broker: SimulatedBroker) -> None:
     """End the lease of a broker, as a peer does that was refused by its address: it becomes live again at once."""
-    sign = loaded(broker.store.snapshot()).live.get(broker.node_id)
+    sign = image_from(broker.store.snapshot()).live.get(broker.node_id)
     if sign is not None:
         broker.store.shared.revoke(sign.lease)
 
@@ -102,7 +102,7 @@ def kill_two(simulation: Simulation, chance: random.Random) -> None:
 
 def _restart_unseen(simulation: Simulation, chance: random.Random) -> None:
     """Restart a broker while the controller is cut off from the store: its next image shows the broker live, as before."""
-    controller_id = loaded(simulation.stores[0].snapshot()).controller_id
+    controller_id = image_from(simulation.stores[0].snapshot()).controller_id
     others = [one for one in simulation.brokers if one.node_id != controller_id and one.is_serving]
     controller = next((one for one in simulation.brokers if one.node_id == controller_id), None)
     if controller is None or not others:
@@ -245,14 +245,14 @@ def _keep_moved_coordinators(patch: Patch) -> None:
 def _complete_early(patch: Patch) -> None:
     """A reassignment is completed as soon as one of the new replicas is in the ISR."""
 
-    def completed(partition: PartitionImage, acceptable: Any, rules: Any) -> PartitionImage | None:
+    def complete_reassignment(partition: PartitionImage, acceptable: Any, rules: Any) -> PartitionImage | None:
         target = target_of(partition)
         if not is_reassigned(partition) or not set(target) & set(partition.isr):
             return None
-        state = restricted(partition, target, acceptable, rules)
+        state = restrict_isr(partition, target, acceptable, rules)
         return None if state.leader == NO_LEADER else state._replace(adding=(), removing=())
 
-    patch.setattr(controller, "completed", completed)
+    patch.setattr(controller, "complete_reassignment", complete_reassignment)
 
 
 def _remove_logs_early(patch: Patch) -> None:
@@ -282,7 +282,7 @@ def _keep_logs(patch: Patch) -> None:
 
 def _never_complete(patch: Patch) -> None:
     """The controller looks at the ISR, and not at reassignments."""
-    patch.setattr(controller, "completed", lambda *_: None)
+    patch.setattr(controller, "complete_reassignment", lambda *_: None)
 
 
 def _stop_at_once(patch: Patch) -> None:
@@ -334,13 +334,13 @@ def _cut_in_the_same_epoch(patch: Patch) -> None:
         report(self, partition, offset)
         partition.damaged_in = -1
 
-    def damaged(partition: PartitionImage, node: int, acceptable: Any) -> PartitionImage | None:
+    def remove_damaged(partition: PartitionImage, node: int, acceptable: Any) -> PartitionImage | None:
         if not any(map(acceptable, partition.isr)):
             return None
-        return without(partition, node, acceptable, ElectionRules(partition.min_isr), has_records=False)
+        return remove_from_isr(partition, node, acceptable, ElectionRules(partition.min_isr), has_records=False)
 
     patch.setattr(Replicas, "report_damage", report_damage)
-    patch.setattr(offline_replicas, "damaged", damaged)
+    patch.setattr(offline_replicas, "remove_damaged", remove_damaged)
 
 
 REPLICATION_BUGS: Final[dict[str, Planted]] = {

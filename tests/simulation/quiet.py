@@ -20,7 +20,7 @@ from ottla.client.core import Core
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.coordinators.share.window import ACQUIRED
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.replication.partition import Partition
 
 from .applications import LEDGER, PLAIN, SHARE_GROUP, Writer
@@ -196,7 +196,7 @@ class QuietSimulation(Simulation):
 
     def _move_coordinator(self) -> None:
         """End the sessions of the brokers that coordinate transactions: they are live again at once, without leaderships."""
-        image = loaded(self.stores[0].snapshot())
+        image = image_from(self.stores[0].snapshot())
         for node in dict.fromkeys(partition.leader for partition in image.topics[TRANSACTION_STATE_TOPIC].partitions):
             self.stores[0].shared.revoke(image.live[node].lease)
         self.world.call_after(SECOND_US, self._look_at_locks)
@@ -265,7 +265,7 @@ class QuietSimulation(Simulation):
         self._neglected(TRANSACTION, open_logs)
         self._neglected(SESSIONS, self._members())
         self._neglected(LOCKS, self._locked())
-        image = loaded(self.stores[0].snapshot())
+        image = image_from(self.stores[0].snapshot())
         if any(one.leader != one.replicas[0] for topic in image.topics.values() for one in topic.partitions):
             self.seen.add(LEADERS)
 
@@ -275,7 +275,7 @@ class QuietSimulation(Simulation):
         super()._check()
 
     def _check_late(self) -> None:
-        image = loaded(self.stores[0].snapshot())
+        image = image_from(self.stores[0].snapshot())
         self._neglected(
             LEADERS,
             (

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ottla.metadata.changes.reassignment import is_reassigned
 from ottla.metadata.image import EMPTY, NO_LEADER, Image, PartitionImage, TopicImage
-from ottla.metadata.image.deltas import advanced
+from ottla.metadata.image.deltas import apply_entries
 from ottla.replication.partition import Partition
 
 from .applications import HASTY
@@ -200,7 +200,7 @@ class Replication:
 
     def applied(self, revision: Revision) -> None:
         """Look at a new revision of the store."""
-        delta = advanced(self._image, revision.number, revision.entries)
+        delta = apply_entries(self._image, revision.number, revision.entries)
         before, self._image = self._image, delta.image
         self.stops.applied(delta)
         if delta.membership:

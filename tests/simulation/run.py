@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.metadata.store import keys
 
 from . import checks
@@ -418,7 +418,7 @@ class Simulation:
         """Return the partitions that may have lost records, and the time until which acknowledgements are not relied on."""
         lossy: dict[PartitionKey, int] = {}
         for store, replication in zip(self.stores, self.replication, strict=True):
-            names = {topic.id.hex(): topic.name for topic in loaded(store.snapshot()).topics.values()}
+            names = {topic.id.hex(): topic.name for topic in image_from(store.snapshot()).topics.values()}
             for loss in replication.losses:
                 if loss.topic_id not in names:
                     continue  # a topic that was deleted
@@ -436,7 +436,7 @@ class Simulation:
             def violated(check: str, text: str) -> None:
                 self.violations.append(Violation(check, text, (text.split(":")[0],)))
 
-            image = loaded(store.snapshot())
+            image = image_from(store.snapshot())
             self.violations += reassignments_end(image)
             if len(brokers) == sum(broker.store is store for broker in self.brokers):
                 logs = at_rest(brokers, image, violated)
@@ -485,7 +485,7 @@ class Simulation:
         return {
             (store.cluster, topic.name, config): value
             for store in self.stores
-            for topic in loaded(store.snapshot()).topics.values()
+            for topic in image_from(store.snapshot()).topics.values()
             for config, value in topic.configs.items()
         }
 
@@ -502,7 +502,7 @@ class Simulation:
     def _check_metadata(self) -> None:
         serving = [broker for broker in self.brokers if broker.server is not None and broker.is_serving]
         for store in self.stores:
-            image = loaded(store.snapshot())
+            image = image_from(store.snapshot())
             images = {
                 broker.name: _texts(broker.server.broker.image)
                 for broker in serving

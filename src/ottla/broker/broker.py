@@ -66,7 +66,7 @@ class Broker:
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
     authorization  the authorizer; None if every client may do everything
     timeouts      timers of requests that wait
-    expirations   numbers of waits that ended at their timeout
+    expirations   counters of requests that timed out
     large_checks  checks of batches that are large when decompressed, one after the other
     token_index   delegation tokens by their secrets; None before the first request about tokens
     """

@@ -178,14 +178,14 @@ class BrokerServer:
         """Build the broker on the metadata of its cluster, and join it. Raises CannotStart and what is `_EXPECTED`."""
         # A single broker starts without the modules of a cluster.
         from ottla.broker.cluster.applied_revision import why_older
-        from ottla.broker.cluster.node import found_cluster, wait_until_reached
+        from ottla.broker.cluster.node import load_or_create_cluster, wait_until_reached
 
         environment = self._environment
         cluster_id = self._storage.open_directories()
         if self.waits_for_store_ms:
             await wait_until_reached(store, self.tasks, self.waits_for_store_ms)
         min_isr = self._config.integer("min.insync.replicas")
-        snapshot = await found_cluster(store, self.tasks, cluster_id, environment.random, min_isr)
+        snapshot = await load_or_create_cluster(store, self.tasks, cluster_id, environment.random, min_isr)
         self._check_goes_on()
         reason = why_older(environment.files, self._storage.directories[0].path, snapshot)
         if reason is not None and not self.accepts_older_metadata:

@@ -10,7 +10,7 @@ from ottla.environment.files import Store
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata.changes.elections import restarted_alone
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.metadata.image.stored import upgraded
 from ottla.metadata.store import Change, keys
 from ottla.metadata.store.sqlite import SqliteStore
@@ -69,7 +69,7 @@ class Storage:
         put = upgraded(snapshot.entries)
         if not any(entry.key == keys.SECRET for entry in snapshot.entries):
             put[keys.SECRET] = (self._random.bytes16() + self._random.bytes16()).hex().encode()
-        put |= restarted_alone(loaded(snapshot), self._config.node_id)
+        put |= restarted_alone(image_from(snapshot), self._config.node_id)
         if put:
             outcome = metadata.change_now(Change(put=put))
             if outcome.error is not None:

@@ -266,7 +266,7 @@ class Producer(Blocking):
             if self._append is not None:
                 # Fast path of nearly every record; a record that cannot be appended at once takes the slow path below.
                 taken = self._append(topic, partition, moment, key, value, pairs, listener)
-                if taken == APPENDED or self._producer.judge(taken, topic, partition, key, value):
+                if taken == APPENDED or self._producer.check_append_result(taken, topic, partition, key, value):
                     return
             elif self._producer.append(topic, partition, moment, key, value, pairs, listener):
                 return

@@ -59,7 +59,7 @@ class ServedSocket:
     __slots__ = (
         "_closed",
         "_fd",
-        "_keeps",
+        "_is_held",
         "_left",
         "_loop",
         "_paused",
@@ -85,7 +85,7 @@ class ServedSocket:
         self._fd = sock.fileno()
         self._receiver: ServedReceiver | None = None
         self._left: deque[Any] = deque()
-        self._keeps = False  # True while a kept response is all of `_left`
+        self._is_held = False  # True while a kept response is all of `_left`
         self._paused = True
         self._closed = False
         self.peer = peer
@@ -117,18 +117,18 @@ class ServedSocket:
 
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""
-        if self._keeps:
-            self.send_kept()
+        if self._is_held:
+            self.send_held()
         left = self._left
         if left or self._closed:
             left.extend(pieces)
             return False
         if len(pieces) == 1 and type(pieces[0]) is bytes:
             sends = self._sends
-            if sends.keeps():
+            if sends.should_hold():
                 left.append(pieces[0])
-                self._keeps = True
-                sends.keep(self)
+                self._is_held = True
+                sends.hold(self)
                 return True
             # Fast path of most responses: one buffer, which the kernel accepts completely.
             try:
@@ -153,10 +153,10 @@ class ServedSocket:
                 return False
         return self._send_all()
 
-    def send_kept(self) -> None:
-        """See `Sender.send_kept`. What does not fit into the socket is sent when it is writable, as after `write`."""
-        if self._keeps:
-            self._keeps = False
+    def send_held(self) -> None:
+        """See `Sender.send_held`. What does not fit into the socket is sent when it is writable, as after `write`."""
+        if self._is_held:
+            self._is_held = False
             self._send_all()
 
     def _send_all(self) -> bool:
@@ -242,8 +242,8 @@ class ServedSocket:
         if self._closed:
             return
         self._closed = True
-        if self._keeps:
-            self._keeps = False
+        if self._is_held:
+            self._is_held = False
             with suppress(OSError):
                 self._socket.send(self._left[0])
         if self._receiver is not None:

@@ -124,7 +124,7 @@ class LogDirectory:
         self.path = path
         self.id = b""
         self.offline: str | None = None
-        self.failed: list[Callable[[LogDirectory], None]] = []
+        self.on_failure: list[Callable[[LogDirectory], None]] = []
         try:
             store.make_directory(path, parents=True)
             self._unlock = store.lock(path)
@@ -361,7 +361,7 @@ class LogDirectory:
         )
         for log in self._partitions.values():
             log.abandon()
-        for listener in self.failed:
+        for listener in self.on_failure:
             listener(self)
 
     def discard_partition(self, topic: str, partition: int) -> Path | None:

@@ -340,10 +340,10 @@ class Log:
         """
         batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
         if batch.remaining is None:
-            prompt = self._append_prepared(batch, leader_epoch, now_ms)
-            if prompt.error_code in _TOO_LARGE:
+            result = self._append_prepared(batch, leader_epoch, now_ms)
+            if result.error_code in _TOO_LARGE:
                 self.rejected_bytes += end - start
-            return prompt
+            return result
         appended = AppendResult(-1)
         append = partial(self._append_prepared, batch, leader_epoch, now_ms)
         appended.unfinished = Unfinished(batch.remaining, append)
@@ -920,7 +920,7 @@ class Log:
 
     @property
     def truncations(self) -> int:
-        """Return the number of truncations since the log was opened: whoever works on its segments in steps compares it."""
+        """Return the number of truncations since the log was opened: compared by callers that process segments in steps."""
         return self._truncations
 
     def truncate_to(self, offset: int) -> None:

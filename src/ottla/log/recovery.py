@@ -484,7 +484,7 @@ def _recall(states: ProducerStates, segments: Sequence[Segment], offset: int) ->
         headers = segment.walk(segment.index.boundary_before(max(0, end - _RECALLED_BYTES)))
         states.recall(takewhile(lambda header: header.base_offset < offset, headers))
     except DamagedLog:
-        return  # whoever reads there will report it
+        return  # the next reader reports it
 
 
 def has_markers(segments: Sequence[Segment], offset: int) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from ottla.environment import Cancellable, Random
 from ottla.metadata.image import BrokerImage, Delta, Image, UnknownFormat
-from ottla.metadata.image.deltas import advanced, loaded
+from ottla.metadata.image.deltas import apply_entries, image_from
 from ottla.metadata.plans.topics import TopicPlans
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
 from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot, keys
@@ -106,7 +106,7 @@ class Metadata:
         self._next_producer_id = self._producer_ids_revision = 0
         """Value and revision of the block of producer ids: noted when a change is answered, perhaps before its delivery."""
         self._note(snapshot.entries)
-        self.image = self._own(loaded(snapshot))
+        self.image = self._own(image_from(snapshot))
         if not self.image.cluster_id:
             raise LookupError("the metadata store has no cluster id")
         self.applied = snapshot.revision
@@ -173,7 +173,7 @@ class Metadata:
                         return
                     entries = self._differences(revision, entries)
                 try:
-                    delta = advanced(self.image, revision, entries)
+                    delta = apply_entries(self.image, revision, entries)
                 except UnknownFormat as cause:
                     self._end(str(cause))
                     return

@@ -102,9 +102,9 @@ class Replicas:
         self._postponed: dict[tuple[str, int], None] = {}
         """Partitions of `_failed` that could not be opened for a lack of resources."""
         self.shortest_flush_ms = NEVER_MS
-        self.went_offline: list[Callable[[str, int], None]] = []
+        self.on_offline: list[Callable[[str, int], None]] = []
         """Called with the topic and index of each partition whose log goes offline."""
-        self.came_online: list[Callable[[TopicImage], None]] = []
+        self.on_online: list[Callable[[TopicImage], None]] = []
         """Called with the topic of partitions that were opened late."""
         self.opened_many: Callable[[], object] = _nothing
         """Called whenever _MANY_PARTITIONS more have been opened."""
@@ -112,10 +112,10 @@ class Replicas:
         self._opened_since = self._updated = self._moved = 0
         self.is_loaded = False
         """True once `load` has opened the partitions."""
-        self.damaged: list[Callable[[Partition], None]] = []
+        self.on_damage: list[Callable[[Partition], None]] = []
         """Called with each partition whose log could not be read, although its disk works."""
         for directory in directories:
-            directory.failed.append(self._take_offline)
+            directory.on_failure.append(self._take_offline)
 
     def load(self, image: Image) -> None:
         """Open all partitions in the directories, and discard those of deleted topics, and those that were assigned to other
@@ -409,7 +409,7 @@ class Replicas:
             for _ in self._open(topic):
                 pass  # they are few
             if len(self._postponed) < before:
-                for listener in self.came_online:
+                for listener in self.on_online:
                     listener(topic)
 
     def has_offline(self, topic: TopicImage, first: int = 0) -> bool:
@@ -511,7 +511,7 @@ class Replicas:
             partition = self._by_name.get(topic, {}).pop(index, None)
             if partition is not None:
                 partition.fail(KAFKA_STORAGE_ERROR)
-            for listener in self.went_offline:
+            for listener in self.on_offline:
                 listener(topic, index)
 
     def find(self, topic: str, index: int) -> Partition | None:
@@ -588,7 +588,7 @@ class Replicas:
         """Report that `offset` could not be read. The first report of a partition counts until the damage is repaired."""
         if partition.damaged_at < 0 and self.find(partition.topic, partition.index) is partition:
             partition.damaged_at, partition.damaged_in = offset, partition.leader_epoch
-            for listener in self.damaged:
+            for listener in self.on_damage:
                 listener(partition)
 
     @property

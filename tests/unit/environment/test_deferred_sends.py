@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.environment.deferred_sends import MANY, MOST_KEPT, DeferredSends
+from ottla.environment.deferred_sends import MANY, MOST_HELD, DeferredSends
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Region
 from ottla.environment.listening import ServedSocket, Shared, Turns
@@ -35,8 +35,8 @@ class Passes:
 
     def respond(self) -> bool:
         """Send a response, or keep it; returns whether it is kept."""
-        if self.sends.keeps():
-            self.sends.keep(Socket(0, []))
+        if self.sends.should_hold():
+            self.sends.hold(Socket(0, []))
             return True
         self.sends.sent()
         return False
@@ -49,7 +49,7 @@ class Socket:
         self.name = name
         self.sent = sent
 
-    def send_kept(self) -> None:
+    def send_held(self) -> None:
         self.sent.append(self.name)
 
 
@@ -70,24 +70,24 @@ def test_kept_responses_are_sent_at_the_end_of_the_pass() -> None:
     passes, sent = Passes(), list[int]()
     passes.serve(MANY)
     assert not passes.respond()
-    for name in range(MOST_KEPT - 1):
-        passes.sends.keep(Socket(name, sent))
+    for name in range(MOST_HELD - 1):
+        passes.sends.hold(Socket(name, sent))
     assert not sent
     passes.end()
-    assert sent == list(range(MOST_KEPT - 1))
+    assert sent == list(range(MOST_HELD - 1))
     passes.serve(1)
-    assert sent == list(range(MOST_KEPT - 1))
+    assert sent == list(range(MOST_HELD - 1))
 
 
 def test_no_more_than_some_are_kept() -> None:
     passes, sent = Passes(), list[int]()
     passes.serve(MANY)
     assert not passes.respond()
-    for name in range(2 * MOST_KEPT + 1):
-        passes.sends.keep(Socket(name, sent))
-        assert len(sent) == (name + 1) // MOST_KEPT * MOST_KEPT
+    for name in range(2 * MOST_HELD + 1):
+        passes.sends.hold(Socket(name, sent))
+        assert len(sent) == (name + 1) // MOST_HELD * MOST_HELD
     passes.end()
-    assert sent == list(range(2 * MOST_KEPT + 1))
+    assert sent == list(range(2 * MOST_HELD + 1))
 
 
 class Receiver:

@@ -24,11 +24,11 @@ from typing import Any
 from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.cluster.membership import CannotJoin, Membership
-from ottla.broker.cluster.node import found_cluster
+from ottla.broker.cluster.node import load_or_create_cluster
 from ottla.log.directory import LogDirectory
 from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness, PartitionImage, TopicImage
-from ottla.metadata.image.deltas import advanced
+from ottla.metadata.image.deltas import apply_entries
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, Entry, keys
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
@@ -101,7 +101,7 @@ class _Process:
 
     async def _start(self) -> None:
         case = self.case
-        snapshot = await found_cluster(self.store, self.tasks, None, Zeros(), 1)
+        snapshot = await load_or_create_cluster(self.store, self.tasks, None, Zeros(), 1)
         metadata = self.metadata = Metadata(
             self.store,
             snapshot,
@@ -259,7 +259,7 @@ class ClusterCase:
 
     def describe(self, revision: int, entries: Iterable[Entry]) -> None:
         """Add what a revision changes."""
-        delta = advanced(self.image, revision, list(entries))
+        delta = apply_entries(self.image, revision, list(entries))
         before, self.image = self.image, delta.image
         for entry in sorted(entries, key=lambda one: one.key):
             kind, _, name = entry.key[1:].partition("/")

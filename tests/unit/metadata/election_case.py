@@ -15,14 +15,14 @@ Inputs of a transcript, one a line, and the brokers that they concern:
 
 from ottla.metadata.changes.elections import (
     ElectionRules,
-    online,
-    preferred,
-    replaced,
-    restarted,
-    unclean,
+    elect_any,
+    elect_leader,
+    elect_preferred,
+    remove_from_isr,
+    take_replacement,
+    take_restart,
     with_isr,
     with_min_isr,
-    without,
 )
 from ottla.metadata.image import NO_LEADER, PartitionImage
 
@@ -64,7 +64,7 @@ class ElectionCase:
 
     def fail_disk(self, node: int) -> None:
         self._put(self.partition._replace(offline=(*self.partition.offline, node), epoch=self.partition.epoch + 1))
-        self._put(without(self.partition, node, self.acceptable, self.rules, has_records=False))
+        self._put(remove_from_isr(self.partition, node, self.acceptable, self.rules, has_records=False))
         self.settle()
 
     def restore_disk(self, node: int) -> None:
@@ -78,13 +78,13 @@ class ElectionCase:
         self.stopping.discard(node)
         self.restarting = node
         before = self.partition
-        state = replaced(before, node, self.acceptable) if is_replaced else None
-        self._put(state or restarted(before, node, self.acceptable, was_clean=was_clean))
+        state = take_replacement(before, node, self.acceptable) if is_replaced else None
+        self._put(state or take_restart(before, node, self.acceptable, was_clean=was_clean))
         self.restarting = NO_LEADER
 
     def leave(self, node: int) -> None:
         """Take a replica out of the ISR that lags behind."""
-        self._put(without(self.partition, node, self.acceptable, self.rules))
+        self._put(remove_from_isr(self.partition, node, self.acceptable, self.rules))
 
     def join(self, node: int) -> None:
         """Add a replica to the ISR that has caught up: the ELR is emptied when the ISR has min.insync.replicas."""
@@ -102,8 +102,8 @@ class ElectionCase:
         """Act as the controller does: fenced and stopping brokers leave the ISR, then a leader is elected if needed."""
         for node in self.partition.isr:
             if node not in self.live or node in self.stopping:
-                self._put(without(self.partition, node, self.acceptable, self.rules))
-        self._put(online(self.partition, self.acceptable, self.rules))
+                self._put(remove_from_isr(self.partition, node, self.acceptable, self.rules))
+        self._put(elect_leader(self.partition, self.acceptable, self.rules))
 
     def _put(self, state: PartitionImage | None) -> None:
         if state is None:
@@ -129,7 +129,7 @@ class ElectionCase:
         """Play one input."""
         command, *words = line.split()
         if command in ("preferred", "unclean"):
-            self._put((preferred if command == "preferred" else unclean)(self.partition, self.acceptable))
+            self._put((elect_preferred if command == "preferred" else elect_any)(self.partition, self.acceptable))
         elif command == "restart":
             self.restart(int(words[0]), was_clean=words[1] == "clean", is_replaced=words[1] == "replaced")
         else:

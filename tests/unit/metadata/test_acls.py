@@ -8,7 +8,7 @@ import pytest
 
 from ottla.metadata import changes
 from ottla.metadata.image import BrokerImage
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore
@@ -80,7 +80,7 @@ def test_many_acls_take_several_changes(store: SmallChanges) -> None:
     assert code_of(set_acls(metadata, MANY)) == NONE
     assert store.sizes == [(4, 0), (4, 0), (2, 0)]
     assert acls_of(metadata) == set(MANY)
-    assert set(loaded(store.load()).acls.values()) == set(MANY)
+    assert set(image_from(store.load()).acls.values()) == set(MANY)
     store.sizes.clear()
     assert code_of(set_acls(metadata, (), MANY[:9])) == NONE
     assert store.sizes == [(0, 4), (0, 4), (0, 1)]

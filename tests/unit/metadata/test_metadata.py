@@ -8,8 +8,8 @@ import pytest
 from ottla.metadata import changes
 from ottla.metadata.features import initial
 from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
-from ottla.metadata.image.deltas import loaded
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.deltas import image_from
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.plans.topics import RequestedTopic, TopicBatch, check_name
 from ottla.metadata.refusal import ChangeResult, Refused
@@ -100,11 +100,11 @@ def wanted(name: str = "t", partitions: int = -1, factor: int = -1, **rest: obje
 def test_a_cluster_keeps_its_first_id(store: SqliteStore) -> None:
     store.initialize("second")
     assert store.cluster_id == "first"
-    assert loaded(store.load()).cluster_id == "first"
+    assert image_from(store.load()).cluster_id == "first"
 
 
 def test_a_new_cluster_has_stored_the_levels_of_all_features(store: SqliteStore) -> None:
-    assert loaded(store.load()).features == initial()
+    assert image_from(store.load()).features == initial()
 
 
 def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteStore) -> None:
@@ -118,7 +118,7 @@ def test_created_topics_are_published_and_found_by_the_next_start(store: SqliteS
     assert (before.topics, deltas) == ({}, [Delta(metadata.image, (topic,), before=before)])
     assert metadata.image.topics_by_id[topic.id] is metadata.image.topics["t"]
     assert len(topic.partitions) == 3
-    again = loaded(store.load())
+    again = image_from(store.load())
     assert (again.topics, again.revision) == ({"t": topic}, metadata.image.revision)
 
 
@@ -132,7 +132,7 @@ def test_deleted_topics_are_gone(store: SqliteStore) -> None:
     delete(metadata, [gone])
     assert deltas == [Delta(metadata.image, (), (gone,), before=before)]
     assert (list(metadata.image.topics), gone.id in metadata.image.topics_by_id) == (["b"], False)
-    assert list(loaded(store.load()).topics) == ["b"]
+    assert list(image_from(store.load()).topics) == ["b"]
 
 
 def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
@@ -152,7 +152,7 @@ def test_configs_of_brokers_and_groups_survive(store: SqliteStore) -> None:
         }
     )
     configure(again, 4, "", {})
-    assert loaded(store.load()).configs_of(4, "") == {}
+    assert image_from(store.load()).configs_of(4, "") == {}
 
 
 def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
@@ -163,7 +163,7 @@ def test_grown_topics_keep_their_partitions(store: SqliteStore) -> None:
     assert grown.partitions[:2] == topic.partitions
     assert len(grown.partitions) == 4
     replace(metadata, grown)
-    assert loaded(store.load()).topics["t"] == grown
+    assert image_from(store.load()).topics["t"] == grown
     delete(metadata, [grown])
     refused = replace(metadata, grown)
     assert isinstance(refused, ChangeResult)
@@ -210,9 +210,9 @@ def test_names_that_no_topic_has(name: str) -> None:
 
 def test_a_topic_comes_back_from_its_bytes() -> None:
     topic = TopicImage("t", bytes(range(16)), (PartitionImage((1, 2), (2,), 2, 7),), {"retention.ms": "7"})
-    assert loaded(Snapshot(entries_of(topic), 1)).topics["t"] == topic
+    assert image_from(Snapshot(entries_of(topic), 1)).topics["t"] == topic
     moved = topic.with_partition(0, topic.partitions[0].assigned(2, bytes(range(16, 32))))
-    assert loaded(Snapshot(entries_of(moved), 1)).topics_by_id[topic.id] == moved
+    assert image_from(Snapshot(entries_of(moved), 1)).topics_by_id[topic.id] == moved
     assert moved.partitions[0].directory_of(2) == bytes(range(16, 32))
     assert moved.partitions[0].directory_of(1) == topic.partitions[0].directory_of(2) == bytes(16)
     assert not topic.is_internal
@@ -220,7 +220,7 @@ def test_a_topic_comes_back_from_its_bytes() -> None:
 
 
 def entries_of(topic: TopicImage) -> list[Entry]:
-    return [Entry(key, value, 1, 1) for key, value in stored(topic).items()]
+    return [Entry(key, value, 1, 1) for key, value in topic_entries(topic).items()]
 
 
 def test_thousands_of_deliveries_wait_for_a_slow_listener(store: SqliteStore) -> None:

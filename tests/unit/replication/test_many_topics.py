@@ -21,7 +21,7 @@ class Directory:
     def __init__(self) -> None:
         self.path = Path("/data")
         self.offline = None
-        self.failed: list[Any] = []
+        self.on_failure: list[Any] = []
         self.discarded: list[tuple[str, int]] = []
 
     def has_copy(self, topic: str, partition: int, topic_id: bytes) -> bool:

@@ -18,7 +18,7 @@ class Directory:
     def __init__(self, *, has_copy: bool) -> None:
         self.path = Path("/data")
         self.offline = None
-        self.failed: list[Any] = []
+        self.on_failure: list[Any] = []
         self.discarded: list[tuple[str, int]] = []
         self._has_copy = has_copy
 

@@ -19,8 +19,8 @@ from ottla.broker.cluster.membership import Membership
 from ottla.broker.config import BrokerConfig
 from ottla.environment import Cancellable
 from ottla.metadata import changes
-from ottla.metadata.changes.elections import ElectionRules, online, preferred, with_min_isr, without
-from ottla.metadata.changes.reassignment import completed, is_reassigned
+from ottla.metadata.changes.elections import ElectionRules, elect_leader, elect_preferred, remove_from_isr, with_min_isr
+from ottla.metadata.changes.reassignment import complete_reassignment, is_reassigned
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, keys
@@ -141,7 +141,7 @@ class Controller:
         """Take part in the election of a controller, once this broker is live."""
         if self._may_stand() and not self._is_candidate:
             self._is_candidate = True
-            self._tasks.background(self._stand(), "the election of a controller")
+            self._tasks.background(self._run_for_controller(), "the election of a controller")
 
     def close(self) -> None:
         """Stop; the next controller continues."""
@@ -163,7 +163,7 @@ class Controller:
         if delta.membership:
             await self._follow(delta.image)
         if self._index is not None:
-            self._notice(delta, self._index)
+            self._queue_affected(delta, self._index)
 
     async def _follow(self, image: Image) -> None:
         """Become controller, or stop being it, as the image says; stand for election if there is no controller."""
@@ -202,7 +202,7 @@ class Controller:
         is_live = self._membership.is_live and bool(self._membership.lease)
         return image.controller is None and is_live and not self._is_closed
 
-    async def _stand(self) -> None:
+    async def _run_for_controller(self) -> None:
         """Try to become controller until a broker is."""
         live = keys.live_key(self._node_id)
         try:
@@ -222,17 +222,17 @@ class Controller:
 
     # -- elections --
 
-    def _notice(self, delta: Delta, index: PartitionIndex) -> None:
+    def _queue_affected(self, delta: Delta, index: PartitionIndex) -> None:
         """Look at the partitions that a delta affects."""
         image = delta.image
         for topic in delta.deleted:
             index.remove(topic)
         for topic in delta.changed:
             index.update(topic, range(len(topic.partitions)))
-            self._look_at((topic.id, number) for number in range(len(topic.partitions)))
+            self._queue((topic.id, number) for number in range(len(topic.partitions)))
         for name, numbers in delta.moved.items():
             index.update(image.topics[name], numbers)
-            self._look_at((image.topics[name].id, number) for number in numbers)
+            self._queue((image.topics[name].id, number) for number in numbers)
         if delta.settings and delta.before.features != image.features:
             for topic in image.topics.values():
                 self._enter((topic.id, number) for number in range(len(topic.partitions)))
@@ -242,14 +242,14 @@ class Controller:
             for node in sorted(before.keys() - image.brokers.keys()):
                 _logger.info("broker %d is fenced: it leads or replicates %d partitions", node, len(index.of(node)))
                 self._await_return(node)
-                self._look_at(index.of(node))
+                self._queue(index.of(node))
             for node in sorted(_stopping(image) - _stopping(delta.before)):
                 _logger.info("broker %d wants to stop: it leads or replicates %d partitions", node, len(index.of(node)))
-                self._look_at(index.of(node))
+                self._queue(index.of(node))
             for node in sorted(image.brokers.keys() - before.keys()):
                 self._cancel_return(node)
             if image.brokers.keys() - before.keys():
-                self._look_at(index.of(NO_LEADER))
+                self._queue(index.of(NO_LEADER))
 
     def _await_return(self, node: int) -> None:
         """Hold unclean elections back that would give up the log of a broker which may be back soon."""
@@ -263,19 +263,19 @@ class Controller:
 
     def _give_up(self, node: int) -> None:
         del self._missing[node]
-        self._look_at_leaderless()
+        self._queue_leaderless()
 
     def configs_applied(self) -> None:
         """Look at the partitions without a leader after configs of this broker were applied, which is later than the image has
         them: `rules` may allow unclean elections now.
         """
-        self._look_at_leaderless()
+        self._queue_leaderless()
 
-    def _look_at_leaderless(self) -> None:
+    def _queue_leaderless(self) -> None:
         if self._index is not None:
-            self._look_at(self._index.of(NO_LEADER))
+            self._queue(self._index.of(NO_LEADER))
 
-    def _look_at(self, places: Iterable[Place]) -> None:
+    def _queue(self, places: Iterable[Place]) -> None:
         self._enter(places)
         self._write()
 
@@ -295,7 +295,7 @@ class Controller:
     def _has_due(self) -> bool:
         return bool(self._urgent or self._due)
 
-    def _taken(self) -> tuple[Place, bool]:
+    def _next_partition(self) -> tuple[Place, bool]:
         """Take the next partition to look at; the second value is True if its preferred leader is to be elected."""
         if self._urgent:
             place = next(iter(self._urgent))
@@ -317,7 +317,7 @@ class Controller:
                 if examined > _PARTITIONS_A_STEP:
                     self._timer = self._tasks.call_later(0, self._write)
                     break
-                place, balances = self._taken()
+                place, balances = self._next_partition()
                 topic = self._metadata.image.topics_by_id.get(place[0])
                 state = None if topic is None else self._planned(topic, place[1], balances=balances)
                 if topic is not None and state is not None:
@@ -346,11 +346,11 @@ class Controller:
         state = before
         for node in before.isr:
             if not image.is_active(node):
-                state = without(state, node, acceptable, rules) or state
-        state = (preferred(state, acceptable) if balances else online(state, acceptable, rules)) or state
+                state = remove_from_isr(state, node, acceptable, rules) or state
+        state = (elect_preferred(state, acceptable) if balances else elect_leader(state, acceptable, rules)) or state
         if set(state.isr) <= set(before.isr):
             # After an unclean election the reassignment is completed by the next change, as in Kafka.
-            state = completed(state, acceptable, rules) or state
+            state = complete_reassignment(state, acceptable, rules) or state
         if state.leader != NO_LEADER and _has_other_level(state, rules):
             state = with_min_isr(state, rules.min_isr)
         return None if state == before else state._replace(epoch=before.epoch + 1)

@@ -149,9 +149,9 @@ class Following:
         self._image = image
         self._broker_epoch = broker_epoch
         self._config = FollowerConfig.of(self._read_config())
-        self._replicas.came_online.append(self._came_online)
-        self._replicas.went_offline.append(self._went_offline)
-        self._replicas.damaged.append(self._damaged)
+        self._replicas.on_online.append(self._came_online)
+        self._replicas.on_offline.append(self._went_offline)
+        self._replicas.on_damage.append(self._damaged)
         self._take_up_in_pieces(image.topics.values())
 
     def apply(self, delta: Delta) -> Answer[None]:

@@ -22,7 +22,7 @@ from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, Controlle
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.starting import CannotStart
 from ottla.metadata import changes
-from ottla.metadata.changes.elections import replaced, restarted
+from ottla.metadata.changes.elections import take_replacement, take_restart
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore, keys
@@ -220,9 +220,9 @@ class Membership:
             before = topic.partitions[index]
             state = None
             if self._directories.has_lost(topic, index, self._node_id):
-                state = replaced(before, self._node_id, partial(acceptable, before), self._directories.only_id)
+                state = take_replacement(before, self._node_id, partial(acceptable, before), self._directories.only_id)
             if state is None:
-                state = restarted(before, self._node_id, partial(acceptable, before), was_clean=was_clean)
+                state = take_restart(before, self._node_id, partial(acceptable, before), was_clean=was_clean)
             if state is not None:
                 planned.append((topic, index, state))
         return planned

@@ -160,8 +160,8 @@ def registration(
             )
         else:
             endpoints.append(Endpoint(listener.name, listener.host, port, listener.protocol))
-    between = inter_broker_listener(config, [listener for listener, _ in bound])
-    if between is None:
+    inter_broker = inter_broker_listener(config, [listener for listener, _ in bound])
+    if inter_broker is None:
         protocol = config.text("security.inter.broker.protocol")
         raise CannotJoin(f"no listener has the protocol {protocol} for other brokers: set inter.broker.listener.name")
     return BrokerImage(
@@ -172,7 +172,7 @@ def registration(
         endpoints=tuple(endpoints),
         directories=tuple(directory.id.hex() for directory in directories),
         defaults={name: config.static[name] for name in _SHARED_DEFAULTS if name in config.static},
-        listener=between.name,
+        listener=inter_broker.name,
         features={feature.name: (feature.lowest, feature.highest) for feature in FEATURES},
     )
 
@@ -188,7 +188,7 @@ async def wait_until_reached(store: MetadataStore, tasks: Scheduler, wait_ms: in
         snapshot = await awaitable(store.load(), tasks)
 
 
-async def found_cluster(
+async def load_or_create_cluster(
     store: MetadataStore, tasks: Scheduler, cluster_id: str | None, random: Random, min_insync_replicas: int
 ) -> Snapshot:
     """Load the metadata of a cluster, which is founded if the store is empty. Raises CannotJoin.

@@ -21,7 +21,7 @@ from typing import Final
 
 from ottla.environment import Cancellable
 from ottla.metadata import changes
-from ottla.metadata.changes.elections import ElectionRules, damaged, without
+from ottla.metadata.changes.elections import ElectionRules, remove_damaged, remove_from_isr
 from ottla.metadata.image import NO_LEADER, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, keys
@@ -70,9 +70,9 @@ class OfflineReplicas:
 
     def begin(self) -> None:
         """Compare the metadata with the replicas that could be opened, and write every later failure."""
-        self._replicas.went_offline.append(self._look_at)
-        self._replicas.came_online.append(self._look_at_all)
-        self._replicas.damaged.append(self._was_damaged)
+        self._replicas.on_offline.append(self._look_at)
+        self._replicas.on_online.append(self._look_at_all)
+        self._replicas.on_damage.append(self._was_damaged)
         self._has_begun = True
         for topic in self._metadata.image.topics.values():
             self._look_at_all(topic)
@@ -194,7 +194,7 @@ class OfflineReplicas:
             is_other = other != self._node_id and other not in before.offline
             return is_other and image.is_active(other)
 
-        return damaged(before, self._node_id, acceptable)
+        return remove_damaged(before, self._node_id, acceptable)
 
     def _next_state(self, topic: TopicImage, index: int, before: PartitionImage) -> PartitionImage:
         """Return the state of a partition whose replica here is offline now, is online again, or is in another directory."""
@@ -215,7 +215,7 @@ class OfflineReplicas:
             state = state.assigned(node, self._replicas.home_of(replica).id)
         if node in offline and node in (*state.isr, *state.elr):
             # Its directory may come back empty, on another disk.
-            state = without(state, node, acceptable, rules, has_records=False) or state
+            state = remove_from_isr(state, node, acceptable, rules, has_records=False) or state
         return state._replace(epoch=before.epoch + 1)
 
     def _submit(self, planned: list[tuple[TopicImage, int, PartitionImage]]) -> None:

@@ -392,7 +392,7 @@ class ServedConnection:
     def _select_entry(self, meter: "RequestMeter", envelope: Envelope) -> "ApiVersionMeter":
         """Return where a request is counted: kept for the next request of this API and version.
 
-        The first Fetch of a follower tells that it is one: the entry is kept after the second.
+        A connection is known to be a follower's after its first Fetch, so the entry is cached from the second on.
         """
         before, entry = self._entry, meter.of(envelope, self.session.peer)
         self._entry = entry

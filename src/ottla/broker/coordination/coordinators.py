@@ -76,8 +76,8 @@ class Coordination:
         self._clock = clock
         self.tasks = tasks
         self._replicas = replicas
-        replicas.went_offline.append(self._went_offline)
-        replicas.came_online.append(self._came_online)
+        replicas.on_offline.append(self._went_offline)
+        replicas.on_online.append(self._came_online)
         self._alarm = DueWork("a timer of the coordinators", self._run_due, clock, tasks)
         self._to_load: deque[tuple[str, int]] = deque()
         self._resigned: set[tuple[str, int]] = set()

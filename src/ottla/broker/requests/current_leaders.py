@@ -11,7 +11,7 @@ from ottla.protocol.errors import FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER
 _MOVED: Final = frozenset((NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH))
 
 
-class Unled(NamedTuple):
+class MovedPartition(NamedTuple):
     """Partition of a response.
 
     row  its row, which has the error code and takes the current leader
@@ -25,7 +25,7 @@ class Unled(NamedTuple):
 def add_current_leaders(
     broker: Broker,
     context: RequestContext,
-    partitions: Iterable[Unled],
+    partitions: Iterable[MovedPartition],
     leader: Callable[..., Any],
     endpoint: Callable[..., Any],
 ) -> list[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ottla.broker.broker import Broker
-from ottla.broker.requests.current_leaders import Unled, add_current_leaders
+from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import Watched
 from ottla.broker.requests.dispatch import PositionalRequest
 from ottla.broker.requests.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
@@ -543,7 +543,7 @@ class FetchAttempt:
         """Add the current leaders of the partitions that this broker does not lead; returns their endpoints."""
         by_id = self._broker.image.topics_by_id
         rows = [
-            Unled(by_id.get(topic.topic_id), data.partition_index, data)
+            MovedPartition(by_id.get(topic.topic_id), data.partition_index, data)
             for topic in topics
             for data in topic.partitions
         ]

@@ -110,7 +110,7 @@ class RequestedPartition:
             self.session.changed(self)
 
     def _moved(self) -> None:
-        """Note a high watermark that has moved: a follower learns of it with its next response, which this does not hasten."""
+        """Note a high watermark that has moved: a follower learns of it with its next response, which this does not wake."""
         if self.session is not None:
             self.session.note(self)
 

@@ -237,7 +237,7 @@ class ConsumerCore(ChunkReader):
                     return False
                 continue
             self._settle_truncations()
-            self._raise_trouble()
+            self._raise_pending_error()
             if self._fetcher.chunks or self._next < len(self._records):
                 return True
             if left <= 0:
@@ -248,7 +248,7 @@ class ConsumerCore(ChunkReader):
             self._timeout.set(deadline)  # usually a timer of an earlier call is running, which is sooner
             await woken
 
-    def _raise_trouble(self) -> None:
+    def _raise_pending_error(self) -> None:
         failure: BaseException | None = self._fetcher.failure
         self._fetcher.failure = None
         if failure is None and self._membership is not None:
@@ -386,7 +386,7 @@ class ConsumerCore(ChunkReader):
             self._note_positions()
             while state.position == UNKNOWN:
                 self._search.begin()
-                self._raise_trouble()
+                self._raise_pending_error()
                 await self.core.scheduler.sleep(5)
             return state.position
 

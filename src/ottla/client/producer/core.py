@@ -87,9 +87,11 @@ class ProducerCore:
         if self.transactions is not None:
             self.transactions.check_open()
         taken = self.accumulator.append(topic, partition, timestamp, key, value, headers, listener)
-        return taken == APPENDED or self.judge(taken, topic, partition, key, value)
+        return taken == APPENDED or self.check_append_result(taken, topic, partition, key, value)
 
-    def judge(self, taken: int, topic: str, partition: int, key: bytes | None, value: bytes | None) -> bool:
+    def check_append_result(
+        self, taken: int, topic: str, partition: int, key: bytes | None, value: bytes | None
+    ) -> bool:
         """Convert the accumulator's result for a record to the result or the error of `append`."""
         if taken == WAKE:
             self._wake()

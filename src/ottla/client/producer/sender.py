@@ -261,7 +261,7 @@ class Sender:
         # The leader last: a lookup is started only for a batch that could be sent.
         info = infos.get(partition.topic) or self._core.metadata.known(partition.topic)
         if info is None:
-            self._once(f"topic {partition.topic}", self._look_up(partition.topic))
+            self._run_once(f"topic {partition.topic}", self._look_up(partition.topic))
             return -1
         if info.id != queue.topic_id:
             if queue.in_flight and queue.topic_id is not None:
@@ -288,7 +288,7 @@ class Sender:
             return
         link = self._core.network.link_if_ready(address, _PURPOSE)
         if link is None:
-            self._once(f"node {node}", self._connect(node))
+            self._run_once(f"node {node}", self._connect(node))
             return
         left = partitions
         while left and self._busy.get(node, 0) < most:
@@ -400,25 +400,27 @@ class Sender:
             name, number = batch.partition
             result = rows.get((name, number)) or rows.get((ids[name], number))
             if isinstance(error, KafkaError):
-                self._missed(batch, error)
+                self._handle_no_response(batch, error)
             elif answer is None and error is None:
                 self._acknowledged(batch, -1, -1)  # acks=0: there is no response
             elif result is None:
-                self._missed(batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else"))
+                self._handle_no_response(
+                    batch, ConnectionLost(f"produce to {batch.partition}: the answer is about something else")
+                )
             else:
-                self._judge(batch, result)
+                self._handle_result(batch, result)
         self.pump()
 
-    def _missed(self, batch: ClosedBatch, error: KafkaError) -> None:
+    def _handle_no_response(self, batch: ClosedBatch, error: KafkaError) -> None:
         """Handle a missing response: the batch may have been appended or not."""
         batch.uncertain = batch.uncertain or not isinstance(error, UnsupportedVersion)
         if error.retriable:
             self._core.metadata.forget(batch.partition.topic)
-            self._again(batch, error)
+            self._retry(batch, error)
         else:
             self._refused(batch, error)
 
-    def _judge(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
+    def _handle_result(self, batch: ClosedBatch, row: PartitionProduceResponse) -> None:
         queue = self._queues[batch.partition]
         verdict = queue.verdict(batch, row.error_code)
         if verdict is BatchVerdict.ACKNOWLEDGED:
@@ -429,7 +431,7 @@ class Sender:
         elif verdict is BatchVerdict.AGAIN:
             if table.error(row.error_code).retriable:
                 self._core.metadata.forget(batch.partition.topic)
-            self._again(batch, _refusal(batch, row))
+            self._retry(batch, _refusal(batch, row))
         else:
             self._refused(batch, _refusal(batch, row))
 
@@ -444,7 +446,7 @@ class Sender:
         if queue.waiting:
             self._waiting[batch.partition] = None
 
-    def _again(self, batch: ClosedBatch, error: KafkaError) -> None:
+    def _retry(self, batch: ClosedBatch, error: KafkaError) -> None:
         partition = batch.partition
         batch.retried_because = error
         if self.refused is not None:
@@ -608,7 +610,7 @@ class Sender:
             # Epochs are int16, and the coordinator uses the last one for fencing: request another producer id.
             if self.epoch >= _LAST_EPOCH:
                 self.new_identity(-1, -1)
-                self._once("producer id", self._init_producer_id())
+                self._run_once("producer id", self._init_producer_id())
             else:
                 self.new_identity(self.producer_id, self.epoch + 1)
         # 3. Without a producer id batches cannot be numbered; `pump` runs again when there is one.
@@ -622,7 +624,7 @@ class Sender:
         if self.producer_id >= 0:
             return True
         if self.transactional_id is None:
-            self._once("producer id", self._init_producer_id())
+            self._run_once("producer id", self._init_producer_id())
         return False
 
     async def _init_producer_id(self) -> None:
@@ -652,7 +654,7 @@ class Sender:
 
     # -- background tasks --
 
-    def _once(self, what: str, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
+    def _run_once(self, what: str, coroutine: Coroutine[Deferred[Any], Any, None]) -> None:
         """Run a coroutine in the background, unless one of this name is in progress, and call `pump` afterwards."""
         if what in self._under_way:
             coroutine.close()

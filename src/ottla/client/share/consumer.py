@@ -114,7 +114,7 @@ class ShareConsumerCore:
     async def _records_until(self, deadline: int) -> list[Record]:
         clock = self.core.clock
         while True:
-            self._raise_trouble()
+            self._raise_pending_error()
             records = self._next_records()
             if records:
                 return records
@@ -145,7 +145,7 @@ class ShareConsumerCore:
                 self._session(delivered.home.node).queue(delivered.home, acknowledgements)
         self._delivered = [delivered for delivered in self._delivered if not delivered.settled]
 
-    def _raise_trouble(self) -> None:
+    def _raise_pending_error(self) -> None:
         failure, self._failure = self._failure, None
         if failure is None:
             failure = self._member.error

@@ -56,7 +56,7 @@ def group_coordinator(
 
 def loaded(groups: Groups, now: Millis) -> Result:
     """Start a new session for every member of a loaded partition, and the expiry of offsets."""
-    # What the log says of the past is no rebalance of this broker.
+    # Replayed rebalances are not counted as this broker's.
     groups.rebalances = dict.fromkeys(groups.rebalances, 0)
     timers = [Timer(expire_offsets, (), groups.settings.offsets_retention_check_ms)]
     for group in groups.groups.values():

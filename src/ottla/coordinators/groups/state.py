@@ -32,7 +32,7 @@ class Bounded(NamedTuple):
     lowest: int
     highest: int
 
-    def held(self, value: int) -> int:
+    def clamp(self, value: int) -> int:
         """Return `value`, raised or lowered to the nearest bound."""
         return min(max(value, self.lowest), self.highest)
 
@@ -289,7 +289,7 @@ class Groups:
     def _bounded(self, group_id: str, name: str, config: Bounded) -> int:
         if not self.topology.image.configs:
             return config.default
-        return config.held(self.topology.integer(group_id, name, f"group.{name}", config.default))
+        return config.clamp(self.topology.integer(group_id, name, f"group.{name}", config.default))
 
     def topics_changed(self, names: set[str]) -> None:
         """Mark the groups that read changed topics, or may read them, so that their next heartbeat checks its topics."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.image import Image, PartitionImage, TopicImage
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.refusal import Refused
 from ottla.metadata.store import Change, keys
 from ottla.protocol.errors import UNKNOWN_TOPIC_OR_PARTITION, error
@@ -36,7 +36,7 @@ def create_topics(
         expect: dict[str, int] = {}
         for topic in chunk:
             expect[keys.TOPICS + topic.name] = 0
-            put |= stored(topic)
+            put |= topic_entries(topic)
         yield chunk, Change(expect, _live_replicas(image, chunk), put=put)
 
 
@@ -62,7 +62,7 @@ def replace_topics(image: Image, topics: Iterable[TopicImage]) -> Change:
         current = image.topics.get(topic.name)
         if current is None or current.id != topic.id:
             raise unknown_topic()
-        put |= stored(topic, len(current.partitions))
+        put |= topic_entries(topic, len(current.partitions))
         added.append(topic._replace(partitions=topic.partitions[len(current.partitions) :]))
     return Change({key: image.revision_of(key) for key in put}, _live_replicas(image, added), put=put)
 

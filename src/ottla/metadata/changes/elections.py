@@ -1,13 +1,14 @@
 """Elections of partition leaders: pure functions from the state of a partition to its next state.
 
-    online      a leader is needed: it failed, or the partition is new, or a replica is back
-    preferred   the first assigned replica should lead (KIP-183)
-    unclean     any replica may lead, even if records are lost (KIP-460)
-    without     a broker was fenced, or a log directory failed: the replica leaves the ISR
-    damaged     a replica cannot read its log: it leaves the ISR, and may cut the log in a new leader epoch
-    restarted   a broker has started again: it never leads in its old leader epoch, and after an unclean stop it leaves the ISR
-    replaced    a broker has started again without the log directory that its replica was assigned to (KIP-858)
-    restricted  replicas leave the assignment
+    elect_leader      a leader is needed: it failed, or the partition is new, or a replica is back
+    elect_preferred   the first assigned replica should lead (KIP-183)
+    elect_any         any replica may lead, even if records are lost (KIP-460)
+    remove_from_isr   a broker was fenced, or a log directory failed: the replica leaves the ISR
+    remove_damaged    a replica cannot read its log: it leaves the ISR, and may cut the log in a new leader epoch
+    take_restart      a broker has started again: it never leads in its old leader epoch, and leaves the ISR after an unclean
+                      stop
+    take_replacement  a broker has started again without the log directory that its replica was assigned to (KIP-858)
+    restrict_isr      replicas leave the assignment
 
 A replica is acceptable as leader if its broker is live, does not stop, and its log directory is online. With eligible leader
 replicas (KIP-966) a replica that leaves the ISR while it is below min.insync.replicas is remembered in the ELR: it has
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ottla.metadata.image import NO_LEADER, UNASSIGNED, Image, PartitionImage
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.stored import topic_entries
 
 
 class ElectionRules(NamedTuple):
@@ -52,13 +53,13 @@ class _Members(NamedTuple):
     last_known_leader: int
 
 
-def online(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+def elect_leader(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
     """Elect a leader if the current one is not valid."""
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
     return _elected(partition, members, acceptable, allows_unclean=rules.allows_unclean)
 
 
-def preferred(partition: PartitionImage, acceptable: Acceptable) -> PartitionImage | None:
+def elect_preferred(partition: PartitionImage, acceptable: Acceptable) -> PartitionImage | None:
     """Elect the preferred leader if it is in sync; otherwise only replace a leader that is not valid."""
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
     first = partition.replicas[0]
@@ -67,13 +68,13 @@ def preferred(partition: PartitionImage, acceptable: Acceptable) -> PartitionIma
     return _elected(partition, members, acceptable, allows_unclean=False)
 
 
-def unclean(partition: PartitionImage, acceptable: Acceptable) -> PartitionImage | None:
+def elect_any(partition: PartitionImage, acceptable: Acceptable) -> PartitionImage | None:
     """Elect any acceptable replica if no replica in sync is acceptable."""
     members = _Members(partition.isr, partition.elr, partition.last_known_leader)
     return _elected(partition, members, acceptable, allows_unclean=True)
 
 
-def without(
+def remove_from_isr(
     partition: PartitionImage, node: int, acceptable: Acceptable, rules: ElectionRules, *, has_records: bool = True
 ) -> PartitionImage | None:
     """Remove a replica from the ISR, and elect another leader if it led. The last member stays, unless it goes to the ELR.
@@ -85,7 +86,7 @@ def without(
     return _elected(partition, members, acceptable, allows_unclean=rules.allows_unclean)
 
 
-def damaged(partition: PartitionImage, node: int, acceptable: Acceptable) -> PartitionImage | None:
+def remove_damaged(partition: PartitionImage, node: int, acceptable: Acceptable) -> PartitionImage | None:
     """Remove a replica that cannot read its log from ISR and ELR, and begin a new leader epoch even if the leader stays.
 
     In the old epoch the leader knows a position of the replica that the replica is about to lose, and might add it to the ISR.
@@ -99,7 +100,7 @@ def damaged(partition: PartitionImage, node: int, acceptable: Acceptable) -> Par
     return state._replace(leader_epoch=partition.leader_epoch + 1, epoch=partition.epoch + 1)
 
 
-def restarted(
+def take_restart(
     partition: PartitionImage, node: int, acceptable: Acceptable, *, was_clean: bool
 ) -> PartitionImage | None:
     """Handle a new incarnation of a broker, before it is live.
@@ -123,7 +124,7 @@ def restarted(
     return result
 
 
-def replaced(
+def take_replacement(
     partition: PartitionImage, node: int, acceptable: Acceptable, directory_id: bytes = UNASSIGNED
 ) -> PartitionImage | None:
     """Handle a new incarnation of a broker whose log of the partition is gone with its directory, before it is live.
@@ -150,7 +151,7 @@ def replaced(
     return state._replace(epoch=partition.epoch + 1)
 
 
-def restricted(
+def restrict_isr(
     partition: PartitionImage, replicas: tuple[int, ...], acceptable: Acceptable, rules: ElectionRules
 ) -> PartitionImage:
     """Restrict the assignment to some of its replicas, in this order, and elect another leader if the leader is not among them.
@@ -272,5 +273,5 @@ def restarted_alone(image: Image, node: int) -> dict[str, bytes]:
             for partition in topic.partitions
         )
         if partitions != topic.partitions:
-            put |= stored(topic._replace(partitions=partitions))
+            put |= topic_entries(topic._replace(partitions=partitions))
     return put

@@ -14,7 +14,7 @@ the end of any broker. The steps that change the leader are those of the control
 
 from collections.abc import Sequence
 
-from ottla.metadata.changes.elections import Acceptable, ElectionRules, restricted
+from ottla.metadata.changes.elections import Acceptable, ElectionRules, restrict_isr
 from ottla.metadata.image import NO_LEADER, PartitionImage
 
 
@@ -38,7 +38,7 @@ def still_adding(partition: PartitionImage) -> tuple[int, ...]:
     return tuple(node for node in partition.adding if node not in partition.removing)
 
 
-def begun(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
+def begin_reassignment(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
     """Begin to reassign a partition, instead of a reassignment in progress. The same state is returned if nothing changes."""
     original = original_of(partition)
     removing = tuple(sorted(node for node in partition.replicas if node not in target))
@@ -49,9 +49,9 @@ def begun(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
     return partition if state == partition else state._replace(epoch=partition.epoch + 1)
 
 
-def cancelled(partition: PartitionImage) -> PartitionImage:
-    """Cancel the reassignment of a partition. Replicas that it has added are removed by `completed`."""
-    return begun(partition, original_of(partition))
+def cancel_reassignment(partition: PartitionImage) -> PartitionImage:
+    """Cancel the reassignment of a partition. Replicas that it has added are removed by `complete_reassignment`."""
+    return begin_reassignment(partition, original_of(partition))
 
 
 def keeps_records(partition: PartitionImage) -> bool:
@@ -59,7 +59,9 @@ def keeps_records(partition: PartitionImage) -> bool:
     return any(node in partition.isr for node in original_of(partition))
 
 
-def completed(partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules) -> PartitionImage | None:
+def complete_reassignment(
+    partition: PartitionImage, acceptable: Acceptable, rules: ElectionRules
+) -> PartitionImage | None:
     """Return the state after the reassignment of a partition; None while it cannot be completed.
 
     All of the target must be in the ISR. After a cancellation one replica is enough, as they were assigned all the time; an
@@ -76,5 +78,5 @@ def completed(partition: PartitionImage, acceptable: Acceptable, rules: Election
         rules = rules._replace(allows_unclean=False)
     if not is_due:
         return None
-    state = restricted(partition, target, acceptable, rules)
+    state = restrict_isr(partition, target, acceptable, rules)
     return None if state.leader == NO_LEADER else state._replace(adding=(), removing=())

@@ -38,12 +38,12 @@ class _Topics(NamedTuple):
     moved: dict[str, tuple[int, ...]]
 
 
-def loaded(snapshot: Snapshot) -> Image:
+def image_from(snapshot: Snapshot) -> Image:
     """Return the image of the whole contents of a store. Raises UnknownFormat."""
-    return advanced(EMPTY, snapshot.revision, snapshot.entries).image
+    return apply_entries(EMPTY, snapshot.revision, snapshot.entries).image
 
 
-def advanced(before: Image, revision: int, entries: Iterable[Entry]) -> Delta:
+def apply_entries(before: Image, revision: int, entries: Iterable[Entry]) -> Delta:
     """Return the next image after these entries, with the differences to `before`. Raises UnknownFormat."""
     by_kind: dict[str, list[Entry]] = {}
     written: dict[str, KeyRevision | None] = {}

@@ -7,7 +7,7 @@ from ottla.metadata.image import TopicImage
 from ottla.metadata.store import Entry, keys
 
 
-def stored(topic: TopicImage, first: int = 0) -> dict[str, bytes]:
+def topic_entries(topic: TopicImage, first: int = 0) -> dict[str, bytes]:
     """Return the keys and values of a topic, and of its partitions from `first` on that do not have the state of new ones."""
     states = {
         keys.partition_key(topic.id, index): partition.encoded()
@@ -27,5 +27,5 @@ def upgraded(entries: Sequence[Entry]) -> dict[str, bytes]:
     put = {keys.METADATA_VERSION: str(keys.NEWEST_METADATA_VERSION).encode()}
     for entry in entries:
         if entry.key.startswith(keys.TOPICS) and entry.value is not None and "format" not in json.loads(entry.value):
-            put |= stored(TopicImage.decoded(entry.key, entry.key[len(keys.TOPICS) :], entry.value))
+            put |= topic_entries(TopicImage.decoded(entry.key, entry.key[len(keys.TOPICS) :], entry.value))
     return put

@@ -25,7 +25,7 @@ from ottla.metadata.configs import BrokerValues
 from ottla.metadata.configs.alteration import BROKER, SET, TOPIC, Edit, check_set
 from ottla.metadata.features import adopted
 from ottla.metadata.image import PartitionImage, TopicImage
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.offline.kraft import KraftMetadata, KraftTopic, UnreadableMetadata
 from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import Refused
@@ -366,7 +366,7 @@ def _write(home: Path, adoption: Adoption) -> None:
         keys.PRODUCER_IDS: str(adoption.next_producer_id).encode(),
     }
     for topic in adoption.topics:
-        put |= stored(topic)
+        put |= topic_entries(topic)
     put |= {keys.config_key(*resource): keys.compact(texts) for resource, texts in adoption.configs.items()}
     put |= keys.feature_levels(adopted(metadata.features))
     put |= {keys.quota_key(entity): keys.compact(quotas) for entity, quotas in metadata.quotas.items()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ottla.metadata.image import UnknownFormat
-from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.deltas import image_from
 from ottla.metadata.image.stored import upgraded
 from ottla.metadata.store import Change, Entry, MetadataStore, Snapshot, keys
 from ottla.tasks.deferred import awaitable
@@ -92,7 +92,7 @@ async def read_from(
 def check_single(snapshot: Snapshot, node_id: int, cluster_id: str | None) -> None:
     """Raise CannotMigrate unless this broker alone can serve the metadata."""
     try:
-        image = loaded(snapshot)
+        image = image_from(snapshot)
     except UnknownFormat as cause:
         raise CannotMigrate(str(cause)) from None
     if not image.cluster_id:

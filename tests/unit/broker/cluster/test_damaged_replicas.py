@@ -14,7 +14,7 @@ from ottla.log.config import LogConfig
 from ottla.log.log import Log, StorageError
 from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.image import UNASSIGNED, BrokerImage, Liveness, PartitionImage, TopicImage
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, Snapshot, keys
 from ottla.metadata.store.memory import SharedMetadata
@@ -40,7 +40,7 @@ class Cluster:
         for node in (1, 2, 3):
             put[keys.broker_key(node)] = BrokerImage(node, f"b{node}", 9092, None, incarnation=f"{node}").encoded()
             put[keys.live_key(node)] = Liveness(f"{node}", 0, 0).encoded()
-        put |= stored(TopicImage("t", ID, (self.placed,), {}))
+        put |= topic_entries(TopicImage("t", ID, (self.placed,), {}))
         self.shared.change(Change(put=put))
         snapshot: Snapshot = self.shared.snapshot()
         random: Any = None
@@ -55,9 +55,9 @@ class Cluster:
         log = Log(MemoryStore(), Path("/data/t-0"), LogConfig())
         self.partition = Partition("t", ID, 0, log, leader, 5, lambda _: None, self.queue)
         replicas: Any = SimpleNamespace(
-            went_offline=[],
-            came_online=[],
-            damaged=[],
+            on_offline=[],
+            on_online=[],
+            on_damage=[],
             is_offline=lambda *_: False,
             find=lambda *_: self.partition,
             home_of=lambda _: SimpleNamespace(id=UNASSIGNED),
@@ -82,7 +82,7 @@ class Cluster:
 
     def damage(self) -> None:
         self.partition.damaged_at, self.partition.damaged_in = 3, self.partition.leader_epoch
-        for listener in self.replicas.damaged:
+        for listener in self.replicas.on_damage:
             listener(self.partition)
 
     def settle(self, ms: int = 100) -> None:

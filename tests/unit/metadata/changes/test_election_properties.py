@@ -8,7 +8,15 @@ from typing import NamedTuple
 import pytest
 from tests.unit.metadata.election_case import ElectionCase
 
-from ottla.metadata.changes.elections import ElectionRules, damaged, online, preferred, restarted, unclean, without
+from ottla.metadata.changes.elections import (
+    ElectionRules,
+    elect_any,
+    elect_leader,
+    elect_preferred,
+    remove_damaged,
+    remove_from_isr,
+    take_restart,
+)
 from ottla.metadata.image import NO_LEADER, PartitionImage
 
 _PARTITIONS = 2_000
@@ -66,15 +74,15 @@ class _Generated:
         rest = (self.acceptable, self.rules)
         node = self.dice.choice(self.partition.replicas)
         calls = [
-            _Call("online", lambda one: online(one, *rest), may_be_unclean=self.rules.allows_unclean),
-            _Call("preferred", lambda one: preferred(one, self.acceptable), may_be_unclean=False),
-            _Call("unclean", lambda one: unclean(one, self.acceptable)),
+            _Call("online", lambda one: elect_leader(one, *rest), may_be_unclean=self.rules.allows_unclean),
+            _Call("preferred", lambda one: elect_preferred(one, self.acceptable), may_be_unclean=False),
+            _Call("unclean", lambda one: elect_any(one, self.acceptable)),
         ]
-        without_node = lambda one: without(one, node, *rest)  # noqa: E731
+        without_node = lambda one: remove_from_isr(one, node, *rest)  # noqa: E731
         calls.append(_Call("without", without_node, node, may_be_unclean=self.rules.allows_unclean))
         for was_clean in (True, False):
             others = lambda other: other != node and self.acceptable(other)  # noqa: E731
-            run = partial(restarted, node=node, acceptable=others, was_clean=was_clean)
+            run = partial(take_restart, node=node, acceptable=others, was_clean=was_clean)
             calls.append(_Call("restarted", run, NO_LEADER if was_clean else node, node, may_be_unclean=False))
         return calls
 
@@ -144,7 +152,7 @@ def test_a_damaged_replica_is_replaced_in_a_new_epoch(dice_seed: int) -> None:
         before = case.partition
         node = dice.choice(before.replicas)
         case.unacceptable.add(node)
-        result = damaged(before, node, case.acceptable)
+        result = remove_damaged(before, node, case.acceptable)
         isr = [member for member in before.isr if member != node]
         clean = [member for member in isr or before.elr if case.acceptable(member)]
         outcomes[result is None] += 1

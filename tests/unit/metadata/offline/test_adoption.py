@@ -11,7 +11,7 @@ from tests.unit.metadata.kraft_directory import CLUSTER, PLAIN, add_partition, b
 from ottla.broker.config import broker_config
 from ottla.environment.system import SystemRandom
 from ottla.metadata.image import PartitionImage, TopicImage
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.offline.adoption import Adoption, AlreadyAdopted, CannotAdopt, adopt
 from ottla.metadata.store import Change, keys
 from ottla.metadata.store.sqlite import SqliteStore
@@ -94,7 +94,7 @@ def test_everything_lies_in_the_store(tmp_path: Path) -> None:
         '/quotas/[["user","u"]]': b'{"producer_byte_rate":5.0}',
         "/scram/1/a": b'["73","","",4096]',
         "/tokens/i": DelegationToken("i", "User:a", "User:b", (), 0, 9, 0).encoded(),
-    } | stored(done.topics[0])
+    } | topic_entries(done.topics[0])
     assert done.next_producer_id % (1 << 32) == 3000
     assert {name: data for name, data in files(home).items() if name not in (".lock", "metadata.db")} == before
 

@@ -8,8 +8,8 @@ from ottla.metadata.configs import BrokerValues
 from ottla.metadata.configs.alteration import BROKER, DELETE, SET, Edit, check_set
 from ottla.metadata.features import finalized, initial
 from ottla.metadata.image import EMPTY, Image, PartitionImage, TopicImage
-from ottla.metadata.image.deltas import advanced, loaded
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.deltas import apply_entries, image_from
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.plans.eligibility import FEATURE, has_elr, min_isr_of, required_configs
 from ottla.metadata.refusal import Refused
 from ottla.metadata.store import Entry, Snapshot, keys
@@ -71,13 +71,13 @@ def test_configs_are_refused_only_with_the_feature(
 def test_partitions_of_a_new_topic_have_its_value_without_a_key() -> None:
     partitions = tuple(PartitionImage.new((1, 2), 2) for _ in range(3))
     topic = TopicImage("t", bytes(range(16)), partitions, {}, min_isr=2)
-    entries = stored(topic)
+    entries = topic_entries(topic)
     assert list(entries) == ["/topics/t"]
-    before = loaded(Snapshot([Entry(key, value, 1, 1) for key, value in entries.items()], 1))
+    before = image_from(Snapshot([Entry(key, value, 1, 1) for key, value in entries.items()], 1))
     assert before.topics["t"] == topic
     # A changed config does not change the states.
     changed = topic._replace(configs={keys.MIN_ISR: "1"})
-    after = advanced(before, 2, [Entry("/topics/t", changed.encoded(), 2, 1)]).image
+    after = apply_entries(before, 2, [Entry("/topics/t", changed.encoded(), 2, 1)]).image
     assert [partition.min_isr for partition in after.topics["t"].partitions] == [2, 2, 2]
     other = topic.with_partition(1, partitions[1]._replace(min_isr=1, epoch=1))
-    assert list(stored(other)) == ["/topics/t", keys.partition_key(topic.id, 1)]
+    assert list(topic_entries(other)) == ["/topics/t", keys.partition_key(topic.id, 1)]

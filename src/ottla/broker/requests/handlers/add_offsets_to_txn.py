@@ -50,8 +50,8 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, broker: Broker) ->
     )
     run = partial(broker.coordination.transactions.run, request.transactional_id, add_partitions, partitions)
     codes = await awaitable(broker.coordination.verification.repeated(run, is_concurrent), broker.tasks)
-    return _told(codes[place], old=request.context.version < _FIRST_WITH_FENCED)
+    return _to_txn_response(codes[place], old=request.context.version < _FIRST_WITH_FENCED)
 
 
-def _told(code: int, *, old: bool) -> AddOffsetsToTxnResponse:
+def _to_txn_response(code: int, *, old: bool) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(error_code=INVALID_PRODUCER_EPOCH if old and code == PRODUCER_FENCED else code)

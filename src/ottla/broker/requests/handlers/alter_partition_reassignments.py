@@ -28,7 +28,14 @@ from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
 from ottla.metadata import changes
 from ottla.metadata.changes.elections import ElectionRules
-from ottla.metadata.changes.reassignment import begun, cancelled, completed, is_reassigned, keeps_records, target_of
+from ottla.metadata.changes.reassignment import (
+    begin_reassignment,
+    cancel_reassignment,
+    complete_reassignment,
+    is_reassigned,
+    keeps_records,
+    target_of,
+)
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Conflict, outdated
 from ottla.metadata.plans.topics import check_replicas
@@ -176,7 +183,7 @@ class _Alteration:
             check_replicas(replicas, image.registered)
             if not self._request.allow_replication_factor_change:
                 _check_factor(before, len(replicas))
-            state = begun(before, replicas)
+            state = begin_reassignment(before, replicas)
         else:
             state = _cancelled(topic, index, rules)
         return _completed(state, rules, image)
@@ -217,7 +224,7 @@ def _cancelled(topic: TopicImage, index: int, rules: ElectionRules) -> Partition
             "election."
         )
         raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-    return cancelled(before)
+    return cancel_reassignment(before)
 
 
 def _check_factor(before: PartitionImage, count: int) -> None:
@@ -234,5 +241,5 @@ def _completed(state: PartitionImage, rules: ElectionRules, image: Image) -> Par
     def acceptable(node: int) -> bool:
         return node not in state.offline and image.is_active(node)
 
-    result = completed(state, acceptable, rules._replace(allows_unclean=False))
+    result = complete_reassignment(state, acceptable, rules._replace(allows_unclean=False))
     return state if result is None or result.leader != state.leader else result

@@ -23,7 +23,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
 from ottla.metadata import changes
-from ottla.metadata.changes.elections import preferred, unclean
+from ottla.metadata.changes.elections import elect_any, elect_preferred
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Conflict, outdated
 from ottla.metadata.refusal import Refused
@@ -184,7 +184,7 @@ class _Elections:
         def acceptable(node: int) -> bool:
             return node not in partition.offline and image.is_active(node)
 
-        state = (preferred if is_preferred else unclean)(partition, acceptable)
+        state = (elect_preferred if is_preferred else elect_any)(partition, acceptable)
         if state is None or state.leader not in image.brokers:
             code = PREFERRED_LEADER_NOT_AVAILABLE if is_preferred else ELIGIBLE_LEADERS_NOT_AVAILABLE
             return _Election(None, code, error(code).message)

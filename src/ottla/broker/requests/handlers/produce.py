@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker.broker import Broker
 from ottla.broker.coordination.verification import Client, VerificationGuard, is_concurrent
 from ottla.broker.requests.context_fields import log_fields
-from ottla.broker.requests.current_leaders import Unled, add_current_leaders
+from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.broker.requests.dispatch import PositionalRequest, handles
 from ottla.broker.security.permission import may_use_topic, may_use_transactional_id
@@ -353,7 +353,7 @@ def _with_leaders(context: RequestContext, broker: Broker, response: Any) -> Any
     if context.version >= _FIRST_WITH_LEADERS and isinstance(response, ProduceResponse):
         topics, topics_by_id = broker.image.topics, broker.image.topics_by_id
         rows = [
-            Unled(topics.get(topic.name) or topics_by_id.get(topic.topic_id), row.index, row)
+            MovedPartition(topics.get(topic.name) or topics_by_id.get(topic.topic_id), row.index, row)
             for topic in response.responses
             for row in topic.partition_responses
             if row.error_code != NONE

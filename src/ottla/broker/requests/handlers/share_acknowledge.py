@@ -27,7 +27,7 @@ Versions
 """
 
 from ottla.broker.broker import Broker
-from ottla.broker.requests.current_leaders import Unled, add_current_leaders
+from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_group
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult
@@ -87,7 +87,7 @@ def _response(
     outcomes: dict[TopicIdPartition, AcknowledgementResult], lock_ms: int, broker: Broker, context: RequestContext
 ) -> ShareAcknowledgeResponse:
     by_id = broker.image.topics_by_id
-    rows: list[Unled] = []
+    rows: list[MovedPartition] = []
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), (code, message) in outcomes.items():
         topic = topics.get(topic_id)
@@ -96,7 +96,7 @@ def _response(
         data = PartitionData(partition_index=index, error_code=code, error_message=message)
         topic.partitions.append(data)
         if code != NONE:
-            rows.append(Unled(by_id.get(topic_id), index, data))
+            rows.append(MovedPartition(by_id.get(topic_id), index, data))
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms,
         responses=list(topics.values()),

@@ -33,7 +33,7 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.requests.current_leaders import Unled, add_current_leaders
+from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_group
@@ -315,7 +315,11 @@ def _answer(
         topic.partitions.append(data)
     lock_ms = broker.share_partitions.rules(group_id).rules.lock_ms
     by_id = broker.image.topics_by_id
-    rows = [Unled(by_id.get(topic_id), index, data) for (topic_id, index), data in by_place.items() if data.error_code]
+    rows = [
+        MovedPartition(by_id.get(topic_id), index, data)
+        for (topic_id, index), data in by_place.items()
+        if data.error_code
+    ]
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=lock_ms,
         responses=list(topics.values()),

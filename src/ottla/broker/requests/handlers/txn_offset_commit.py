@@ -72,9 +72,9 @@ _MARKED_MEANWHILE: Final = -2
 def txn_offset_commit(request: TxnOffsetCommitRequest, broker: Broker) -> Answer[TxnOffsetCommitResponse]:
     commit = _as_offset_commit(request)
     if not may_use_transactional_id(request.context, AclOperation.WRITE, request.transactional_id):
-        return _told(refuse_commit(commit, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return _to_txn_response(refuse_commit(commit, TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not may_use_group(request.context, AclOperation.READ, request.group_id):
-        return _told(refuse_commit(commit, GROUP_AUTHORIZATION_FAILED))
+        return _to_txn_response(refuse_commit(commit, GROUP_AUTHORIZATION_FAILED))
     return after(broker.topics.provide_internal(OFFSETS_TOPIC), partial(_answer, commit, request, broker))
 
 
@@ -82,15 +82,17 @@ def _answer(
     commit: OffsetCommitRequest, request: TxnOffsetCommitRequest, broker: Broker, exists: bool
 ) -> Answer[TxnOffsetCommitResponse]:
     if not exists:
-        return _told(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
+        return _to_txn_response(refuse_commit(commit, COORDINATOR_NOT_AVAILABLE))
     by_id = request.context.version >= _FIRST_WITH_TOPIC_IDS
     version = _OFFSET_COMMIT_WITH_TOPIC_IDS if by_id else 0
     refused = reject_unknown(commit, version, broker.image, request.context)
     if not commit.topics:
-        return _told(OffsetCommitResponse(topics=list(refused.values())))
+        return _to_txn_response(OffsetCommitResponse(topics=list(refused.values())))
     answer: Answer[OffsetCommitResponse]
     answer = _committed(commit, request, broker) if request.group_id else refuse_commit(commit, INVALID_GROUP_ID)
-    return gather([answer], lambda responses: _told(merge_rows(refused, responses[0]) if refused else responses[0]))
+    return gather(
+        [answer], lambda responses: _to_txn_response(merge_rows(refused, responses[0]) if refused else responses[0])
+    )
 
 
 def _as_offset_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
@@ -171,7 +173,7 @@ def _is_concurrent(code: int) -> bool:
     return code in (CONCURRENT_TRANSACTIONS, _MARKED_MEANWHILE)
 
 
-def _told(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
+def _to_txn_response(response: OffsetCommitResponse) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

@@ -263,17 +263,17 @@ def _replace_static(
     draft = _Draft()
     if group.state is State.STABLE:
         snapshot = stable_group(group, {member.member_id: member.assignment for member in group.members.values()}, now)
-        before = Member.joining(new_id, request)
+        replacement = Member.joining(new_id, request)
         others = [member for member in group.members.values() if member is not old]
-        if _protocol_with(group, others, before) == group.protocol:
+        if _protocol_with(group, others, replacement) == group.protocol:
             value = snapshot.value
             assert isinstance(value, GroupMetadataValue)
             for stored in value.members:
                 if stored.member_id == old.member_id:
                     stored.member_id = new_id
-                    stored.subscription = before.metadata(group.protocol or "")
-                    stored.session_timeout = before.session_timeout_ms
-                    stored.rebalance_timeout = before.rebalance_timeout_ms
+                    stored.subscription = replacement.metadata(group.protocol or "")
+                    stored.session_timeout = replacement.session_timeout_ms
+                    stored.rebalance_timeout = replacement.rebalance_timeout_ms
             leader_before = group.leader
             if value.leader == old.member_id:
                 value.leader = new_id

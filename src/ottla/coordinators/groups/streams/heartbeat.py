@@ -230,7 +230,7 @@ def _update(groups: Groups, request: StreamsGroupHeartbeatRequest, now: Millis) 
     tasks = update.current.assigned
     if joins or tasks != before:
         response.active_tasks, response.standby_tasks, response.warmup_tasks = map(_rows, tasks)
-    memory = _Memory(update, request, moved=tasks != before, now=now)
+    memory = _InMemoryChanges(update, request, moved=tasks != before, now=now)
     response.endpoint_information_epoch = memory.endpoint_epoch
     if request.endpoint_information_epoch != memory.table_epoch:
         response.partitions_by_user_endpoint = _endpoints(update)
@@ -242,7 +242,7 @@ def _update(groups: Groups, request: StreamsGroupHeartbeatRequest, now: Millis) 
         [*converts, *update.records],
         ((request, Outcome(response, missing)),),
         (*update.timers, _session(groups, group.group_id, update.member_id)),
-        then=partial(_remember, memory),
+        then=partial(_apply_in_memory, memory),
     )
 
 
@@ -358,7 +358,7 @@ def _statuses(update: Update, request: StreamsGroupHeartbeatRequest, shutdown_by
     return [Status(status_code=code, status_detail=text) for code, text in statuses]
 
 
-class _Memory:
+class _InMemoryChanges:
     """Changes of what a group has in memory only, to apply once the records of an update are in the log."""
 
     def __init__(self, update: Update, request: StreamsGroupHeartbeatRequest, *, moved: bool, now: Millis) -> None:
@@ -415,7 +415,7 @@ class _Memory:
             member.offsets, member.end_offsets = update.offsets, self._end_offsets
 
 
-def _remember(memory: _Memory, groups: Groups, now: Millis) -> Result:  # noqa: ARG001
+def _apply_in_memory(memory: _InMemoryChanges, groups: Groups, now: Millis) -> Result:  # noqa: ARG001
     memory.apply(groups.streams_groups[memory.group_id])
     return NOTHING
 

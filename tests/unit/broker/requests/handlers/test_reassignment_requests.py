@@ -8,9 +8,9 @@ from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.requests.handlers.alter_partition_reassignments import alter_partition_reassignments
 from ottla.metadata.changes.elections import ElectionRules
-from ottla.metadata.changes.reassignment import begun
+from ottla.metadata.changes.reassignment import begin_reassignment
 from ottla.metadata.image import BrokerImage, Liveness, PartitionImage, TopicImage
-from ottla.metadata.image.stored import stored
+from ottla.metadata.image.stored import topic_entries
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, keys
 from ottla.metadata.store.memory import SharedMetadata
@@ -39,7 +39,7 @@ class Broker:
         for node in (1, 2, 3):
             put[keys.broker_key(node)] = BrokerImage(node, f"b{node}", 9092, None, incarnation=f"{node}").encoded()
             put[keys.live_key(node)] = Liveness(f"{node}", 0, 0).encoded()
-        self.shared.change(Change(put=put | stored(TopicImage("t", ID, partitions, {}))))
+        self.shared.change(Change(put=put | topic_entries(TopicImage("t", ID, partitions, {}))))
         random: Any = None
         store = self.shared.connect(latency=lambda: 1)
         store.largest_change = largest_change  # type: ignore[misc]
@@ -89,7 +89,7 @@ class Broker:
 
 
 def test_a_conflict_does_not_deny_what_the_request_has_cancelled_before() -> None:
-    broker = Broker(*[begun(PLACED, (2, 3))] * 6)
+    broker = Broker(*[begin_reassignment(PLACED, (2, 3))] * 6)
     change, written = broker.shared.change, 0
 
     def changed(one: Change) -> Any:
@@ -108,7 +108,7 @@ def test_a_conflict_does_not_deny_what_the_request_has_cancelled_before() -> Non
 
 
 def test_what_is_not_being_reassigned_cannot_be_cancelled() -> None:
-    broker = Broker(begun(PLACED, (2, 3)), PLACED)
+    broker = Broker(begin_reassignment(PLACED, (2, 3)), PLACED)
     assert broker.reassign((0, None), (1, None)) == [NONE, NO_REASSIGNMENT_IN_PROGRESS]
     assert broker.reassign((0, None)) == [NO_REASSIGNMENT_IN_PROGRESS]
 
