@@ -14,6 +14,7 @@ from ottla.broker.delayed import Expirations
 from ottla.broker.listeners import BoundListeners
 from ottla.broker.moving import Moves
 from ottla.broker.other_brokers import OtherBrokers
+from ottla.broker.schema_validation import SchemaValidation
 from ottla.broker.sessions import FetchSessions
 from ottla.broker.throttling import Throttling
 from ottla.broker.topic_creation import TopicCreation
@@ -66,6 +67,7 @@ class Broker:
     timeouts      timers of requests that wait
     expirations   numbers of waits that ended at their timeout
     large_checks  checks of batches that are large when decompressed, one after the other
+    schema_validation  schemas that topics accept
     token_index   delegation tokens by their secrets; None before the first request about tokens
     """
 
@@ -83,6 +85,7 @@ class Broker:
         resolve: Callable[[str], str | None],
         peers: OtherBrokers,
         replication_throttles: ReplicationThrottles,
+        schema_validation: SchemaValidation,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -102,6 +105,7 @@ class Broker:
         self.resolve = resolve
         self.peers = peers
         self.replication_throttles = replication_throttles
+        self.schema_validation = schema_validation
         self.token_index: TokenIndex | None = None
         self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config, tasks)
@@ -256,5 +260,6 @@ class Broker:
         if self._coordination is not None:
             self._coordination.close()
         self.peers.close()
+        self.schema_validation.close()
         self.tasks.end_pieces()
         self.moves.close()

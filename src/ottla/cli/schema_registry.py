@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -167,11 +168,28 @@ class EmbeddedRegistry(NamedTuple):
     """Registry in the process of a broker, of which it is a client.
 
     client_configs  configs that its clients need besides the address, and properties of login and TLS
+    validates       whether the broker looks the schemas of records up in it
     """
 
     host: str
     port: int
     client_configs: Mapping[str, Any]
+    validates: bool = True
+
+    @property
+    def url(self) -> str:
+        """Address for the brokers of this machine."""
+        scheme = "https" if "schema.registry.tls.certificate" in self.client_configs else "http"
+        return f"{scheme}://{address_text(_WILDCARDS.get(self.host, self.host), self.port)}"
+
+    def on_known_port(self) -> "EmbeddedRegistry":
+        """Return the registry with a free port in place of 0: the other brokers of the machine have to know it."""
+        if self.port:
+            return self
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.bind((self.host, 0))
+            return self._replace(port=probe.getsockname()[1])
 
     def serve(self, server: "BrokerServer") -> Callable[[], None]:
         """Serve in a thread, and print the address once schemas can be registered. Returns a function that stops it.
@@ -179,6 +197,7 @@ class EmbeddedRegistry(NamedTuple):
         Raises CannotStart.
         """
         from ottla.broker.lifecycle import CannotStart
+        from ottla.registry.local import LocalRegistry
         from ottla.registry.security import InvalidSecurity, security_of
         from ottla.registry.service import RegistryConfig, RegistryThread
 
@@ -196,6 +215,8 @@ class EmbeddedRegistry(NamedTuple):
             raise CannotStart(f"cannot serve the schema registry on {where}: {error.strerror or error}") from None
         except InvalidSecurity as wrong:
             raise CannotStart(f"the schema registry: {wrong}") from None
+        if self.validates:
+            server.broker.schema_validation.source = LocalRegistry(thread)
         announcing = thread.begin(_announce_when_ready(thread.service.wait_ready, thread.url))
 
         def stop() -> None:

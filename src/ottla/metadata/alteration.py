@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.metadata import config_table as table
-from ottla.metadata import keys
+from ottla.metadata import keys, schema_configs
 from ottla.metadata.configs import (
     LISTENER_STORES,
     BrokerValues,
@@ -137,6 +137,7 @@ def check_set(
         try:
             if kind == TOPIC:
                 validate_topic(texts)
+                schema_configs.check(current, texts, broker)
             else:
                 validate_group(texts, broker)
         except InvalidConfig as cause:

@@ -63,11 +63,13 @@ class Service:
     """A registry on the running event loop.
 
     failure  why it has ended, None while it serves
+    changes  increases before a change of the state is answered
     """
 
     def __init__(self, config: RegistryConfig, around: Callable[[Handler], Handler] = lambda handler: handler) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.failure: str | None = None
+        self.changes = 0
         self._config = config
         self._rest = Rest(self._count, self._forward)
         self._port = 0
@@ -147,7 +149,7 @@ class Service:
         """Keep the state; after an error of Kafka, begin again with an empty one."""
         pause = _FIRST_PAUSE_S
         while True:
-            store = Store(self._config.client_configs, self._config.topic, self._rest.forget)
+            store = Store(self._config.client_configs, self._config.topic, self._changed)
             operations = Operations(store, self._executor, self._config.timeout_ms)
             leadership = Leadership(store, self._config.client_configs, self._config.group, self._identity())
             electing: asyncio.Task[None] | None = None
@@ -172,7 +174,7 @@ class Service:
                 self._ready.clear()
                 self._store = self._leadership = None
                 self._rest.operations = None
-                self._rest.forget()
+                self._changed()
                 await operations.close()
                 if electing is not None:
                     electing.cancel()
@@ -181,6 +183,16 @@ class Service:
                 await store.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _changed(self) -> None:
+        """Drop what was kept of an older state."""
+        self.changes += 1
+        self._rest.forget()
+
+    async def ask(self, path: str) -> HttpResponse:
+        """Return the response to a GET request of this process, which needs no login."""
+        response = self._rest.handle(HttpRequest("GET", path, {}, b""))
+        return response if isinstance(response, HttpResponse) else await response
 
     def _identity(self) -> Identity:
         """Return the address of this registry for the others."""
