@@ -49,6 +49,12 @@ _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
     multiple=True,
     help="User who may not change anything; may be repeated.",
 )
+@click.option(
+    "--authorize-by-acls", is_flag=True, help="Let users do what the ACLs of the topics of their subjects allow."
+)
+@click.option(
+    "--super-user", "super_users", metavar="NAME", multiple=True, help="User who may do everything; may be repeated."
+)
 @click.option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
 @click.option(
@@ -106,6 +112,8 @@ def _by_flags(options: Mapping[str, Any]) -> dict[str, str | None]:
     return {
         security.PASSWORDS: options["passwords"],
         security.READ_ONLY_USERS: ",".join(options["read_only_users"]) or None,
+        security.AUTHORIZES: "true" if options["authorize_by_acls"] else None,
+        security.SUPER_USERS: ",".join(options["super_users"]) or None,
         security.TLS_CERTIFICATE: options["tls_certificate"],
         security.TLS_KEY: options["tls_key"],
         security.TLS_CLIENT_AUTHORITIES: options["tls_client_authorities"],

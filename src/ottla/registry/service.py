@@ -17,12 +17,14 @@ from ottla.client.errors import KafkaError
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, HttpServer
 from ottla.environment.thread import LoopThread
 from ottla.observability.families import CONTENT_TYPE, text_of
+from ottla.registry.acls import follow_acls
 from ottla.registry.election import Identity
 from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
 from ottla.registry.leadership import Leadership
 from ottla.registry.login import Login
 from ottla.registry.metrics import Figures, families
 from ottla.registry.operations import Operations
+from ottla.registry.permissions import Permissions
 from ottla.registry.refusals import Refusal
 from ottla.registry.rest import Rest, error_answer
 from ottla.registry.security import RegistrySecurity
@@ -73,8 +75,13 @@ class Service:
         self._config = config
         self._rest = Rest(self._count, self._forward)
         self._port = 0
-        users = config.security.passwords
-        self._login = None if users is None else Login(users, config.security.read_only)
+        security, users = config.security, config.security.passwords
+        self._permissions: Permissions | None = None
+        if security.authorizes:
+            self._permissions = Permissions(
+                security.super_users, lambda: None if self._store is None else self._store.state
+            )
+        self._login = None if users is None else Login(users, security.read_only, self._permissions)
         self._served: Handler = self._handle if self._login is None else self._login.around(self._handle)
         self._store: Store | None = None
         self._leadership: Leadership | None = None
@@ -85,11 +92,15 @@ class Service:
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._reading_acls: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Listen and begin to read the topic; return the URL. Raises OSError."""
         self._port = await self._server.start(self._config.host, self._config.port, self._config.security.tls)
         self._begin()
+        if self._permissions is not None:
+            reading = follow_acls(self._config.client_configs, self._permissions)
+            self._reading_acls = asyncio.get_running_loop().create_task(reading)
         return f"{self._config.security.scheme}://{address_text(self._config.host, self._port)}"
 
     async def wait_ready(self) -> None:
@@ -119,6 +130,9 @@ class Service:
         """End."""
         await self._server.stop()
         await self._stop_running()
+        if self._reading_acls is not None:
+            self._reading_acls.cancel()
+            await asyncio.gather(self._reading_acls, return_exceptions=True)
         for executor in (self._executor, self._forwarding):
             executor.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._protoc.release)
