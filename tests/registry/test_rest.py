@@ -893,3 +893,20 @@ def test_alias_is_read_in_place_of_a_subject(registry: Registry, subject: str) -
     assert alias not in registry.get("/subjects").value
     registry.delete(f"/config/{alias}")
     assert registry.get(f"/subjects/{alias}/versions").error == (404, 40401)
+
+
+def test_lenient_policy_lets_an_open_object_have_further_properties(own_registry: Registry) -> None:
+    wider = '{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":"string"}}}'
+    own_registry.register("a", JSON_ONE, "JSON")
+    body = {"schema": wider, "schemaType": "JSON"}
+    assert own_registry.post("/subjects/a/versions", body).error == (409, 409)
+    assert own_registry.put("/config/a", {"compatibilityPolicy": "lenient"}).value["compatibilityPolicy"] == "LENIENT"
+    assert own_registry.post("/subjects/a/versions", body).status == 200
+    wrong = own_registry.put("/config/a", {"compatibilityPolicy": "LAX"})
+    assert wrong.error == (422, 42203)
+    assert wrong.message == "Invalid compatibility policy. Valid values are STRICT, LENIENT, LOGICAL"
+    assert own_registry.put("/config/a", {"compatibilityPolicy": "STRICT"}).status == 200
+    changed = (
+        '{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":"string"},"more":{"type":"string"}}}'
+    )
+    assert own_registry.post("/subjects/a/versions", {"schema": changed, "schemaType": "JSON"}).status == 409

@@ -206,6 +206,7 @@ class Operations:
             earlier,
             str(config["compatibilityLevel"]),
             validates_fields=config.get("validateFields") is True,
+            is_lenient=str(config.get("compatibilityPolicy")).upper() == "LENIENT",
         )
         return await self._in_worker(compare)
 
