@@ -224,6 +224,18 @@ def test_first_of_several_brokers_serves_the_registry(tmp_path: Path) -> None:
         assert process.finish()[0] == 0  # the registry may find other brokers gone before, and say so
 
 
+def test_metrics_of_the_broker_have_those_of_its_registry(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    arguments = ("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--log-level", "warning")
+    with running(*arguments, "--metrics", f"127.0.0.1:{port}", "--schema-registry", "127.0.0.1:0") as process:
+        process.registry().register("a", ONE)
+        metrics = Registry(f"http://127.0.0.1:{port}").get("/metrics").value
+        assert "\nottla_schema_registry_ready 1" in metrics
+        assert "\nottla_schema_registry_subjects 1" in metrics
+        assert metrics.count("# TYPE") > 20  # those of the broker
+        process.stop()
+
+
 def test_broker_validates_by_the_registry_of_its_process(tmp_path: Path) -> None:
     """Also at once after a start, when the registry has not read its topic yet."""
     (port,) = free_ports(1)

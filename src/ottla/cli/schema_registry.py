@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -16,8 +16,10 @@ from ottla.observability import logs
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import BrokerServer
+    from ottla.observability.families import Family
     from ottla.registry.service import RegistryConfig
 
+_METRICS_TIMEOUT_S: Final = 10.0
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 _PACKAGES: Final = ("h11", "fastavro", "grpc_tools", "jsonschema")
 _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -199,8 +201,10 @@ class EmbeddedRegistry(NamedTuple):
             probe.bind((self.host, 0))
             return self._replace(port=probe.getsockname()[1])
 
-    def serve(self, server: "BrokerServer") -> Callable[[], None]:
+    def serve(self, server: "BrokerServer", metrics: "list[Callable[[], Iterable[Family]]]") -> Callable[[], None]:
         """Serve in a thread, and print the address once schemas can be registered. Returns a function that stops it.
+
+        metrics  gets what reads those of the registry
 
         Raises CannotStart.
         """
@@ -225,6 +229,7 @@ class EmbeddedRegistry(NamedTuple):
             raise CannotStart(f"the schema registry: {wrong}") from None
         if self.validates:
             server.broker.schema_validation.source = LocalRegistry(thread)
+        metrics.append(lambda: thread.begin(thread.service.read_metrics()).result(_METRICS_TIMEOUT_S))
         announcing = thread.begin(_announce_when_ready(thread.service.wait_ready, thread.url))
 
         def stop() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from ottla.tasks.scheduler import Scheduler
 if TYPE_CHECKING:
     from ottla.cli.exposed import Exposed
     from ottla.cli.schema_registry import EmbeddedRegistry
+    from ottla.observability.families import Family
 
 OpenStore = Callable[[Environment, Scheduler], MetadataStore]
 
@@ -280,13 +281,14 @@ def _run(
 
         def announce(server: BrokerServer) -> Callable[[], None] | None:
             where = None
+            further: list[Callable[[], Iterable[Family]]] = []
             if exposed is not None:
-                where, stop = exposed.serve(server)
+                where, stop = exposed._replace(further=further).serve(server)
                 stack.callback(stop)
             _announce(server.broker)
             if where is not None:
                 click.echo(f"serving metrics at {where}")
-            return None if registry is None else registry.serve(server)
+            return None if registry is None else registry.serve(server, further)
 
         runner(
             serve_broker(

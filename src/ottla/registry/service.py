@@ -16,7 +16,7 @@ from ottla.addresses import address_text
 from ottla.client.errors import KafkaError
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, HttpServer
 from ottla.environment.thread import LoopThread
-from ottla.observability.families import CONTENT_TYPE, text_of
+from ottla.observability.families import CONTENT_TYPE, Family, text_of
 from ottla.registry.acls import follow_acls
 from ottla.registry.election import Identity
 from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
@@ -237,12 +237,18 @@ class Service:
 
     def _handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         if request.target == "/metrics" and request.method in ("GET", "HEAD"):
-            store = self._store
-            lag = None if store is None else store.lag
-            figures = Figures(self.answers, self._server.connections, self.leads, lag)
-            text = "".join(text_of(families(None if store is None else store.state, figures)))
-            return HttpResponse(text.encode(), content_type=CONTENT_TYPE)
+            return HttpResponse("".join(text_of(self._families())).encode(), content_type=CONTENT_TYPE)
         return self._rest.handle(request)
+
+    def _families(self) -> list[Family]:
+        store = self._store
+        lag = None if store is None else store.lag
+        figures = Figures(self.answers, self._server.connections, self.leads, lag)
+        return list(families(None if store is None else store.state, figures))
+
+    async def read_metrics(self) -> list[Family]:
+        """Return the metrics, for another page than that of the registry."""
+        return self._families()
 
     def _count(self, method: str, path: str, status: int) -> None:
         self.answers[method, path, status] += 1

@@ -39,7 +39,7 @@ _LOWER: Final = {
 _LENIENTLY_LIMITED: Final = frozenset(
     f"{what}_PROPERTIES_{how}" for what in ("ADDITIONAL", "UNEVALUATED") for how in ("REMOVED", "NARROWED")
 )
-"""What a lenient comparison allows to the properties that are not listed."""
+"""Reasons about properties that are not listed, which a lenient comparison ignores."""
 _MOST_REGEX_MEMORY: Final = 1 << 20
 _REGEX_STEPS: Final = 200
 """Cost of compiling a pattern, in comparisons of a pair."""
