@@ -181,13 +181,17 @@ class Operations:
     async def _find(self, candidate: Candidate, *, deleted: bool = False) -> Version | None:
         """Return the version that a schema is already: the same, or an equal one in another notation."""
         version = decisions.same_version(self.state, candidate, deleted=deleted)
-        if version is not None:
+        is_current = candidate.version != decisions.LATEST or version == self.state.latest(candidate.subject)
+        if version is not None and is_current:
             return version
         versions = [
             version
             for version in reversed(self.state.versions(candidate.subject, deleted=deleted))
-            if (version.value.metadata, version.value.rule_set) == (candidate.metadata, candidate.rule_set)
+            if contracts.are_equal(version.value.metadata, candidate.metadata)
+            and version.value.rule_set == candidate.rule_set
         ]
+        if candidate.version == decisions.LATEST:
+            versions = [version for version in versions if version == self.state.latest(candidate.subject)]
         resolved = [self._laxly_resolved(version) for version in versions]
 
         def first_equal() -> int | None:

@@ -119,6 +119,8 @@ class State:
             versions = self.subjects.get(key.subject, {})
             for number in [number for number in versions if number <= value["version"]]:
                 versions[number] = versions[number]._replace(deleted=True)
+        elif key.kind == records.CLEAR_SUBJECT and value is not None:
+            self._clear(key.subject)
 
     def reject(self, reason: str, offset: int) -> None:
         """Count a record that cannot be applied."""
@@ -149,6 +151,15 @@ class State:
         self.subjects.setdefault(value.subject, {})[value.version] = Version(value, value.deleted, timestamp)
         for target in self._targets(value):
             self._referrers.setdefault(target, set()).add(place)
+
+    def _clear(self, subject: str) -> None:
+        """Forget the hidden versions of a subject, or of a context, which are deleted permanently."""
+        context, name = subjects.split(subject)
+        cleared = [subject] if name else [other for other in self.subjects if subjects.context_of(other) == context]
+        for other in cleared:
+            hidden = [version.number for version in self.subjects.get(other, {}).values() if version.deleted]
+            for number in hidden:
+                self._remove(other, number)
 
     def _remove(self, subject: str, number: int) -> None:
         """Forget a version, and its id if no other version has it."""

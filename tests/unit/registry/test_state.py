@@ -14,6 +14,7 @@ from ottla.registry.records import (
     Key,
     Record,
     SchemaValue,
+    clearing,
     decoded,
     schema_record,
     schema_tombstone,
@@ -60,6 +61,18 @@ def test_id_is_not_used_again_after_a_permanent_deletion() -> None:
     state = replayed([schema_record(value("a", 1, 5)), schema_tombstone("a", 1)])
     assert (state.identified(".", 5), state.context(".").highest_id) == (None, 5)
     assert state.context(".").by_digest == {}
+
+
+@pytest.mark.parametrize(
+    ("cleared", "left"), [("a", ["b", ":.c:d"]), (":.c:", ["a", "b"]), ("", [":.c:d"]), ("x", None)]
+)
+def test_cleared_subjects_have_no_hidden_versions(cleared: str, left: list[str] | None) -> None:
+    """Registries of others write the record without tombstones before it."""
+    names = ["a", "b", ":.c:d"]
+    records = [schema_record(value(name, 1, 1)) for name in names]
+    records += [subject_deletion(name, 1) for name in names]
+    state = replayed([*records, schema_record(value("e", 1, 1)), clearing(cleared)])
+    assert sorted(state.subjects) == sorted([*(names if left is None else left), "e"])
 
 
 def test_deletion_of_a_subject_hides_what_was_there() -> None:
