@@ -1,6 +1,8 @@
 """Records that a topic refuses for their schema: what producers of others show of the reason."""
 
 import asyncio
+import json
+import subprocess
 import warnings
 
 import aiokafka
@@ -15,6 +17,7 @@ from tests.registry.produced import VALIDATED
 from tests.registry.schemas import ONE
 
 from .apache_kafka import skip_without
+from .clients.environments import NodePackage, Unavailable
 from .java_processes import tool
 
 with warnings.catch_warnings():
@@ -67,6 +70,24 @@ def test_aiokafka(kafka: Kafka, good: bytes) -> None:
                 await producer.send_and_wait("orders", BAD)
 
     asyncio.run(produce())
+
+
+def test_kafkajs_with_its_registry_client(kafka: Kafka) -> None:
+    try:
+        command = NodePackage("schemas.js").prepare()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    url = kafka.schema_registry_url
+    for kind in ("avro", "json", "protobuf"):
+        kafka.create_topic(f"orders-{kind}", **VALIDATED)
+    done = subprocess.run(
+        [*command, kafka.bootstrap_servers, url, "orders"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    *kinds, bad = json.loads(done.stdout)
+    assert [(row["type"], row["decoded"]) for row in kinds] == [("AVRO", 7), ("JSON", 7), ("PROTOBUF", 7)]
+    assert all(row["id"] == row["latest"] for row in kinds)
+    assert bad["refused"] is not None
 
 
 def test_java(kafka: Kafka, request: pytest.FixtureRequest) -> None:
