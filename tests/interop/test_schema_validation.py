@@ -17,8 +17,9 @@ from tests.registry.produced import VALIDATED
 from tests.registry.schemas import ONE
 
 from .apache_kafka import skip_without
-from .clients.environments import NodePackage, Unavailable
+from .clients.environments import NodePackage
 from .java_processes import tool
+from .programs import command_of, interop_only
 
 with warnings.catch_warnings():
     warnings.filterwarnings(
@@ -72,11 +73,9 @@ def test_aiokafka(kafka: Kafka, good: bytes) -> None:
     asyncio.run(produce())
 
 
-def test_kafkajs_with_its_registry_client(kafka: Kafka) -> None:
-    try:
-        command = NodePackage("schemas.js").prepare()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+def test_kafkajs_with_its_registry_client(kafka: Kafka, request: pytest.FixtureRequest) -> None:
+    interop_only(request, "npm fetches the client")
+    command = command_of(NodePackage("schemas.js"))
     url = kafka.schema_registry_url
     for kind in ("avro", "json", "protobuf"):
         kafka.create_topic(f"orders-{kind}", **VALIDATED)
