@@ -179,6 +179,12 @@ def _superseded(state: State, versions: Iterable[Version], value: SchemaValue) -
     ]
 
 
+def restoration(state: State) -> tuple[list[Record], None]:
+    """Return what makes the last record of each version that of the state."""
+    versions = [state.subjects[subject][number] for subject, number in sorted(state.overwritten)]
+    return [records.schema_record(replace(version.value, deleted=version.deleted)) for version in versions], None
+
+
 # Deleting.
 
 

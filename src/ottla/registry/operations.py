@@ -70,6 +70,7 @@ class Operations:
         self._subjects: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._assigned: dict[str, int] = {}
         self._writes: set[asyncio.Task[Any]] = set()
+        self._restoring: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> State:
@@ -78,9 +79,22 @@ class Operations:
 
     async def close(self) -> None:
         """Cancel writes that are under way."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.gather(self._restoring, return_exceptions=True)
         for write in self._writes:
             write.cancel()
         await asyncio.gather(*self._writes, return_exceptions=True)
+
+    def restore_soon(self) -> None:
+        """Write versions again that another registry has overwritten since it lost the election, if this one leads."""
+        is_free = self._restoring is None or self._restoring.done()
+        if is_free and self._topic.leads and self.state.overwritten:
+            self._restoring = asyncio.get_running_loop().create_task(self._restore())
+
+    async def _restore(self) -> None:
+        with contextlib.suppress(Refusal):  # the next change tries again
+            await self.change(decisions.restoration)
 
     # Schemas.
 

@@ -172,6 +172,7 @@ class Service:
                 await leadership.begin()
                 self._store, self._leadership = store, leadership
                 self._rest.operations = operations
+                operations.restore_soon()
                 self._ready.set()
                 pause = _FIRST_PAUSE_S
                 electing = asyncio.get_running_loop().create_task(leadership.run())
@@ -202,6 +203,8 @@ class Service:
         """Drop what was kept of an older state."""
         self.changes += 1
         self._rest.forget()
+        if self._rest.operations is not None:
+            self._rest.operations.restore_soon()
 
     async def ask(self, path: str) -> HttpResponse:
         """Return the response to a GET request of this process, which needs no login."""
