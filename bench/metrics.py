@@ -78,8 +78,8 @@ class Switched(collection.BrokerMetrics):
         self.server.pipeline.meter = meter
         for connection in self.server.sockets.connections:
             connection._entry, connection._weight = None, 0
-import ottla.cli.exposed
-ottla.cli.exposed.BrokerMetrics = Switched
+import ottla.cli.own.exposed
+ottla.cli.own.exposed.BrokerMetrics = Switched
 sys.argv = ["ottla", *sys.argv[1:]]
 main()
 """

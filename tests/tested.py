@@ -16,6 +16,8 @@ def take_sources() -> None:
 
     pytest has loaded the installed one by then, as a plugin: what is imported is forgotten.
     """
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))  # processes that multiprocessing spawns import modules of the tests
     if IS_INSTALLED:
         return
     others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != SOURCES]

@@ -1,5 +1,6 @@
 """Text of network addresses."""
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 
@@ -8,6 +9,7 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+@lru_cache(maxsize=64)
 def is_name(host: str) -> bool:
     """Return whether a host is given by a name, and not by an address; an empty host is no name."""
     try:

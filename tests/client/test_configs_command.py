@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin
-from ottla.cli.config_quotas import java_double
+from ottla.cli.kafka.config_quotas import java_double
 from tests.conformance.members import wait_for
 
 from .commands import Commands

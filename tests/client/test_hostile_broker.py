@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api
 from ottla.protocol.codec import encode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

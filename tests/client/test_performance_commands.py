@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ottla import Admin, Consumer, TopicPartition
-from ottla.cli.latencies import Latencies
+from ottla.cli.kafka.latencies import Latencies
 from ottla.cli.main import main
 
 from .conftest import Produce, fresh

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from ottla import Admin, OffsetAndMetadata, TopicPartition
 from ottla.broker.config import broker_config
-from ottla.cli import console_consumer, console_producer
 from ottla.cli.cluster_access import client_configs
+from ottla.cli.kafka import console_consumer, console_producer
 from ottla.cli.main import main
 
 from .commands import Commands

@@ -110,7 +110,7 @@ def test_a_batch_that_is_missing(cluster: KafkaCluster) -> None:
 def test_a_replica_that_is_down_is_shown_as_lag(cluster: KafkaCluster) -> None:
     commands = Commands(cluster.bootstrap_servers)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("ottla.cli.replica_verification._RETRY_S", 0.05)
+        patched.setattr("ottla.cli.kafka.replica_verification._RETRY_S", 0.05)
         fault = cluster[cluster.image.topics["orders"].partitions[0].replicas[1]].fail(
             "Fetch", 12, error="KAFKA_STORAGE_ERROR"
         )

@@ -96,7 +96,7 @@ def test_wrong_usage(commands: Commands, words: list[str], why: str) -> None:
 def test_a_command_loads_what_it_needs() -> None:
     """To list topics must take less than 200 ms as a whole process: nothing of producers, consumers or records is loaded."""
     code = (
-        "import sys, json, ottla.cli.main, ottla.cli.topics;"
+        "import sys, json, ottla.cli.main, ottla.cli.kafka.topics;"
         "print(json.dumps([name for name in sys.modules if name.startswith('ottla.')]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

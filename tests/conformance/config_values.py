@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.metadata.alteration import CLIENT_METRICS, DELETE, GROUP, SET, TOPIC
+from ottla.metadata.configs.alteration import CLIENT_METRICS, DELETE, GROUP, SET, TOPIC
 from ottla.protocol.errors import NONE, name_of
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import codec
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.errors import NONE, name_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.metadata.alteration import BROKER, SET
+from ottla.metadata.configs.alteration import BROKER, SET
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 
 from . import config_values

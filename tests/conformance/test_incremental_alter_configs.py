@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.metadata.alteration import (
+from ottla.metadata.configs.alteration import (
     APPEND,
     BROKER,
     BROKER_LOGGER,

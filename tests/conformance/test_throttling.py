@@ -242,6 +242,15 @@ def test_time_of_requests(client: Wire, client_id: str, set_quota: SetQuota) -> 
     assert ms_to_answer(client, begun) >= throttle_ms
 
 
+def test_time_of_a_large_request_counts_whole(client: Wire, client_id: str, set_quota: SetQuota) -> None:
+    """Also where it is served in pieces, as here: the first of them is within the quota."""
+    set_quota((("client-id", client_id),), "request_percentage", 0.8)  # 80 ms in the windows together
+    names = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(100_000)]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    assert client.send(MetadataRequest(topics=[]), 9).throttle_time_ms == 0
+    assert client.send(request, 9).throttle_time_ms > 0
+
+
 def create(
     client: Wire, name: str, partitions: int, version: int = 7, *, validate_only: bool = False
 ) -> tuple[int, int]:

@@ -16,7 +16,7 @@ for library in ("starlette", "jinja2", "uvicorn"):
 
 from starlette.testclient import TestClient  # noqa: E402  (after the check for the extra)
 
-from ottla.cli.console import _internal_record  # noqa: E402
+from ottla.cli.own.console import _internal_record  # noqa: E402
 from ottla.console.application import console_application  # noqa: E402
 from ottla.console.settings import ClusterAccess, Settings  # noqa: E402
 

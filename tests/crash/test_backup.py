@@ -74,7 +74,7 @@ def backup_while_the_metadata_changes(data: Path, copy: Path) -> str:
     """Standard error of a backup that meets another revision at each look."""
     revisions = "iter(range(100))"
     code = (
-        "import ottla.cli.storage as storage; from ottla.cli.main import main; "
+        "import ottla.cli.kafka.storage as storage; from ottla.cli.main import main; "
         f"copy, revisions = storage.copy_database, {revisions}; "
         "storage.copy_database = lambda source, target: (copy(source, target), next(revisions))[1]; main()"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from ottla import Admin, FeatureUpdate, UpgradeType
 from ottla import TopicPartition as Place
-from ottla.metadata.eligibility import FEATURE
+from ottla.metadata.plans.eligibility import FEATURE
 from tests.etcd_server import running
 
 from .brokers import wait_until

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api
 from ottla.protocol.api import APIS
 from tests.fuzz import hostile

@@ -284,7 +284,7 @@ def longest_text(place: Place, size: int) -> int:
 
 def served_versions(key: int) -> range:
     """Return the versions of an API that a broker serves."""
-    from ottla.broker.handlers import SERVED
+    from ottla.broker.requests.handlers import SERVED
 
     first, last = SERVED[key].versions
     return range(first, last + 1)

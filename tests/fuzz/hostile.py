@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import codec
 from ottla.protocol.api import APIS
 from ottla.protocol.messages.header import RequestHeader

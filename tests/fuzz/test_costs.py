@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from ottla.broker import dispatch
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests import dispatch
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api, codec, plan
 from ottla.protocol.api import APIS
 from ottla.protocol.messages.header import RequestHeader

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.login import Login, LoginAnswer, Mechanism
+from ottla.broker.security.login import Login, LoginAnswer, Mechanism
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.metadata import MetadataRequest

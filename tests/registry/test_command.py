@@ -317,7 +317,7 @@ def test_registry_of_a_broker_with_logins(tmp_path: Path) -> None:
 
 def test_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import sys, ottla.cli.schema_registry as r; r.is_installed = lambda package: package != 'h11';"
+        "import sys, ottla.cli.own.schema_registry as r; r.is_installed = lambda package: package != 'h11';"
         "from ottla.cli.entry import run; sys.argv = ['ottla', 'schema-registry']; run()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

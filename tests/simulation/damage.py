@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.broker.pipeline import Pipeline
+from ottla.broker.requests.pipeline import Pipeline
 from ottla.metadata.image import Image, PartitionImage
 from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.context import RequestContext

@@ -13,8 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.log.faulty_store import FaultyStore
-from ottla.log.memory_store import MemoryFile, MemoryStore
+from tests.faulty_store import FaultyStore
+from tests.memory_store import MemoryFile, MemoryStore
 
 _BATCH: Final = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta: the first fields of a record batch."""

@@ -8,8 +8,8 @@ from ottla.client.admin.configs import ConfigChange, ConfigOperation, ConfigReso
 from ottla.client.admin.core import AdminCore
 from ottla.client.core import Core
 from ottla.client.errors import KafkaError
-from ottla.metadata.eligibility import FEATURE
-from ottla.metadata.keys import MIN_ISR
+from ottla.metadata.plans.eligibility import FEATURE
+from ottla.metadata.store.keys import MIN_ISR
 
 from .applications import TOPICS
 from .clients import Application, ClientProcess

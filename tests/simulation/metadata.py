@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.environment import Clock, Timers
-from ottla.metadata.deltas import advanced
 from ottla.metadata.image import EMPTY, NO_LEADER, PartitionImage
+from ottla.metadata.image.deltas import advanced
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, MetadataStore, Snapshot, Watcher
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.tasks.deferred import Answer

@@ -18,12 +18,12 @@ from ottla.broker.coordination import producer_ids, remote_markers
 from ottla.broker.coordination.coordinators import Coordination
 from ottla.client.admin.topics import NewTopic
 from ottla.client.errors import KafkaError
-from ottla.metadata import changes, keys
+from ottla.metadata import changes
 from ottla.metadata import metadata as metadata_module
-from ottla.metadata.deltas import loaded
 from ottla.metadata.image import NO_LEADER, Image, TopicImage
+from ottla.metadata.image.deltas import loaded
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, ChangeOutcome, Entry
+from ottla.metadata.store import Change, ChangeOutcome, Entry, keys
 from ottla.metadata.store.etcd.watch import Watch
 from ottla.protocol.errors import UNKNOWN_TOPIC_OR_PARTITION
 from ottla.protocol.messages.write_txn_markers import (

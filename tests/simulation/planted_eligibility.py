@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ottla.metadata import elections
+from ottla.metadata.changes import elections
 from ottla.metadata.image import PartitionImage
-from ottla.replication.leadership import Follower, Leadership
+from ottla.replication.leader.leadership import Follower, Leadership
 
 from .planted_replication import cut_from_peers, kill_two
 from .planting import Patch, Planted, every, serving, settings

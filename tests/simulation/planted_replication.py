@@ -6,25 +6,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ottla.broker import fetch_attempt
 from ottla.broker.cluster import controller, offline_replicas
 from ottla.broker.cluster.controlled_shutdown import ControlledShutdown
-from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.coordination.coordinators import Coordination
-from ottla.broker.delayed import DelayedAnswer
+from ottla.broker.requests import fetch_attempt
+from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.share_partitions import partitions
 from ottla.environment import Timers
 from ottla.log.log import Log
-from ottla.metadata import keys
-from ottla.metadata.deltas import loaded
-from ottla.metadata.elections import ElectionRules, restricted, without
+from ottla.metadata.changes.elections import ElectionRules, restricted, without
+from ottla.metadata.changes.reassignment import is_reassigned, target_of
 from ottla.metadata.image import NO_LEADER, PartitionImage, TopicImage
-from ottla.metadata.reassignment import is_reassigned, target_of
-from ottla.metadata.store import Change
-from ottla.replication.effects import LogEffects
-from ottla.replication.followed import Begin
-from ottla.replication.leadership import Leadership
+from ottla.metadata.image.deltas import loaded
+from ottla.metadata.store import Change, keys
+from ottla.replication.follower.effects import LogEffects
+from ottla.replication.follower.followed import Begin
+from ottla.replication.leader.isr_changes import IsrChanges
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import Deferred

@@ -19,8 +19,8 @@ from ottla.client.consumer.rebalance import Listeners
 from ottla.client.core import Core
 from ottla.client.share.consumer import ShareConsumerCore
 from ottla.coordinators.share.window import ACQUIRED
-from ottla.metadata.deltas import loaded
 from ottla.metadata.image import TRANSACTION_STATE_TOPIC
+from ottla.metadata.image.deltas import loaded
 from ottla.replication.partition import Partition
 
 from .applications import LEDGER, PLAIN, SHARE_GROUP, Writer

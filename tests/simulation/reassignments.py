@@ -6,8 +6,8 @@ from typing import Final
 
 from ottla.client.errors import KafkaError, RequestTimedOut
 from ottla.client.topics import TopicPartition
+from ottla.metadata.changes.reassignment import is_reassigned, original_of
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, PartitionImage
-from ottla.metadata.reassignment import is_reassigned, original_of
 from ottla.protocol.errors import (
     INVALID_REPLICA_ASSIGNMENT,
     NO_REASSIGNMENT_IN_PROGRESS,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ottla.metadata.deltas import advanced
+from ottla.metadata.changes.reassignment import is_reassigned
 from ottla.metadata.image import EMPTY, NO_LEADER, Image, PartitionImage, TopicImage
-from ottla.metadata.reassignment import is_reassigned
+from ottla.metadata.image.deltas import advanced
 from ottla.replication.partition import Partition
 
 from .applications import HASTY

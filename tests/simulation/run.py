@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from ottla.metadata import keys
-from ottla.metadata.deltas import loaded
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
+from ottla.metadata.image.deltas import loaded
+from ottla.metadata.store import keys
 
 from . import checks
 from .applications import (

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.broker.cluster.controller import Controller
 from ottla.broker.lifecycle import BrokerServer
-from ottla.broker.maintenance import Maintenance
+from ottla.broker.upkeep.maintenance import Maintenance
 from ottla.tasks.due_work import DueWork
 
 from .quiet import DEAD_US, DUTIES, SHORTEST_MINUTES, TRANSACTION, QuietSimulation

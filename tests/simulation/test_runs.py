@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.membership import Membership
-from ottla.metadata import elections
+from ottla.metadata.changes import elections
 from ottla.metadata.image import PartitionImage
 
 from . import checks

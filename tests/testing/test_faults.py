@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.coordinators.partitions import partition_of
 from ottla.protocol import api
 from ottla.protocol.api import APIS

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
 import ottla
-from ottla.broker.principals import AuthenticationContext
+from ottla.broker.security.principals import AuthenticationContext
 from ottla.client.admin.configs import ResourceType
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.testing import EmbeddedBroker

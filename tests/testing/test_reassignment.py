@@ -6,8 +6,8 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.coordinators.partitions import partition_of
+from ottla.metadata.changes.reassignment import is_reassigned
 from ottla.metadata.image import OFFSETS_TOPIC
-from ottla.metadata.reassignment import is_reassigned
 from ottla.testing import KafkaCluster
 
 from .test_replication import assert_all_once_and_in_order, load, placed, until

@@ -10,7 +10,7 @@ from typing import IO, Any, Final
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api, codec, errors
 from ottla.protocol.api import APIS
 from ottla.protocol.error_responses import error_response

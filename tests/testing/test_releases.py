@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api
 from ottla.protocol.releases import RELEASES, release_named, versions_of
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla import Producer
-from ottla.metadata import keys
 from ottla.metadata.image import NO_LEADER, UNASSIGNED
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, keys
 from ottla.testing import KafkaCluster
 
 from .test_offline_replicas import logs, partitions, produce, until

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from ottla.broker.socket_server import LARGE_FRAMES, LARGE_TOKENS
+from ottla.broker.connections.socket_server import LARGE_FRAMES, LARGE_TOKENS
 from ottla.protocol.connection import ClientConnection
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest

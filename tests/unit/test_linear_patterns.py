@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from ottla.broker.handlers.api_versions import _SOFTWARE
+from ottla.broker.requests.handlers.api_versions import _SOFTWARE
 from ottla.metadata.configs import InvalidConfig, validate_topic
+from ottla.metadata.plans.topics import check_name
 from ottla.metadata.refusal import Refused
-from ottla.metadata.topic_plans import check_name
 from ottla.security.sasl import oauthbearer, scram
 from ottla.security.tls.stores import StoreError, _pem_blocks
 

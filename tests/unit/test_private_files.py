@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.log.backup import copy_log_directory
-from ottla.metadata.backup import copy_database
+from ottla.metadata.offline.backup import copy_database
 from ottla.testing import EmbeddedBroker
 
 

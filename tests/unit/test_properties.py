@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.metadata.config_table import PASSWORD
 from ottla.metadata.configs import Scope, configs
+from ottla.metadata.configs.table import PASSWORD
 from ottla.properties import BadReference, is_secret, resolve_references
 
 PACKAGE = "org.apache.kafka.common.config.provider"

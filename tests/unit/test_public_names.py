@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -241,8 +241,8 @@ def test_every_file_of_the_library_says_what_it_is() -> None:
 
 
 def test_every_handler_is_in_the_table_and_the_reverse() -> None:
-    files = {path.stem for path in (SOURCES / "ottla" / "broker" / "handlers").glob("*.py")} - {"__init__"}
+    files = {path.stem for path in (SOURCES / "ottla" / "broker" / "requests" / "handlers").glob("*.py")} - {"__init__"}
     modules = [served.module for served in SERVED.values()]
     assert sorted(modules) == sorted(files)
     for served in SERVED.values():
-        assert callable(getattr(import_module(f"ottla.broker.handlers.{served.module}"), served.module))
+        assert callable(getattr(import_module(f"ottla.broker.requests.handlers.{served.module}"), served.module))

@@ -6,26 +6,27 @@ first use.
 """
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
-from ottla.broker.delayed import Expirations
-from ottla.broker.listeners import BoundListeners
-from ottla.broker.moving import Moves
-from ottla.broker.other_brokers import OtherBrokers
-from ottla.broker.schema_validation import SchemaValidation
-from ottla.broker.sessions import FetchSessions
-from ottla.broker.throttling import Throttling
-from ottla.broker.topic_creation import TopicCreation
+from ottla.broker.requests.delayed import Expirations
+from ottla.broker.requests.fetch_session import FetchSessions
+from ottla.broker.requests.schema_validation import SchemaValidation
+from ottla.broker.requests.throttling import Throttling
+from ottla.broker.requests.topic_creation import TopicCreation
+from ottla.broker.security.listeners import BoundListeners
+from ottla.broker.upkeep.moves import Moves
 from ottla.environment import Address, Clock, Random, Timers
 from ottla.environment.timer_queues import TimerQueues
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.configs import topic_configs
-from ottla.metadata.elections import ElectionRules
-from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.eligibility import min_isr_of
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import LEADER_NOT_AVAILABLE
 from ottla.replication.replicas import PartitionView, Replicas
@@ -37,10 +38,10 @@ from ottla.tasks.turns import Turns
 if TYPE_CHECKING:
     from ottla.broker.authorization import Authorization
     from ottla.broker.coordination.coordinators import Coordination
+    from ottla.broker.coordination.streams_topics import StreamsTopics
+    from ottla.broker.coordination.topology_descriptions import TopologyDescriptionPlugin
+    from ottla.broker.metrics.telemetry import Telemetry
     from ottla.broker.share_partitions.partitions import SharePartitions
-    from ottla.broker.streams_topics import StreamsTopics
-    from ottla.broker.telemetry import Telemetry
-    from ottla.broker.topology_descriptions import TopologyDescriptionPlugin
     from ottla.coordinators.runtime import Runtime
     from ottla.protocol.connection import EncodedResponse
     from ottla.security.delegation_tokens import TokenIndex
@@ -60,6 +61,7 @@ class Broker:
     sessions      fetch sessions
     resolve       returns the IP address of a host, None if it has none
     tasks         the scheduler: everything that waits in this broker
+    large_work    surrounds the work on a large request, see `Environment`
     peers         requests to other brokers of the cluster
     config_preparations  what must be read before the checks of new configs of this broker
     config_checks  checks of new configs of this broker by what they would change; they raise InvalidConfig
@@ -78,6 +80,7 @@ class Broker:
         clock: Clock,
         random: Random,
         tasks: Scheduler,
+        large_work: Callable[[], AbstractContextManager[object]],
         metadata: Metadata,
         replicas: Replicas,
         moves: Moves,
@@ -92,6 +95,7 @@ class Broker:
         self.clock = clock
         self.random = random
         self.tasks = tasks
+        self.large_work = large_work
         self.timeouts: Timers = TimerQueues(tasks, clock)
         self.large_checks = Turns(tasks)
         self.expirations = Expirations()
@@ -107,7 +111,7 @@ class Broker:
         self.replication_throttles = replication_throttles
         self.schema_validation = schema_validation
         self.token_index: TokenIndex | None = None
-        self.listeners = BoundListeners(lambda: self.config.advertised_listeners)
+        self.listeners = BoundListeners(lambda: self.config)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config, tasks)
         self.producer_ids = ProducerIds(metadata.producer_id_block, tasks)
         self.authorization: Authorization | None = None
@@ -220,7 +224,7 @@ class Broker:
     def description_plugin(self) -> "TopologyDescriptionPlugin | None":
         """The plug-in that stores descriptions of topologies, None without one."""
         if self._description_plugin is None and self.config.text("group.streams.topology.description.plugin.class"):
-            from ottla.broker.topology_descriptions import description_plugin
+            from ottla.broker.coordination.topology_descriptions import description_plugin
 
             self._description_plugin = description_plugin(self.config)
         return self._description_plugin
@@ -229,7 +233,7 @@ class Broker:
     def streams_topics(self) -> "StreamsTopics":
         """The creation of internal topics for streams groups, created at first use."""
         if self._streams_topics is None:
-            from ottla.broker.streams_topics import StreamsTopics
+            from ottla.broker.coordination.streams_topics import StreamsTopics
 
             self._streams_topics = StreamsTopics(self.topics, lambda: self.throttling, self.tasks)
         return self._streams_topics
@@ -238,7 +242,7 @@ class Broker:
     def telemetry(self) -> "Telemetry":
         """The metrics of clients, created at first use."""
         if self._telemetry is None:
-            from ottla.broker.telemetry import Telemetry
+            from ottla.broker.metrics.telemetry import Telemetry
 
             self._telemetry = Telemetry(self.config.integer("telemetry.max.bytes"), self.random)
         return self._telemetry

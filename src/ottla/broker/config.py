@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.listener_configs import Listener, check_listeners, client_listeners, parse_listeners
-from ottla.metadata.config_effects import OF_THE_AUTHORIZER, without_effect
-from ottla.metadata.config_table import CLASS
+from ottla.broker.security.listener_configs import Listener, check_listeners, client_listeners, parse_listeners
 from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
-from ottla.metadata.schema_configs import REGISTRY_URL
+from ottla.metadata.configs.effects import OF_THE_AUTHORIZER, without_effect
+from ottla.metadata.configs.schema_rules import REGISTRY_URL
+from ottla.metadata.configs.table import CLASS
 from ottla.properties import BadReference, read_properties, resolve_references
 from ottla.spelling import did_you_mean
 

@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.checkpoints import Checkpoints
+from ottla.broker.cluster.other_brokers import NoOtherBrokers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.flushing import Flusher
-from ottla.broker.limits import ConnectionLimits, LimitConfigs
-from ottla.broker.maintenance import Maintenance, MaintenanceConfig
-from ottla.broker.moving import Moves
-from ottla.broker.other_brokers import NoOtherBrokers
-from ottla.broker.pipeline import Pipeline
+from ottla.broker.connections.limits import ConnectionLimits, LimitConfigs
+from ottla.broker.connections.socket_server import SocketServer
 from ottla.broker.reconfiguration import Reconfiguration
-from ottla.broker.removals import Removals
-from ottla.broker.schema_validation import SchemaValidation
-from ottla.broker.sessions import FetchSessions
-from ottla.broker.socket_server import SocketServer
+from ottla.broker.requests.fetch_session import FetchSessions
+from ottla.broker.requests.pipeline import Pipeline
+from ottla.broker.requests.schema_validation import SchemaValidation
+from ottla.broker.requests.throttling import quota_window, replication_throttles
 from ottla.broker.starting import CannotStart, open_listeners, report_configs, report_start
 from ottla.broker.storage import Storage
 from ottla.broker.stored_configs import check_limits
-from ottla.broker.throttling import quota_window, replication_throttles
+from ottla.broker.upkeep.checkpoints import Checkpoints
+from ottla.broker.upkeep.flushing import Flusher
+from ottla.broker.upkeep.maintenance import Maintenance, MaintenanceConfig
+from ottla.broker.upkeep.moves import Moves
+from ottla.broker.upkeep.removals import Removals
 from ottla.environment import Environment
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
@@ -286,6 +286,7 @@ class BrokerServer:
             clock=environment.clock,
             random=environment.random,
             tasks=self.tasks,
+            large_work=environment.large_work,
             metadata=metadata,
             replicas=replicas,
             moves=Moves(replicas, self.tasks, self.flusher, self._assign_directory, self._remove),
@@ -406,7 +407,7 @@ class BrokerServer:
         maintenance.begin()
         self._ends.callback(maintenance.close)
         if config.text("delegation.token.secret.key"):
-            from ottla.broker.tokens import begin_removal
+            from ottla.broker.security.tokens import begin_removal
 
             self._ends.callback(begin_removal(self.broker).close)
 

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.broker import Broker
-from ottla.broker.limits import ConnectionLimits, LimitConfigs
-from ottla.broker.socket_server import SocketServer
+from ottla.broker.connections.limits import ConnectionLimits, LimitConfigs
+from ottla.broker.connections.socket_server import SocketServer
+from ottla.broker.requests.throttling import Throttling, connection_quota
 from ottla.broker.stored_configs import usable_configs
-from ottla.broker.throttling import Throttling, connection_quota
-from ottla.metadata.alteration import BROKER
+from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.image import Delta
 from ottla.tasks.deferred import Answer
 

@@ -4,14 +4,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.listener_configs import PLAINTEXT
+from ottla.broker.security.listener_configs import PLAINTEXT
 from ottla.protocol import plan
 from ottla.version import VERSION
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.listener_security import ListenerSecurity
-    from ottla.broker.socket_server import SocketServer
+    from ottla.broker.connections.listener_security import ListenerSecurity
+    from ottla.broker.connections.socket_server import SocketServer
     from ottla.environment import Environment
 
 _logger = logging.getLogger("ottla.broker")
@@ -35,7 +35,7 @@ def open_listeners(config: BrokerConfig, broker: "Broker", sockets: "SocketServe
         security: ListenerSecurity | None = None
         if listener.protocol != PLAINTEXT or ":" in str(config["principal.builder.class"]):
             # A broker without secured listeners starts without these modules.
-            from ottla.broker.listener_security import secure_listener
+            from ottla.broker.connections.listener_security import secure_listener
 
             security = secure_listener(listener, broker, environment)
         try:

@@ -9,12 +9,11 @@ from ottla.environment import Random, Worker, private_files
 from ottla.environment.files import Store
 from ottla.log.directory import FailedDirectory, Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
-from ottla.metadata import keys
-from ottla.metadata.deltas import loaded
-from ottla.metadata.elections import restarted_alone
-from ottla.metadata.store import Change
+from ottla.metadata.changes.elections import restarted_alone
+from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.stored import upgraded
+from ottla.metadata.store import Change, keys
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.metadata.stored import upgraded
 from ottla.protocol.uuids import uuid_text
 from ottla.tasks.scheduler import Scheduler
 

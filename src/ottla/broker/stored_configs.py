@@ -7,7 +7,7 @@ one with other start values. A stored config never prevents a start: what cannot
 from collections.abc import Sequence
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.listener_configs import own_integers
+from ottla.broker.security.listener_configs import own_integers
 from ottla.metadata.configs import InvalidConfig, Texts, without_invalid
 
 

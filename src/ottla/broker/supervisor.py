@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ottla.broker.conversion import CannotConvert, convert
-from ottla.broker.lease_judge import LOOK_MS, LeaseJudge
+from ottla.broker.cluster.conversion import CannotConvert, convert
+from ottla.broker.cluster.lease_judge import LOOK_MS, LeaseJudge
 from ottla.broker.lifecycle import CannotStart
 from ottla.broker.process import CHANGED, LISTENING, RENEWED, completed, stop_signals
 from ottla.environment import private_files
@@ -30,7 +30,7 @@ from ottla.environment.channel import Channel
 from ottla.environment.disk import lock_directory
 from ottla.environment.process import process_environment
 from ottla.log.directory import UnusableDirectory
-from ottla.metadata import keys
+from ottla.metadata.store import keys
 from ottla.metadata.store.shared_sqlite import SharedSqliteStore
 from ottla.metadata.store.sqlite_file import METADATA_FILE, DamagedStore
 from ottla.tasks.scheduler import Scheduler

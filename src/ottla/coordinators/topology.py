@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ottla.metadata.alteration import BROKER, GROUP
+from ottla.metadata.configs.alteration import BROKER, GROUP
 from ottla.metadata.image import BrokerImage, Image, TopicImage
 
 _NOTHING: Final = Image(0, "", -1, MappingProxyType({}), MappingProxyType({}), MappingProxyType({}))

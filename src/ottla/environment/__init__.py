@@ -6,6 +6,7 @@ the lowest layer: it imports nothing else of Ottla.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -214,6 +215,7 @@ class Environment:
     workers    starts background threads
     files      stores files
     cpu_ns     CPU time of the thread in ns, by which long work makes pauses; by default it makes none
+    large_work surrounds the work on a large request: full garbage collections are left out meanwhile
     """
 
     clock: Clock
@@ -226,3 +228,4 @@ class Environment:
     workers: Workers
     files: Store
     cpu_ns: Callable[[], int] = lambda: 0
+    large_work: Callable[[], AbstractContextManager[object]] = nullcontext

@@ -1,7 +1,7 @@
 """File interface of the log: append-only files, small files that are replaced as a whole, mapped indexes, directories.
 
-The log uses files and directories only through `Store`, so that a test can replace it (`log/memory_store.py`,
-`log/faulty_store.py`). There are three levels of durability, as flushing is slow:
+The log uses files and directories only through `Store`, so that a test can replace it (`tests/memory_store.py`,
+`tests/faulty_store.py`). There are three levels of durability, as flushing is slow:
 
     append, write   write to the page cache: survives a crash of the process
     replace         writes and flushes to disk: survives a crash of the machine

@@ -6,6 +6,7 @@ import time
 from ottla.environment import Clock, Environment, Random, Timers
 from ottla.environment.asyncio_transport import AsyncioTimers, AsyncioTransport
 from ottla.environment.busy_polling import busy_polling
+from ottla.environment.collector import COLLECTOR
 from ottla.environment.disk import DiskStore
 from ottla.environment.files import Store
 from ottla.environment.listening import SocketListen
@@ -38,4 +39,5 @@ def process_environment(
         ThreadWorkers(loop),
         files or DiskStore(),
         thread_cpu_ns,
+        COLLECTOR.without_full_collections,
     )

@@ -2,7 +2,7 @@
 
 A change that this broker makes goes through five steps, each of which may have to wait:
 
-    plan      a handler plans on an image; the change is bound to the revisions in it (`changes.py`)
+    plan      a handler plans on an image; the change is bound to the revisions in it (`changes`)
     turn      wait until the earlier changes of this broker are made: first in, first out
     store     write the change, if what the plan is based on is still current
     watch     the store delivers the change, like those of other brokers, in the order of revisions: the image is replaced
@@ -19,12 +19,11 @@ from functools import partial
 from typing import Final
 
 from ottla.environment import Cancellable, Random
-from ottla.metadata import keys
-from ottla.metadata.deltas import advanced, loaded
 from ottla.metadata.image import BrokerImage, Delta, Image, UnknownFormat
+from ottla.metadata.image.deltas import advanced, loaded
+from ottla.metadata.plans.topics import TopicPlans
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
-from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot
-from ottla.metadata.topic_plans import TopicPlans
+from ottla.metadata.store import Change, ChangeOutcome, Entry, MetadataStore, Snapshot, keys
 from ottla.protocol.errors import (
     KAFKA_STORAGE_ERROR,
     REQUEST_TIMED_OUT,

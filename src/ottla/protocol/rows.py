@@ -371,11 +371,17 @@ class EncodedRows(Response):
 def encode_in_parts(response: Response, version: int, path: RowPath) -> Generator[None, None, EncodedRows]:
     """Encode the rows of a response; yields in between. Raises UnsupportedField."""
     encoders = _encoders(type(response), path, version)
+    rows: list[Any] = []
     pieces: list[Any] = []
-    yield from encoders.write_elements(response, pieces.append)
+    for _ in encoders.write_elements(response, pieces.append):
+        rows += codec.joined(pieces)
+        pieces.clear()
+        yield
+    rows += codec.joined(pieces)
     errors: Counter[int] = Counter()
-    count_errors(response, errors)
-    return EncodedRows(response, len(getattr(response, path[0])), codec.joined(pieces), errors, encoders)
+    for errors_path in _error_paths(type(response)):
+        yield from _count_in_parts(response, errors_path, errors)
+    return EncodedRows(response, len(getattr(response, path[0])), rows, errors, encoders)
 
 
 class _OpenStruct:
@@ -488,6 +494,17 @@ def _error_paths(struct: Any) -> tuple[RowPath, ...]:
         elif isinstance(declared.type, Array) and not isinstance(declared.type.element, Primitive):
             paths += ((declared.name, *path) for path in _error_paths(declared.type.element))
     return tuple(paths)
+
+
+def _count_in_parts(value: Any, path: RowPath, errors: Counter[int]) -> Iterator[None]:
+    """Do what `_count_errors` does, and yield after some elements."""
+    if len(path) == 1:
+        errors[value.error_code] += 1
+        return
+    for number, item in enumerate(getattr(value, path[0]) or (), 1):
+        yield from _count_in_parts(item, path[1:], errors)
+        if number % ROWS_OF_PART == 0:
+            yield
 
 
 def _count_errors(value: Any, path: RowPath, errors: Counter[int]) -> None:

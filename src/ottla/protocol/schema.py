@@ -28,7 +28,8 @@ NEWEST: Final = 32767
 MOST_ELEMENTS: Final = 100_000
 """Elements that the arrays of a request, without those of many, and its tagged sections may have together."""
 MOST_OF_ADMINISTRATION: Final = 20_000
-"""Elements of a request of an administrator that has one row for each change: Apache Kafka makes 10,000 at once."""
+"""Elements of a request of an administrator that has one row for each change, of which Apache Kafka makes 10,000 at once, or of
+one that is served in one piece."""
 MOST_OF_CHANGES: Final = 50_000
 """Elements of such a request whose changes have several elements each, such as the replicas of partitions."""
 MOST_OF_MANY: Final = 1_000_000

@@ -23,7 +23,7 @@ from ottla.environment import Cancellable
 from ottla.log.log import AppendResult, Log
 from ottla.metadata.image import PartitionImage
 from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
-from ottla.replication.leadership import Leadership
+from ottla.replication.leader.leadership import Leadership
 from ottla.tasks.queue import CallbackQueue
 
 _logger = logging.getLogger("ottla.replication")

@@ -12,8 +12,8 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.disk_errors import is_passing, is_shortage
 from ottla.log.log import Log, StorageError
-from ottla.metadata.eligibility import min_isr_of
 from ottla.metadata.image import EMPTY, UNASSIGNED, Delta, Image, PartitionImage, TopicImage
+from ottla.metadata.plans.eligibility import min_isr_of
 from ottla.protocol.errors import (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -24,7 +24,7 @@ from ottla.protocol.errors import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from ottla.replication.leadership import Leadership
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Answer, Deferred
 from ottla.tasks.scheduler import Pieces, Scheduler

@@ -36,7 +36,7 @@ class Cancelled(BaseException):
 class Task(Deferred[T]):
     """Running coroutine; as a deferred its outcome is the result of the coroutine."""
 
-    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "is_reported", "name")
+    __slots__ = ("_coroutine", "_has_begun", "_scheduler", "_waits_for", "account", "is_reported", "name", "spent_ns")
 
     def __init__(self, scheduler: "Scheduler", coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> None:
         super().__init__(scheduler)
@@ -47,6 +47,9 @@ class Task(Deferred[T]):
         self._has_begun = False
         self.is_reported = False
         """True: an exception goes to `on_error`."""
+        self.account: Task[Any] | None = None
+        """Task whose `spent_ns` counts the steps of this one; those that it starts have the same."""
+        self.spent_ns = 0
 
     def cancel(self) -> None:
         """Cancel the task: Cancelled is raised at its current `await`, at once unless another task is running.
@@ -72,6 +75,7 @@ class Task(Deferred[T]):
             self._coroutine.close()
             self.fail(interrupt)
             return
+        is_first = not self._has_begun and self.account is self  # whoever starts a task measures its first step
         if not self._has_begun:
             self._has_begun = True
             self._scheduler.unbegun.pop(self, None)
@@ -79,6 +83,8 @@ class Task(Deferred[T]):
             self._waits_for.ignore(self._wake)
             self._waits_for = None
         self._scheduler.is_running = True
+        account = self._scheduler.account = self.account
+        begun_ns = -1 if account is None or is_first else self._scheduler.cpu_ns()
         try:
             waits_for = self._coroutine.send(interrupt)
         except StopIteration as end:
@@ -92,6 +98,9 @@ class Task(Deferred[T]):
             waits_for.listen(self._wake)
         finally:
             self._scheduler.is_running = False
+            self._scheduler.account = None
+            if account is not None and begun_ns >= 0:
+                account.spent_ns += self._scheduler.cpu_ns() - begun_ns
 
     def drop(self) -> None:
         """Never begin: the broker or client has ended."""
@@ -122,7 +131,10 @@ class Scheduler(CallbackQueue):
     ) -> None:
         super().__init__(timers, on_error)
         self.clock = clock
+        self.cpu_ns = cpu_ns
         self._pace = Pace(self, cpu_ns)
+        self.account: Task[Any] | None = None
+        """Account of the task that runs."""
         self.is_running = False
         """True while a task runs: another one that is started then waits for its turn."""
         self._ends_pieces = False
@@ -139,6 +151,15 @@ class Scheduler(CallbackQueue):
     def start(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str = "") -> Task[T]:
         """Start a coroutine; it runs at once up to its first wait, unless another task is running."""
         task = Task(self, coroutine, name)
+        task.account = self.account
+        self.advance(task, None)
+        return task
+
+    def start_measured(self, coroutine: Coroutine[Deferred[Any], Any, T], name: str) -> Task[T]:
+        """Start a coroutine whose `spent_ns` becomes the CPU time, in ns, of its steps after the first and of the tasks that it
+        starts: who starts it knows what the first one took."""
+        task = Task(self, coroutine, name)
+        task.account = task
         self.advance(task, None)
         return task
 

@@ -21,9 +21,9 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ottla.broker.dispatch import registered
-from ottla.broker.handlers import SERVED
-from ottla.broker.sessions import INITIAL_EPOCH, FetchSession, RequestedPartition
+from ottla.broker.requests.dispatch import registered
+from ottla.broker.requests.fetch_session import INITIAL_EPOCH, FetchSession, RequestedPartition
+from ottla.broker.requests.handlers import SERVED
 from ottla.coordinators.partitions import partition_of
 from ottla.coordinators.share import session as share
 from ottla.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

@@ -24,14 +24,14 @@ from ottla.coordinators.groups import listing
 from ottla.environment.process import process_environment
 from ottla.log import reading
 from ottla.log.log import Unfinished
-from ottla.metadata import changes, keys
-from ottla.metadata.alteration import BROKER
+from ottla.metadata import changes
+from ottla.metadata.configs.alteration import BROKER
+from ottla.metadata.configs.schema_rules import REGISTRY_URL
 from ottla.metadata.features import initial
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.schema_configs import REGISTRY_URL
-from ottla.metadata.store import Change
-from ottla.metadata.topic_plans import RequestedTopic
+from ottla.metadata.store import Change, keys
 from ottla.protocol.errors import GROUP_ID_NOT_FOUND, NONE, NOT_LEADER_OR_FOLLOWER, all_errors
 from ottla.protocol.errors import error as error_row
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup

@@ -7,7 +7,7 @@ import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 
 from .codes import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID, USER
 from .messages import api_named

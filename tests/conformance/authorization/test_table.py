@@ -1,6 +1,6 @@
 """The table of rights has all APIs."""
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api
 
 from .probes import all_probes

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import api
 from ottla.protocol.api import APIS
 from ottla.protocol.errors import (

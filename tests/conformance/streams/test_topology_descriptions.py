@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.topology_descriptions import DescriptionRefused
+from ottla.broker.coordination.topology_descriptions import DescriptionRefused
 from ottla.protocol.errors import name_of
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest

@@ -69,7 +69,7 @@ def test_differences_are_seen(
 
 def test_a_crash_is_seen(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = OttlaInsteadOfKafka(lambda outcome: Outcome(0, "t1\nt2\n"))
-    monkeypatch.setattr("ottla.cli.topics._list", lambda cluster, options: 1 // 0)
+    monkeypatch.setattr("ottla.cli.kafka.topics._list", lambda cluster, options: 1 // 0)
     assert "ZeroDivisionError" in compare(LIST, tools, brokers, tmp_path / "file")[0]
 
 

@@ -8,7 +8,7 @@ from ottla.broker.cluster.following import FollowerConfig
 from ottla.broker.config import broker_config, read_file, variable_of
 from ottla.metadata.configs import InvalidConfig
 from ottla.properties import read_properties
-from ottla.replication.fetching import FetchLimits
+from ottla.replication.follower.fetching import FetchLimits
 
 
 def test_options_go_before_the_environment_and_the_environment_before_the_file() -> None:

@@ -15,9 +15,9 @@ from tests.conformance.conftest import Closed, Wire
 from tests.testing.samples import codes_in
 
 from ottla.broker.lifecycle import CannotStart
-from ottla.metadata import config_table
-from ottla.metadata.config_effects import without_effect
 from ottla.metadata.configs import Config, InvalidConfig, Scope, configs, parse
+from ottla.metadata.configs import table as config_table
+from ottla.metadata.configs.effects import without_effect
 from ottla.protocol.errors import UNKNOWN_SERVER_ERROR
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData

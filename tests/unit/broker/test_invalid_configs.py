@@ -7,7 +7,7 @@ import pytest
 from tests.unit.broker.test_log_directories import Machine
 
 from ottla.metadata import changes
-from ottla.metadata.alteration import BROKER
+from ottla.metadata.configs.alteration import BROKER
 from ottla.protocol.errors import NONE
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

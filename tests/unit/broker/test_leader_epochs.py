@@ -12,13 +12,13 @@ import pytest
 from tests.queues import outcomes
 from tests.unit.broker.test_log_directories import EIO, READING, Machine
 
-from ottla.broker.delayed import DelayedCommit, Uncommitted
+from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.broker.share_partitions.dead_letters import DeadLetterWriter
 from ottla.coordinators.share.window import DeadLetters
 from ottla.coordinators.transactions.state import Markers
 from ottla.log.log import Log
 from ottla.metadata import changes
-from ottla.metadata.alteration import GROUP
+from ottla.metadata.configs.alteration import GROUP
 from ottla.metadata.image import OFFSETS_TOPIC, Image, PartitionImage, TopicImage
 from ottla.metadata.store import Change
 from ottla.protocol.errors import (

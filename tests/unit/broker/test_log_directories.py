@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faulty_store import FaultyStore
 from tests.queues import drain
 
 from ottla.broker.config import broker_config
 from ottla.broker.lifecycle import BrokerServer
 from ottla.environment.disk import DiskStore
 from ottla.environment.process import process_environment
-from ottla.log.faulty_store import FaultyStore
 from ottla.metadata import changes
 from ottla.metadata.image import Image
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.metadata.refusal import ChangeResult, Refused
 from ottla.metadata.store import Change
-from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.connection import ClientConnection, open_envelope
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR

@@ -11,7 +11,7 @@ import pytest
 import trustme
 from tests.conformance.conftest import Wire
 
-from ottla.broker import tls_context
+from ottla.broker.security import tls_context
 from ottla.environment.small_files import read_small_file
 from ottla.protocol.errors import INVALID_REQUEST, NONE
 from ottla.protocol.messages.incremental_alter_configs import (

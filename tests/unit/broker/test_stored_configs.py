@@ -13,9 +13,9 @@ from tests.conformance.security.conftest import Secured, SecuredWire
 from tests.conformance.security.secured import LISTENERS, configs, make_certificates
 
 from ottla.metadata import changes
-from ottla.metadata.alteration import BROKER
 from ottla.metadata.configs import Scope
 from ottla.metadata.configs import configs as config_table
+from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.refusal import ChangeResult
 from ottla.protocol.errors import MESSAGE_TOO_LARGE, NONE, SASL_AUTHENTICATION_FAILED
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

@@ -6,9 +6,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from ottla import TopicPartition
-from ottla.cli.formatters import DefaultMessageFormatter
+from ottla.cli.kafka.formatters import DefaultMessageFormatter
+from ottla.cli.kafka.reassignment import ReplicaPlacement, proposal
 from ottla.cli.main import main
-from ottla.cli.reassignment import ReplicaPlacement, proposal
 from ottla.records.record import Origin, Record
 
 

@@ -76,7 +76,7 @@ def test_a_reader_that_has_gone_is_no_success() -> None:
 def test_garbage_is_collected_while_a_command_runs() -> None:
     program = """
 import gc, ottla.cli.entry
-from ottla.cli import topics
+from ottla.cli.kafka import topics
 import click
 from ottla.cli.main import Commands
 Commands.get_command = lambda self, ctx, name: click.Command(name, callback=lambda: print(gc.isenabled()))

@@ -15,7 +15,7 @@ from ottla.environment.process import process_environment
 from ottla.log import reading
 from ottla.metadata import changes
 from ottla.metadata.image import OFFSETS_TOPIC, Image
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
 from ottla.protocol.context import Peer, RequestContext

@@ -2,7 +2,7 @@
 
 from ottla.coordinators.groups.state import Bounded, ConsumerSettings, Groups, GroupSettings
 from ottla.coordinators.topology import Topology
-from ottla.metadata.alteration import BROKER, GROUP
+from ottla.metadata.configs.alteration import BROKER, GROUP
 from ottla.metadata.image import BrokerImage
 
 from .test_consumer_transcripts import image

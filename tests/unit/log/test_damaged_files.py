@@ -15,10 +15,10 @@ import pytest
 from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.log import Log, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.log.segment import MOST_CHECKED
 from ottla.records.batch import build, crc_ok, records_of, scan
 from ottla.records.record import Record
+from tests.memory_store import MemoryStore
 
 DIRECTORY: Final = Path("/data/t-0")
 BEGIN_MS: Final = 1_700_000_000_000

@@ -11,9 +11,9 @@ import pytest
 from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
 from ottla.log.directory import Identity, LogDirectory, UnusableDirectory
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import StorageError
 from ottla.protocol.uuids import uuid_bytes, uuid_text
+from tests.faulty_store import FaultyStore
 
 ID = bytes(range(16))
 

@@ -11,13 +11,13 @@ from ottla.environment.disk import DiskStore
 from ottla.environment.files import Region
 from ottla.log import reading
 from ottla.log.config import LogConfig
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.protocol.errors import INVALID_RECORD, NONE, RECORD_LIST_TOO_LARGE
 from ottla.records import legacy
 from ottla.records.batch import build
 from ottla.records.legacy import for_old_client
 from ottla.records.record import Record
+from tests.faulty_store import FaultyStore
 
 NOW = 1_700_000_000_000
 

@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.log import reading
 from ottla.log.config import LogConfig
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.flush import Flush
 from ottla.log.log import Log, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.protocol.errors import NONE
 from ottla.records.batch import build, records_of, scan
 from ottla.records.control import read_marker
 from ottla.records.record import Record
+from tests.faulty_store import FaultyStore
+from tests.memory_store import MemoryStore
 
 NOW = 1_700_000_000_000
 HOME = Path("/log/t-0")

@@ -11,9 +11,9 @@ from ottla.environment.disk import DiskStore
 from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, StorageError
-from ottla.log.memory_store import MemoryStore
+from tests.faulty_store import FaultyStore
+from tests.memory_store import MemoryStore
 
 HOME = Path("/data/a")
 ID = bytes(range(16))

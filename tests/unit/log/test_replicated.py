@@ -9,15 +9,15 @@ import pytest
 from ottla.environment.disk import DiskStore
 from ottla.log import reading
 from ottla.log.config import LogConfig
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.flush import Flush
 from ottla.log.log import Log, OffsetNotInLog, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.log.relocation import Relocation
 from ottla.protocol.errors import NONE
 from ottla.records.batch import build, read_header
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
+from tests.faulty_store import FaultyStore
+from tests.memory_store import MemoryStore
 
 NOW = 1_700_000_000_000
 

@@ -13,11 +13,11 @@ from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, OffsetNotInLog
-from ottla.log.memory_store import MemoryStore
 from ottla.protocol.errors import NONE
 from ottla.records.batch import BatchHeader, build, records_of, scan
 from ottla.records.control import ABORT, read_marker
 from ottla.records.record import Record
+from tests.memory_store import MemoryStore
 
 NOW = 1_700_000_000_000
 HOME = Path("/log/t-0")

@@ -8,11 +8,11 @@ import pytest
 
 from ottla.environment.disk import DiskStore
 from ottla.log.config import LogConfig
-from ottla.log.faulty_store import FaultyStore
 from ottla.log.log import Log, OffsetNotInLog, StorageError
 from ottla.log.retention import Candidate, Retention, expired
 from ottla.records.batch import build, records_of
 from ottla.records.record import Record
+from tests.faulty_store import FaultyStore
 
 NOW = 1_700_000_000_000
 FOUR = [

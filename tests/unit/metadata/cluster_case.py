@@ -26,15 +26,14 @@ from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.node import found_cluster
 from ottla.log.directory import LogDirectory
-from ottla.log.memory_store import MemoryStore
-from ottla.metadata import keys
-from ottla.metadata.deltas import advanced
-from ottla.metadata.elections import ElectionRules
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, Liveness, PartitionImage, TopicImage
+from ottla.metadata.image.deltas import advanced
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, Entry
+from ottla.metadata.store import Change, Entry, keys
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
 from ottla.tasks.scheduler import Scheduler
+from tests.memory_store import MemoryStore
 
 from .stores import VirtualTime
 

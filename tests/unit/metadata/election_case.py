@@ -13,7 +13,7 @@ Inputs of a transcript, one a line, and the brokers that they concern:
     preferred / unclean       ElectLeaders of type 0 or 1
 """
 
-from ottla.metadata.elections import (
+from ottla.metadata.changes.elections import (
     ElectionRules,
     online,
     preferred,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.metadata import changes
-from ottla.metadata.deltas import loaded
 from ottla.metadata.image import BrokerImage
+from ottla.metadata.image.deltas import loaded
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Change, ChangeOutcome
 from ottla.metadata.store.sqlite import SqliteStore

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.topic_creation import Creation, TopicCreation
-from ottla.metadata import changes, keys
-from ottla.metadata.alteration import BROKER
+from ottla.broker.requests.topic_creation import Creation, TopicCreation
+from ottla.metadata import changes
+from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.features import initial
 from ottla.metadata.image import BrokerImage, Image, Liveness
 from ottla.metadata.metadata import Conflict, Metadata
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
 from ottla.metadata.refusal import CHANGED, Refused
-from ottla.metadata.store import Change, ChangeOutcome
+from ottla.metadata.store import Change, ChangeOutcome, keys
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import INVALID_TOPIC_EXCEPTION, NONE, TOPIC_ALREADY_EXISTS
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler

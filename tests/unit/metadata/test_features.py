@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.metadata.eligibility import FEATURE as ELR
 from ottla.metadata.features import FEATURES, UPGRADE, LevelUpdate, finalized, initial, too_new, unsupported, updated
+from ottla.metadata.plans.eligibility import FEATURE as ELR
 from ottla.metadata.refusal import Refused
 
 OWN = {feature.name: (feature.lowest, feature.highest) for feature in FEATURES}

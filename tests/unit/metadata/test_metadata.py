@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from ottla.metadata import changes, keys
-from ottla.metadata.deltas import loaded
+from ottla.metadata import changes
 from ottla.metadata.features import initial
 from ottla.metadata.image import BrokerImage, Delta, Image, PartitionImage, TopicImage
+from ottla.metadata.image.deltas import loaded
+from ottla.metadata.image.stored import stored
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch, check_name
 from ottla.metadata.refusal import ChangeResult, Refused
-from ottla.metadata.store import Change, Entry, Snapshot
+from ottla.metadata.store import Change, Entry, Snapshot, keys
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.metadata.stored import stored
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch, check_name
 from ottla.protocol.errors import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,

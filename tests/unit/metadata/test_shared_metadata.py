@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.metadata import changes, keys
+from ottla.metadata import changes
 from ottla.metadata.image import BrokerImage, Delta, Endpoint, Image, Liveness, TopicImage
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, keys
 from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import REQUEST_TIMED_OUT, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.scheduler import Scheduler

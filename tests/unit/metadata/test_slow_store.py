@@ -12,10 +12,10 @@ from ottla.coordinators.readiness import NotReady
 from ottla.metadata import changes
 from ottla.metadata.image import Image
 from ottla.metadata.metadata import PRODUCER_ID_BLOCK, Metadata
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
 from ottla.metadata.refusal import CHANGED, ChangeResult
 from ottla.metadata.store import Change
 from ottla.metadata.store.sqlite import SqliteStore
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.protocol.errors import KAFKA_STORAGE_ERROR, TOPIC_ALREADY_EXISTS
 from ottla.tasks.deferred import Deferred
 from tests.queues import immediate_queue, unexpected

@@ -9,8 +9,8 @@ import pytest
 from tests.oracles.dice import MessageDice
 from tests.unit.protocol.test_plan import damaged
 
-from ottla.broker.dispatch import registered
-from ottla.broker.handlers import SERVED
+from ottla.broker.requests.dispatch import registered
+from ottla.broker.requests.handlers import SERVED
 from ottla.protocol import codec, rows
 from ottla.protocol.api import APIS
 from ottla.protocol.messages.offset_commit import (

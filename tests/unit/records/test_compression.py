@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata.config_table import TOPIC
+from ottla.metadata.configs.table import TOPIC
 from ottla.records.codec_names import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from ottla.records.compression import (
     CODECS,

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.memory_store import MemoryStore
 from tests.queues import immediate_queue
 
 from ottla.log import reading
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.log import Log, OffsetNotInLog, StorageError
-from ottla.log.memory_store import MemoryStore
 from ottla.metadata.image import PartitionImage
 from ottla.protocol import errors
 from ottla.protocol.codec import decode_positions, encode
@@ -31,10 +31,10 @@ from ottla.protocol.messages.fetch import (
 )
 from ottla.records.batch import build, scan
 from ottla.records.record import Record
-from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import LATEST, Effect, FollowedPartition, LookUp
-from ottla.replication.leadership import Leadership
+from ottla.replication.follower.effects import LogEffects
+from ottla.replication.follower.fetching import Fetching, FetchLimits
+from ottla.replication.follower.followed import LATEST, Effect, FollowedPartition, LookUp
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.scheduler import Pieces

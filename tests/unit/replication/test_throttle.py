@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import Append, Effect, Position
+from ottla.replication.follower.fetching import Fetching, FetchLimits
+from ottla.replication.follower.followed import Append, Effect, Position
 from ottla.replication.throttle import FOLLOWER, UNLIMITED, ReplicationThrottle
 from ottla.security.quotas import Window
 

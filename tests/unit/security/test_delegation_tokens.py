@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.tokens import TokenLogins
+from ottla.broker.security.tokens import TokenLogins
 from ottla.protocol.errors import (
     DELEGATION_TOKEN_AUTH_DISABLED,
     DELEGATION_TOKEN_AUTHORIZATION_FAILED,

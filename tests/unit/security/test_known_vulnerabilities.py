@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.sasl_mechanisms import CredentialSource, mechanisms
+from ottla.broker.security.sasl_mechanisms import CredentialSource, mechanisms
 from ottla.client.config import ClientConfig
 from ottla.client.errors import InvalidClientConfig
 from ottla.environment.process import process_environment

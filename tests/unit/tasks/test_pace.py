@@ -90,3 +90,19 @@ def test_an_error_of_one_task_does_not_keep_the_others_waiting() -> None:
     assert other.done
     with pytest.raises(ValueError, match="a bug"):
         failing.result()
+
+
+def test_a_measured_task_counts_later_steps_and_those_of_its_tasks() -> None:
+    loop, log = Loop(), list[str]()
+
+    async def divided() -> None:
+        await loop.work("own", 2 * A_PASS, log)
+        await loop.tasks.every([loop.work("part", A_PASS, log), loop.work("part", A_PASS, log)])
+
+    measured = loop.tasks.start_measured(divided(), "measured")
+    loop.tasks.background(loop.work("other", 3 * A_PASS, log), "other")
+    first = log.count("own") * STEP_NS
+    longest_pass(loop, log)
+    assert measured.done
+    assert first > 0
+    assert measured.spent_ns == 4 * A_PASS * STEP_NS - first

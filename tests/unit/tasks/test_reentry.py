@@ -14,20 +14,20 @@ import pytest
 from ottla.coordinators.runtime import Operation, Result, Runtime, Timer
 from ottla.log.config import LogConfig
 from ottla.log.log import Log
-from ottla.log.memory_store import MemoryStore
-from ottla.metadata import changes, keys
+from ottla.metadata import changes
 from ottla.metadata.image import BrokerImage, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change
+from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
+from ottla.metadata.store import Change, keys
 from ottla.metadata.store.memory import SharedMetadata
-from ottla.metadata.topic_plans import RequestedTopic, TopicBatch
 from ottla.records.batch import build
 from ottla.records.record import Record
-from ottla.replication.leadership import Leadership
+from ottla.replication.leader.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.tasks.deferred import Deferred
 from ottla.tasks.queue import CallbackQueue
 from ottla.tasks.scheduler import Scheduler
+from tests.memory_store import MemoryStore
 from tests.queues import immediate_queue, manual_queue, run_queue
 from tests.unit.coordinators.world import CountingRandom, MemoryLog, VirtualClock
 from tests.unit.metadata.stores import VirtualTime

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.environment import Clock
-from ottla.metadata import keys
 from ottla.metadata.image import Delta, Image, Liveness, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, keys
 from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.cluster")

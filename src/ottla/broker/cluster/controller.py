@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.config import BrokerConfig
 from ottla.environment import Cancellable
-from ottla.metadata import changes, keys
-from ottla.metadata.elections import ElectionRules, online, preferred, with_min_isr, without
+from ottla.metadata import changes
+from ottla.metadata.changes.elections import ElectionRules, online, preferred, with_min_isr, without
+from ottla.metadata.changes.reassignment import completed, is_reassigned
 from ottla.metadata.image import NO_LEADER, ControllerImage, Delta, Image, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.reassignment import completed, is_reassigned
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, keys
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
 

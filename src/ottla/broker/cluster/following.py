@@ -23,9 +23,9 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.replication.effects import LogEffects
-from ottla.replication.fetching import Fetching, FetchLimits
-from ottla.replication.followed import Begin, Effect, FollowedPartition, Key, LookUp
+from ottla.replication.follower.effects import LogEffects
+from ottla.replication.follower.fetching import Fetching, FetchLimits
+from ottla.replication.follower.followed import Begin, Effect, FollowedPartition, Key, LookUp
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import ReplicationThrottle

@@ -21,11 +21,11 @@ from typing import Final
 from ottla.broker.cluster.controlled_shutdown import AppliedRevisions, ControlledShutdown, LivenessWriter
 from ottla.broker.cluster.directories import Incarnation, OwnDirectories
 from ottla.broker.starting import CannotStart
-from ottla.metadata import changes, keys
-from ottla.metadata.elections import replaced, restarted
+from ottla.metadata import changes
+from ottla.metadata.changes.elections import replaced, restarted
 from ottla.metadata.image import NO_LEADER, BrokerImage, Delta, Liveness, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore
+from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, MetadataStore, keys
 from ottla.tasks.deferred import awaitable
 from ottla.tasks.scheduler import Scheduler, Task
 

@@ -7,22 +7,21 @@ from typing import Final
 from ottla.broker.cluster.controller import Controller, ControllerConfig
 from ottla.broker.cluster.directories import OwnDirectories
 from ottla.broker.cluster.fencing import QuickFencing
-from ottla.broker.cluster.isr_changes import IsrChanges
 from ottla.broker.cluster.membership import CannotJoin, Membership
 from ottla.broker.cluster.offline_replicas import OfflineReplicas
 from ottla.broker.cluster.peers import Peers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.listener_configs import PLAINTEXT, Listener, inter_broker_listener
+from ottla.broker.security.listener_configs import PLAINTEXT, Listener, inter_broker_listener
 from ottla.environment import Address, Environment, Random
 from ottla.log.directory import LogDirectory
-from ottla.metadata import keys
-from ottla.metadata.elections import ElectionRules
+from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change, MetadataStore, Snapshot
+from ottla.metadata.store import Change, MetadataStore, Snapshot, keys
 from ottla.net.authentication import Credentials
 from ottla.protocol.uuids import uuid_text
+from ottla.replication.leader.isr_changes import IsrChanges
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import awaitable
 from ottla.tasks.scheduler import Scheduler
@@ -130,7 +129,7 @@ def connect(config: BrokerConfig, metadata: Metadata, environment: Environment, 
     transport = environment.transport
     listener = inter_broker_listener(config, config.listeners)
     if listener is not None and listener.protocol != PLAINTEXT:
-        from ottla.broker.peer_security import peer_credentials, peer_transport
+        from ottla.broker.security.peer_security import peer_credentials, peer_transport
 
         credentials = peer_credentials(config, listener, environment, tasks)
         transport = peer_transport(config, listener, transport)

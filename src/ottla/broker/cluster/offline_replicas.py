@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.environment import Cancellable
-from ottla.metadata import changes, keys
-from ottla.metadata.elections import ElectionRules, damaged, without
+from ottla.metadata import changes
+from ottla.metadata.changes.elections import ElectionRules, damaged, without
 from ottla.metadata.image import NO_LEADER, Delta, PartitionImage, TopicImage
 from ottla.metadata.metadata import Metadata
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, keys
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.tasks.scheduler import Scheduler

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.coordination.markers import MarkerWriter
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.coordination.remote_verification import RemoteVerification
 from ottla.broker.coordination.routing import CoordinatorRouting
 from ottla.broker.coordination.share_state import ShareCoordinators, ShareStateKeeper, TopicIdPartition
 from ottla.broker.coordination.verification import Verification
-from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.coordination import remote_markers
 from ottla.broker.coordination.partition_log import PartitionLog
 from ottla.broker.coordination.routing import CoordinatorRouting
-from ottla.broker.delayed import DelayedCommit, Uncommitted
-from ottla.broker.other_brokers import OtherBrokers
+from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.coordinators.log import Ending
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.transactions.state import Markers

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.coordination.remote_verification import by_topic
-from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.log import Ending
 from ottla.coordinators.transactions.transaction import VERSION_WITH_EPOCH_BUMP, TopicPartition
 from ottla.protocol.errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.broker.other_brokers import OtherBrokers
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.coordinators.runtime import Operation
 from ottla.coordinators.share import state
 from ottla.coordinators.share.state_batches import StateBatch

@@ -6,7 +6,7 @@ One request at a time is sent to each broker; the transactions that arrive meanw
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ottla.broker.other_brokers import OtherBrokers
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
 from ottla.protocol.errors import COORDINATOR_NOT_AVAILABLE, NONE
 from ottla.protocol.messages.add_partitions_to_txn import (

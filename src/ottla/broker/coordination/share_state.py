@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.coordination.routing import CoordinatorRouting
-from ottla.broker.other_brokers import OtherBrokers
 from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE, Operation
 from ottla.coordinators.share.coordinator import ShareCoordinator
 from ottla.coordinators.share.state import (

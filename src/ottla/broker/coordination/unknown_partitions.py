@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ottla.broker.permission import may_use_topic
+from ottla.broker.security.permission import may_use_topic
 from ottla.metadata.image import Image
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION

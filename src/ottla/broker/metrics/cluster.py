@@ -10,7 +10,7 @@ from ottla.observability.families import COUNTER, GAUGE, Family, single
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.cluster.isr_changes import IsrChanges
+    from ottla.replication.leader.isr_changes import IsrChanges
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _REPLICAS: Final = "kafka_server_replicamanager_"

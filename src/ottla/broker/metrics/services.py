@@ -16,8 +16,8 @@ from ottla.version import VERSION
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.flushing import Flusher
-    from ottla.broker.socket_server import SocketServer
+    from ottla.broker.connections.socket_server import SocketServer
+    from ottla.broker.upkeep.flushing import Flusher
 
 _OPERATIONS: Final = (
     (PRODUCE, "Produce"),

@@ -18,19 +18,19 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla.broker.cluster.other_brokers import OtherBrokers
 from ottla.broker.config import BrokerConfig
-from ottla.broker.delayed import DelayedCommit, Uncommitted
-from ottla.broker.other_brokers import OtherBrokers
+from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock
 from ottla.log import reading
 from ottla.log.log import OffsetNotInLog, StorageError
-from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import group_configs, topic_configs
+from ottla.metadata.configs.alteration import GROUP
 from ottla.metadata.image import TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.topics import RequestedTopic
 from ottla.metadata.refusal import ChangeResult
-from ottla.metadata.topic_plans import RequestedTopic
 from ottla.protocol.errors import (
     INVALID_RECORD,
     MESSAGE_TOO_LARGE,

@@ -34,8 +34,8 @@ from ottla.coordinators.share.window import DeadLetters
 from ottla.environment import Clock
 from ottla.log import reading
 from ottla.log.log import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import duration_ms, group_configs
+from ottla.metadata.configs.alteration import GROUP
 from ottla.metadata.features import feature_level
 from ottla.metadata.image import SHARE_STATE_TOPIC, Delta
 from ottla.metadata.metadata import Metadata

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from ottla.broker.broker import Broker
-from ottla.broker.permission import may_use_topic
+from ottla.broker.security.permission import may_use_topic
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult
 from ottla.coordinators.share.session import TopicIdPartition
 from ottla.protocol.context import RequestContext

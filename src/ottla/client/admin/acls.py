@@ -4,7 +4,7 @@ An ACL allows or denies a principal on a host one operation on the resources tha
 texts of `str()` are those of Kafka's Admin.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
@@ -177,7 +177,9 @@ class Acls(Requests):
 
         async def ask(bindings: list[AclBinding]) -> dict[AclBinding, KafkaError | None]:
             request = CreateAclsRequest(creations=[_creation(binding) for binding in bindings])
-            answer = await self._ask(request, [binding.pattern.pattern_type for binding in bindings])
+            are_literal = all(binding.pattern.pattern_type == PatternType.LITERAL for binding in bindings)
+            link = await self.controller_link()  # before Kafka 2.0 all patterns are literal
+            answer = await link.request(request, link.version(CreateAclsRequest, oldest=0 if are_literal else 1))
             return {
                 binding: _refusal(row.error_code, f"create ACL {binding}", row.error_message, _ALTER)
                 for binding, row in zip(bindings, answer.results, strict=True)
@@ -201,7 +203,7 @@ class Acls(Requests):
                 operation=entry.operation,
                 permission_type=entry.permission_type,
             )
-            answer = await self._ask(request, [pattern.pattern_type])
+            answer = await self._ask(request, [request])
             error = _refusal(answer.error_code, "describe ACLs", answer.error_message, _DESCRIBE)
             if error is not None:
                 raise error
@@ -216,7 +218,7 @@ class Acls(Requests):
 
         async def ask(asked: list[AclBindingFilter]) -> dict[AclBindingFilter, tuple[AclBinding, ...] | KafkaError]:
             request = DeleteAclsRequest(filters=[_deletion(acl_filter) for acl_filter in asked])
-            answer = await self._ask(request, [acl_filter.pattern.pattern_type for acl_filter in asked])
+            answer = await self._ask(request, request.filters)
             return {
                 acl_filter: _deleted(acl_filter, row)
                 for acl_filter, row in zip(asked, answer.filter_results, strict=True)
@@ -224,12 +226,16 @@ class Acls(Requests):
 
         return await self.repeating("delete ACLs", filters, ask, timeout)
 
-    async def _ask(self, request: Request[R], pattern_types: Iterable[PatternType]) -> R:
-        """Send a request to the controller; return the response. Raises UnsupportedVersion for other patterns than literal
-        ones before Kafka 2.0."""
+    async def _ask(self, request: Request[R], filters: Sequence[DescribeAclsRequest | DeleteAclsFilter]) -> R:
+        """Send a request that has filters to the controller; return the response. Before Kafka 2.0 all patterns are literal,
+        so that a filter for any type asks for these, as Kafka's Admin does. Raises UnsupportedVersion for other types."""
         link = await self.controller_link()
-        oldest = 0 if all(pattern_type == PatternType.LITERAL for pattern_type in pattern_types) else 1
-        return await link.request(request, link.version(type(request), oldest=oldest))
+        types = {row.pattern_type_filter for row in filters}
+        version = link.version(type(request), oldest=0 if types <= {PatternType.LITERAL, PatternType.ANY} else 1)
+        if version == 0:
+            for row in filters:
+                row.pattern_type_filter = PatternType.LITERAL
+        return await link.request(request, version)
 
 
 def _creation(binding: AclBinding) -> AclCreation:

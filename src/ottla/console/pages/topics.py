@@ -141,7 +141,7 @@ async def topic(visit: Visit) -> Response:
         for row, partition in zip(shown, partitions, strict=True)
     ]
     groups, group_error = await _groups(visit, description.name, ends)
-    own = [row for row in await config_rows(visit, description.name) if row.is_own]
+    own, config_error = await _own_configs(visit, description.name)
     return visit.render(
         "topic.html",
         title=description.name,
@@ -150,6 +150,7 @@ async def topic(visit: Visit) -> Response:
         rows=rows,
         more=len(description.partitions) - len(shown),
         own=own,
+        config_error=config_error,
         groups=groups,
         group_error=group_error,
         records=sum(row.records or 0 for row in rows),
@@ -164,6 +165,14 @@ async def _groups(visit: Visit, topic: str, ends: dict[TopicPartition, int]) -> 
         return await topic_groups(visit.admin, topic, ends, TIMEOUT_S / 2), ""
     except KafkaError as error:
         return TopicGroups([], 0), str(error)
+
+
+async def _own_configs(visit: Visit, topic: str) -> tuple[list[ConfigRow], str]:
+    """Return the configs that a topic has of its own, or none and the reason (brokers before Kafka 0.11 do not tell)."""
+    try:
+        return [row for row in await config_rows(visit, topic) if row.is_own], ""
+    except KafkaError as error:
+        return [], str(error)
 
 
 async def growth(visit: Visit) -> Response:

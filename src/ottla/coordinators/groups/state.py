@@ -16,8 +16,8 @@ from ottla.coordinators.records import CoordinatorRecord
 from ottla.coordinators.runtime import Millis
 from ottla.coordinators.topology import Topology
 from ottla.environment import Random
-from ottla.metadata.alteration import GROUP
 from ottla.metadata.configs import BrokerValues
+from ottla.metadata.configs.alteration import GROUP
 from ottla.protocol.messages.consumer_group_metadata_record import ConsumerGroupMetadataKey
 from ottla.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from ottla.protocol.messages.offset_commit_record import LegacyOffsetCommitKey, OffsetCommitKey

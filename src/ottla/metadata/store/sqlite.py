@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from ottla.environment import Worker
-from ottla.metadata import keys
 from ottla.metadata.features import initial
-from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, Snapshot, Watcher
+from ottla.metadata.store import Change, ChangeOutcome, LeaseOutcome, Snapshot, Watcher, keys
 from ottla.metadata.store.sqlite_file import DamagedStore, SqliteFile, Written
 from ottla.security.scram import ScramCredential
 from ottla.tasks.deferred import Answer, after, on_worker

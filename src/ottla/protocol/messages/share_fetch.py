@@ -4,6 +4,7 @@ Versions by release: 0 in 3.9, 1 in 4.1, 2 in 4.2.
 """
 
 from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
     Array,
     Bool,
     Int8,
@@ -45,6 +46,8 @@ class ForgottenTopic(Struct):
 
 @message(api=78, versions="0-2", flexible="0+")
 class ShareFetchRequest(Request["ShareFetchResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
+
     group_id: str | None = field(String, nullable="0+", default=None)
     member_id: str | None = field(String, nullable="0+")
     share_session_epoch: int = field(Int32)

@@ -4,6 +4,7 @@ Versions by release: 0 in 4.1, 1 in 4.4.
 """
 
 from ottla.protocol.schema import (
+    MOST_OF_ADMINISTRATION,
     Array,
     Bool,
     Int8,
@@ -71,6 +72,8 @@ class TaskOffset(Struct):
 
 @message(api=88, versions="0-1", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
+    ELEMENTS = MOST_OF_ADMINISTRATION
+
     group_id: str = field(String)
     member_id: str = field(String)
     member_epoch: int = field(Int32)

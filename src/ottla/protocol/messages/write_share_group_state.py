@@ -4,6 +4,7 @@ Versions by release: 0 in 3.9, 1 in 4.2.
 """
 
 from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
     Array,
     Int8,
     Int16,
@@ -42,6 +43,8 @@ class WriteStateData(Struct):
 
 @message(api=85, versions="0-1", flexible="0+")
 class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
+
     group_id: str = field(String)
     topics: list[WriteStateData] = field(Array(WriteStateData))
 

@@ -1,0 +1,1 @@
+"""Connections of clients: accepted within limits, read in turns, answered in order."""

@@ -1,0 +1,203 @@
+"""OffsetFetch: the committed offsets of groups.
+
+Authorization
+    group: DESCRIBE   GROUP_AUTHORIZATION_FAILED
+    topic: DESCRIBE   TOPIC_AUTHORIZATION_FAILED for its partitions; left out of all topics
+
+Behaviour
+    no offset, no such topic, no such group   offset -1, leader epoch -1, empty metadata, no error
+    null topics                               all partitions that have an offset
+    an unknown topic id                       UNKNOWN_TOPIC_ID for its partitions
+    no offset, in version 0                   UNKNOWN_TOPIC_OR_PARTITION
+    the coordinator cannot answer             one error for the group: on every partition before version 2, on the answer
+                                              up to 7, on the group from 8 on
+
+Versions
+    0  the offsets of OffsetCommit 0, which Kafka kept in ZooKeeper, without metadata; creates the offsets topic too
+    2  null topics, an error of the whole
+    5  leader epochs (KIP-320)
+    7  require stable (KIP-447): offsets that an open transaction is about to commit
+    8  several groups (KIP-709)
+    9  member id and epoch (KIP-848)
+    10 topic ids
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.broker import Broker
+from ottla.broker.requests.dispatch import handles
+from ottla.broker.security.permission import may_use_group, may_use_topic, split_topics
+from ottla.coordinators import offsets
+from ottla.metadata.image import OFFSETS_TOPIC
+from ottla.protocol.errors import (
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.security.operations import AclOperation
+from ottla.tasks.deferred import Answer, after, gather
+
+if TYPE_CHECKING:
+    from ottla.metadata.image import Image
+
+_FIRST_WITH_TOP_LEVEL_ERROR: Final = 2
+_FIRST_WITH_GROUPS: Final = 8
+_FIRST_WITH_TOPIC_IDS: Final = 10
+
+
+@handles(OffsetFetchRequest, rows=("groups.topics.partition_indexes", "topics.partition_indexes"))
+def offset_fetch(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
+    if request.context.version == 0:
+        return after(broker.topics.provide_internal(OFFSETS_TOPIC), lambda exists: _answer(request, broker))  # noqa: ARG005
+    return _answer(request, broker)
+
+
+def _answer(request: OffsetFetchRequest, broker: Broker) -> Answer[OffsetFetchResponse]:
+    version = request.context.version
+    if version < _FIRST_WITH_GROUPS:
+        group = OffsetFetchRequestGroup(group_id=request.group_id, topics=_as_topics(request))
+        return gather([_fetched(group, request, broker)], lambda groups: _single(request, groups[0]))
+    if version < _FIRST_WITH_TOPIC_IDS:
+        return gather([_fetched(group, request, broker) for group in request.groups], _several)
+    image = broker.image
+    asked = [group.topics for group in request.groups]
+    for group in request.groups:
+        group.topics = _named(group.topics, image)
+    return gather(
+        [_fetched(group, request, broker) for group in request.groups],
+        lambda groups: _several([_with_ids(*pair, image) for pair in zip(groups, asked, strict=True)]),
+    )
+
+
+def _fetched(
+    group: OffsetFetchRequestGroup, request: OffsetFetchRequest, broker: Broker
+) -> Answer[OffsetFetchResponseGroup]:
+    context = request.context
+    if not may_use_group(context, AclOperation.DESCRIBE, group.group_id):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=GROUP_AUTHORIZATION_FAILED)
+    operation = offsets.fetch_stable if request.require_stable else offsets.fetch
+    if context.authorizer is None:
+        return broker.groups.run(group.group_id, operation, group)
+    denied: list[OffsetFetchRequestTopics] = []
+    if group.topics is not None:
+        group.topics, denied = split_topics(context, AclOperation.DESCRIBE, group.topics)
+
+    def shown(fetched: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+        if fetched.error_code == NONE:
+            fetched.topics = [
+                topic
+                for topic in fetched.topics
+                if may_use_topic(context, AclOperation.DESCRIBE, topic.name, is_logged=False)
+            ]
+            fetched.topics += [_failed(topic, TOPIC_AUTHORIZATION_FAILED) for topic in denied]
+        return fetched
+
+    return after(broker.groups.run(group.group_id, operation, group), shown)
+
+
+def _several(groups: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=groups)
+
+
+def _as_topics(request: OffsetFetchRequest) -> list[OffsetFetchRequestTopics] | None:
+    if request.topics is None:
+        return None
+    return [
+        OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
+    ]
+
+
+def _single(request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """Convert a group's row to the response of the versions for a single group."""
+    if group.error_code != NONE and request.context.version < _FIRST_WITH_TOP_LEVEL_ERROR:
+        topics = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=offsets.NO_OFFSET,
+                        metadata="",
+                        error_code=group.error_code,
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+        return OffsetFetchResponse(topics=topics)
+    is_oldest = request.context.version == 0
+
+    def is_unknown(partition: OffsetFetchResponsePartitions) -> bool:
+        return partition.error_code == NONE and partition.committed_offset == offsets.NO_OFFSET
+
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=partition.partition_index,
+                    committed_offset=partition.committed_offset,
+                    committed_leader_epoch=partition.committed_leader_epoch,
+                    metadata="" if is_oldest else partition.metadata,
+                    error_code=UNKNOWN_TOPIC_OR_PARTITION
+                    if is_oldest and is_unknown(partition)
+                    else partition.error_code,
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _named(topics: list[OffsetFetchRequestTopics] | None, image: "Image") -> list[OffsetFetchRequestTopics] | None:
+    """Return the requested topics that exist, with their names filled in."""
+    if topics is None:
+        return None
+    named_topics = []
+    for topic in topics:
+        known = image.topics_by_id.get(topic.topic_id)
+        if known is not None:
+            topic.name = known.name
+            named_topics.append(topic)
+    return named_topics
+
+
+def _with_ids(
+    group: OffsetFetchResponseGroup, asked: list[OffsetFetchRequestTopics] | None, image: "Image"
+) -> OffsetFetchResponseGroup:
+    """Complete the response of a version with topic ids: unknown ids get their error; deleted topics are left out."""
+    if group.error_code != NONE:
+        return group
+    if asked is None:
+        group.topics = [topic for topic in group.topics if topic.name in image.topics]
+        for topic in group.topics:
+            topic.topic_id = image.topics[topic.name].id
+        return group
+    group.topics += [_failed(topic, UNKNOWN_TOPIC_ID) for topic in asked if not topic.name]
+    return group
+
+
+def _failed(topic: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=code
+        )
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)

@@ -1,0 +1,1 @@
+"""Security of listeners and connections: logins, principals, permissions, TLS and tokens."""

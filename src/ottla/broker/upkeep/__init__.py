@@ -1,0 +1,1 @@
+"""Upkeep of the logs: checkpoints, flushes, retention, moves between directories, removals."""

@@ -1,0 +1,1 @@
+"""Commands that Apache Kafka has as scripts, with their flags and their output."""

@@ -1,0 +1,1 @@
+"""Work on the metadata outside of a broker: formatting, adoption, backup, migration."""

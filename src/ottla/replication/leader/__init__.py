@@ -1,0 +1,1 @@
+"""Leader of a partition: positions of its followers, changes of the ISR, high watermark."""
