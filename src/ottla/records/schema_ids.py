@@ -53,6 +53,7 @@ class FieldSchemas:
         self._accepted: dict[SchemaKey, tuple[bytes, ...]] = {}
         """Accepted beginnings of the bytes after a schema: message indexes, or b"" for any."""
         self._refused: dict[SchemaKey, str] = {}
+        self._reasons: dict[int, str] = {}
         self._refused_at_ms: i64 = 0
         """Time of the oldest refusal."""
         self._last: i64 = -1
@@ -149,11 +150,23 @@ class FieldSchemas:
             if end - begin >= _ID_SIZE and data[begin] == 0:
                 return self._judged(_unsigned(data, begin + 1), data, begin + _ID_SIZE, end, unknown)
             return f"The header {self._header.decode()} has neither a GUID nor a schema id"
-        if size < _ID_SIZE:
-            return f"The {self.field} has {size} bytes: too few for magic byte and schema id"
-        if data[at] != 0:
-            return f"The {self.field} begins with byte {data[at]}, not with magic byte 0 and a schema id"
+        if size < _ID_SIZE or data[at] != 0:
+            return self._malformed(size if size < _ID_SIZE else _ID_SIZE + data[at])
         return self._judged(_unsigned(data, at + 1), data, at + _ID_SIZE, at + size, unknown)
+
+    def _malformed(self, kind: int) -> str:
+        """Return why a payload has no schema id; each text is made once, as a batch may have 100,000 such records.
+
+        kind  size of a short one, or _ID_SIZE and its first byte
+        """
+        reason = self._reasons.get(kind)
+        if reason is None:
+            reason = f"The {self.field} has {kind} bytes: too few for magic byte and schema id"
+            if kind > _ID_SIZE:
+                first = kind - _ID_SIZE
+                reason = f"The {self.field} begins with byte {first}, not with magic byte 0 and a schema id"
+            self._reasons[kind] = reason
+        return reason
 
     def _judged(
         self,

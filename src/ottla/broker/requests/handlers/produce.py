@@ -17,7 +17,7 @@ Behaviour
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
     an internal topic             INVALID_TOPIC_EXCEPTION, but for the client id __admin_client
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
-    an invalid batch              Kafka's code and text, with the records that were refused (KIP-467)
+    an invalid batch              Kafka's code and text, with the records that were refused (KIP-467), 10,000 at most
     records without a schema that the topic accepts   INVALID_RECORD (an extension); it waits for the schema registry
     not one whole batch           INVALID_RECORD, also from a broker that is not the leader
     a repeated idempotent batch   success, with the offset it had
@@ -108,6 +108,8 @@ _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _MOST_ATTEMPTS: Final = 10
+_MOST_ERRORS: Final = 10_000
+"""Number of rejected records of a batch that a response names: 100,000 would hold up other requests for 0.3 s."""
 _NO_CODES: Final[Codes] = {}
 _OF_SEVERAL_PRODUCERS: Final[Codes] = {}
 """Stands for the error of a request whose batches are of several producers or epochs."""
@@ -556,7 +558,7 @@ def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResp
         error_message=appended.error_message,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in appended.record_errors or ()
+            for index, message in (appended.record_errors or ())[:_MOST_ERRORS]
         ],
     )
 
