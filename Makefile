@@ -1,9 +1,10 @@
 # Every target is one script under scripts/, which can be run as well without make.
-.PHONY: help demo test check conformance-kafka interop bench soak release format setup
+.PHONY: help demo test quick check conformance-kafka interop bench soak release format setup
 
 help:
 	@echo "make demo                 broker, flight data, a pipeline on Spark that is killed in the middle, results to look at"
 	@echo "make test                 all tests"
+	@echo "make quick                the tests for after each small change, in a minute"
 	@echo "make check                format, lint, types, layers, wording"
 	@echo "make setup                .venv with everything; the targets do it themselves"
 	@echo "make format               format the code"
@@ -18,6 +19,8 @@ demo:
 	scripts/demo
 test:
 	scripts/test
+quick:
+	scripts/quick
 check:
 	scripts/check
 conformance-kafka:

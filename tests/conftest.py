@@ -74,7 +74,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--soak", metavar="N", type=int, default=1, help="N times as many rounds of the tests that throw dice"
     )
     parser.addoption("--interop", action="store_true", help="also with the real clients that `make interop` runs")
+    parser.addoption(
+        "--versions",
+        choices=("all", "ends"),
+        default="all",
+        help="tests that run through the versions of an API: only with the oldest and the newest one",
+    )
     parser.addoption("--seed", metavar="N", type=int, help="the dice of a test that failed, as it printed them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out versions between the oldest and the newest one of each test, with `--versions ends`."""
+    if config.getoption("--versions") == "all":
+        return
+    versions: dict[tuple[object, ...], set[int]] = {}
+    of_item: list[tuple[tuple[object, ...], int] | None] = []
+    for item in items:
+        values = getattr(getattr(item, "callspec", None), "params", {})
+        version = values.get("version")
+        if not isinstance(version, int):
+            of_item.append(None)
+            continue
+        others = tuple(f"{name}={value!r}" for name, value in values.items() if name != "version")
+        test = item.nodeid.partition("[")[0], others
+        versions.setdefault(test, set()).add(version)
+        of_item.append((test, version))
+    kept = []
+    for item, its in zip(items, of_item, strict=True):
+        if its is None or its[1] in (min(versions[its[0]]), max(versions[its[0]])):
+            kept.append(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
 
 
 def pytest_collection(session: pytest.Session) -> None:
