@@ -383,3 +383,13 @@ def test_internal_topics_cannot_be_written_to(broker: Wire, version: int) -> Non
     damaged = ONE[:-1] + bytes([ONE[-1] ^ 1])
     answer = admin.send(request(offsets_topic, {0: damaged}, version), version)
     assert [row.error_code for row in answer.responses[0].partition_responses] == [CORRUPT_MESSAGE]
+
+
+def test_many_rejected_records_are_not_all_named(broker: Wire, make_topic: TopicFactory) -> None:
+    """Apache Kafka names all of them."""
+    topic = make_topic(message_timestamp_before_max_ms="1000")
+    row = topic.produce(build([Record(at, AT, None, b"", []) for at in range(10_050)]))
+    assert row.error_code == INVALID_TIMESTAMP
+    assert [error.batch_index for error in row.record_errors] == list(range(10_050 if broker.is_kafka else 10_000))
+    if not broker.is_kafka:
+        assert row.error_message == "One or more records have been rejected due to invalid timestamp"

@@ -3,13 +3,15 @@
 import json
 import re
 import shlex
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.console.pages.schemas import diff_lines
+from ottla.console.pages.schemas import _contract, diff_lines
 from ottla.schemas.registry import Schema, SchemaRegistry
+from ottla.testing import Kafka
 from tests.console.browser import Browse, Browser
 from tests.spark.schema_registry import Registry, serving
 
@@ -132,3 +134,50 @@ def test_a_read_only_console_changes_no_schema(browse: Browse, registry: Registr
         assert not re.search(r'(href|action)="[^"]*(register|delete)', browser.get(path))
     assert "read-only" in browser.post("/schemas/delete", 403, subject="money")
     assert "money" in registry.subjects
+
+
+def test_data_contract_of_a_version_is_shown(browse: Browse) -> None:
+    rule = {"name": "check", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "message.id > 0 && true"}
+    contract = {
+        "metadata": {
+            "properties": {"owner": "<ada>", "token": "s3cret"},
+            "tags": {"Flight.id": ["PII", "KEY"]},
+            "sensitive": ["token"],
+        },
+        "ruleSet": {"domainRules": [{**rule, "tags": ["PII"], "onFailure": "DLQ", "disabled": True}]},
+    }
+    with Kafka() as kafka:
+        registry = SchemaRegistry(location=kafka.schema_registry_url, retries=0)
+        body = json.dumps({"schema": FIRST, **contract}).encode()
+        request = urllib.request.Request(
+            f"{registry.address}/subjects/flights/versions", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            assert response.status == 200
+        registry.register("plain", Schema("AVRO", SECOND))
+        browser = browse(registry=registry)
+        text = browser.get("/schema", subject="flights")
+        for shown in (
+            "owner",
+            "<ada>",
+            "Tags of Flight.id",
+            "PII, KEY",
+            "check",
+            "CEL",
+            "message.id > 0 && true",
+            "DLQ",
+        ):
+            assert f">{shown}</td>" in text or f">{shown} <span" in text, shown
+        assert "disabled</span>" in text
+        assert "s3cret" not in text
+        text = browser.get("/schema", subject="plain")
+        assert "<h2>Metadata" not in text
+        assert "<h2>Rules" not in text
+
+
+@pytest.mark.parametrize(
+    "odd", [None, 5, [], {}, {"properties": 1, "tags": [2], "sensitive": "x", "domainRules": {"a": 1}}]
+)
+def test_odd_contracts_of_other_registries_are_left_out(odd: object) -> None:
+    shown = _contract({"metadata": odd, "ruleSet": odd})
+    assert (shown.properties, shown.tags, shown.rules) == ([], [], [])

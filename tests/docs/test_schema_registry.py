@@ -41,7 +41,7 @@ def blocks() -> list[tuple[str, str]]:
     return [
         (commands, shown)
         for commands, shown in found
-        if re.match(r"    (printf|mkdir|git|curl|ottla schemas) ", commands)
+        if re.match(r"    (printf|mkdir|git|curl|ottla schemas|ottla topics) ", commands)
     ]
 
 
@@ -64,7 +64,9 @@ def test_commands_as_the_page_says(tmp_path: Path, environment: dict[str, str]) 
             if "git show" in commands:
                 committed(folder, environment)
             lines = [
-                line.strip().replace("http://127.0.0.1:8081", kafka.schema_registry_url)
+                line.strip()
+                .replace("http://127.0.0.1:8081", kafka.schema_registry_url)
+                .replace("127.0.0.1:9092", kafka.bootstrap_servers)
                 for line in commands.splitlines()
             ]
             done = run(" && ".join(lines), folder, environment)

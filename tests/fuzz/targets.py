@@ -30,6 +30,7 @@ from ottla.records.batch import build, crc_ok, records_of, scan
 from ottla.records.columns import ColumnReader
 from ottla.records.errors import CorruptRecords
 from ottla.records.record import Record
+from ottla.records.schema_ids import RECORD_NAME, TOPIC_NAME, FieldSchemas, SchemaRules
 from ottla.records.validation import ProduceRules, prepare
 from tests.oracles.dice import declared_messages
 
@@ -41,6 +42,11 @@ _RULES: Final = (
     ProduceRules(before_max_ms=2**63 - 1, after_max_ms=2**62),
     ProduceRules(compacted=True, codec=codec_names.GZIP),
     ProduceRules(log_append_time=True, codec=codec_names.NONE),
+    ProduceRules(
+        schemas=SchemaRules(
+            FieldSchemas("t", "key", TOPIC_NAME), FieldSchemas("t", "value", RECORD_NAME), now_ms=lambda: NOW
+        )
+    ),
 )
 
 
@@ -121,7 +127,7 @@ def produced(data: bytes) -> None:
         prepared = prepare(data, 0, len(data), rules, NOW, "t-0")
         for _ in prepared.remaining or ():
             pass
-        if prepared.error_code:
+        if prepared.error_code or prepared.unknown:
             continue
         stored = b"".join(prepared.stamped(1000, 7))
         (header,) = scan(stored).batches

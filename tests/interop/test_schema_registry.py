@@ -1,6 +1,7 @@
 """confluent-kafka's client and serializers with Ottla's registry: each method, each language, and records over a topic."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,9 @@ from google.protobuf import message_factory
 from ottla.schemas import protobuf as descriptors
 from ottla.testing import Kafka
 from tests.registry.schemas import BROKEN, ONE, TWO
+
+from .clients.environments import Jars
+from .programs import command_of, interop_only
 
 ORDERS = SerializationContext("orders", MessageField.VALUE)
 SCHEMA = json.dumps({"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]})
@@ -165,3 +169,32 @@ def test_client_retries_while_the_registry_fails(kafka: Kafka) -> None:
     kafka.registry.fail(status=503, count=2)
     assert registry.register_schema("orders-value", schema(ONE)) == 1
     registry.close()
+
+
+JAVA = Jars(
+    ("org.apache.flink:flink-sql-avro-confluent-registry:2.0.0", "org.slf4j:slf4j-nop:1.7.36"), ("SchemaClient",)
+)
+
+
+def test_client_of_java(kafka: Kafka, request: pytest.FixtureRequest) -> None:
+    """It compares texts byte for byte, and expects JSON in errors."""
+    interop_only(request, "Maven fetches the client")
+    done = subprocess.run(
+        [*command_of(JAVA), kafka.schema_registry_url], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "registered 1",
+        "same text true",
+        "looked up true",
+        "compatible false",
+        "refused 409",
+        "latest 2 true",
+        "versions [1, 2]",
+        "subjects [orders-value]",
+        "level FULL",
+        "level FULL",
+        "mode READWRITE",
+        "deleted [1, 2]",
+        "missing 40401",
+    ]

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from ottla import Admin, NewTopic, Producer
+from ottla.client.errors import KafkaError
 from ottla.registry.service import RegistryConfig, RegistryThread
 from ottla.testing import Kafka
 from tests.free_ports import free_ports
 from tests.registry.client import Registry
+from tests.registry.produced import framed
 from tests.registry.schemas import ONE, TWO
 
 
@@ -219,6 +222,60 @@ def test_first_of_several_brokers_serves_the_registry(tmp_path: Path) -> None:
         assert registry.register("a", TWO) == 2
         process.process.terminate()
         assert process.finish()[0] == 0  # the registry may find other brokers gone before, and say so
+
+
+def test_metrics_of_the_broker_have_those_of_its_registry(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    arguments = ("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--log-level", "warning")
+    with running(*arguments, "--metrics", f"127.0.0.1:{port}", "--schema-registry", "127.0.0.1:0") as process:
+        process.registry().register("a", ONE)
+        metrics = Registry(f"http://127.0.0.1:{port}").get("/metrics").value
+        assert "\nottla_schema_registry_ready 1" in metrics
+        assert "\nottla_schema_registry_subjects 1" in metrics
+        assert metrics.count("# TYPE") > 20  # those of the broker
+        process.stop()
+
+
+def test_broker_validates_by_the_registry_of_its_process(tmp_path: Path) -> None:
+    """Also at once after a start, when the registry has not read its topic yet."""
+    (port,) = free_ports(1)
+    arguments = ("serve", "--listen", f"127.0.0.1:{port}", "--data-dir", str(tmp_path), "--log-level", "warning")
+    for expected in (1, 2):
+        with running(*arguments, "--schema-registry", "127.0.0.1:0") as process:
+            if expected == 1:
+                assert process.registry().register("orders-value", ONE) == 1
+                with Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+                    config = {"confluent.value.schema.validation": "true"}
+                    admin.create_topics([NewTopic("orders", 1, 1, config=config)]).check()
+            with Producer(bootstrap_servers=f"127.0.0.1:{port}") as producer:
+                assert producer.send("orders", framed(1)).result().offset == expected - 1
+                with pytest.raises(KafkaError, match="Schema id 2 of the value is not in the schema registry"):
+                    producer.send("orders", framed(2)).result()
+            if expected == 2:
+                process.registry()
+            process.stop()
+
+
+def test_several_brokers_validate_by_the_registry_of_the_first(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    arguments = ("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path), "--log-level", "warning")
+    brokers = ("--brokers", ",".join(map(str, ports)), "--schema-registry", "127.0.0.1:0")
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with running(*arguments, *brokers) as process:
+        registry = process.registry()
+        registry.register("orders-value", ONE)
+        with Admin(bootstrap_servers=servers) as admin:
+            config = {"confluent.value.schema.validation": "true"}
+            admin.create_topics([NewTopic("orders", 3, 1, config=config)]).check()
+            leaders = {row.leader for row in admin.describe_topics(["orders"])["orders"].partitions}
+            assert len(leaders) == 3
+        with Producer(bootstrap_servers=servers) as producer:
+            for partition in range(3):
+                assert producer.send("orders", framed(1), partition=partition).result().offset == 0
+                with pytest.raises(KafkaError, match="Schema id 2 of the value is not in the schema registry"):
+                    producer.send("orders", framed(2), partition=partition).result()
+        process.process.terminate()
+        process.finish()
 
 
 def test_port_of_the_registry_is_taken(tmp_path: Path) -> None:

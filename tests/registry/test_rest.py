@@ -7,10 +7,12 @@ It is one file, as the two tables are.
 import base64
 import json
 import uuid
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from ottla.testing import Kafka
 from tests.registry.client import MEDIA_TYPE, Registry
 from tests.registry.schemas import BROKEN, JSON_ONE, ONE, PROTO_ONE, PROTO_TWO, TWO, record
 
@@ -893,3 +895,66 @@ def test_alias_is_read_in_place_of_a_subject(registry: Registry, subject: str) -
     assert alias not in registry.get("/subjects").value
     registry.delete(f"/config/{alias}")
     assert registry.get(f"/subjects/{alias}/versions").error == (404, 40401)
+
+
+def test_lenient_policy_lets_an_open_object_have_further_properties(own_registry: Registry) -> None:
+    wider = '{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":"string"}}}'
+    own_registry.register("a", JSON_ONE, "JSON")
+    body = {"schema": wider, "schemaType": "JSON"}
+    assert own_registry.post("/subjects/a/versions", body).error == (409, 409)
+    assert own_registry.put("/config/a", {"compatibilityPolicy": "lenient"}).value["compatibilityPolicy"] == "LENIENT"
+    assert own_registry.post("/subjects/a/versions", body).status == 200
+    wrong = own_registry.put("/config/a", {"compatibilityPolicy": "LAX"})
+    assert wrong.error == (422, 42203)
+    assert wrong.message == "Invalid compatibility policy. Valid values are STRICT, LENIENT, LOGICAL"
+    assert own_registry.put("/config/a", {"compatibilityPolicy": "STRICT"}).status == 200
+    changed = (
+        '{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":"string"},"more":{"type":"string"}}}'
+    )
+    assert own_registry.post("/subjects/a/versions", {"schema": changed, "schemaType": "JSON"}).status == 409
+
+
+def metadata_of(registry: Registry, subject: str, version: int) -> object:
+    return registry.get(f"/subjects/{subject}/versions/{version}").value.get("metadata")
+
+
+def test_property_with_the_number_of_the_version(own_registry: Registry) -> None:
+    """It is that of each version, however the request was written, and does not make another schema."""
+    numbered: dict[str, Any] = {"metadata": {"properties": {"confluent:version": "0", "owner": "ada"}}}
+    first = own_registry.register("a", ONE, **numbered)
+    assert metadata_of(own_registry, "a", 1) == {"properties": {"confluent:version": "1", "owner": "ada"}}
+    assert own_registry.register("a", ONE, metadata={"properties": {"owner": "ada"}}) == first
+    second = own_registry.register("a", TWO, **numbered)
+    assert metadata_of(own_registry, "a", 2) == {"properties": {"confluent:version": "2", "owner": "ada"}}
+    assert own_registry.register("a", TWO) == second
+    answer = own_registry.post("/subjects/a", {"schema": ONE, "metadata": {"properties": {"owner": "ada"}}})
+    assert answer.value["version"] == 1
+    other = own_registry.post("/subjects/a", {"schema": ONE, "metadata": {"properties": {"owner": "bob"}}})
+    assert other.error == (404, 40403)
+
+
+def test_version_minus_one_compares_with_the_newest_version_only(own_registry: Registry) -> None:
+    first = own_registry.register("a", ONE)
+    second = own_registry.register("a", TWO)
+    assert own_registry.register("a", ONE) == first
+    assert own_registry.get("/subjects/a/versions").value == [1, 2]
+    assert own_registry.register("a", TWO, version=-1) == second
+    third = own_registry.register("a", ONE, version=-1)
+    assert own_registry.get("/subjects/a/versions").value == [1, 2, 3]
+    assert third not in (first, second)
+    assert metadata_of(own_registry, "a", 3) == {"properties": {"confluent:version": "3"}}
+    assert own_registry.register("a", ONE, version=-1) == third
+    assert own_registry.get("/subjects/a/versions").value == [1, 2, 3]
+
+
+def test_mode_import_leaves_no_hidden_version(kafka: Kafka) -> None:
+    """Registries that keep caches learn it by a record of its own."""
+    registry = Registry(kafka.schema_registry_url)
+    registry.register("a", ONE)
+    registry.delete("/subjects/a")
+    registry.put("/mode/a", {"mode": "IMPORT"})
+    kinds = [json.loads(record.key or b"{}")["keytype"] for record in kafka.records("_schemas")]
+    assert kinds[-3:] == ["SCHEMA", "CLEAR_SUBJECT", "MODE"]
+    kafka.registry.halt()
+    kafka.registry.resume()
+    assert registry.get("/subjects?deleted=true").value == []

@@ -2,10 +2,12 @@
 # ruff: noqa: E402 - an older PySpark lacks what is imported
 
 import json
+import uuid
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,9 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
+from ottla.schemas.registry import Schema
 from ottla.spark.functions import SchemaNotFound, SchemaRegistry, from_wire, to_wire
+from ottla.testing import Kafka
 from tests.spark.conftest import Cluster, Reading, Sent
 from tests.spark.schema_registry import Registry, serving
 
@@ -193,3 +197,44 @@ def test_a_stream_meets_a_schema_that_is_newer_than_itself(
 def test_arguments_that_make_no_sense(arguments: dict[str, str], said: str, spark: SparkSession) -> None:
     with pytest.raises(ValueError, match=said):
         from_wire(col("value"), **arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "row"),
+    [
+        ("avro", '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}', {"id": 7}),
+        ("json", '{"type":"object","properties":{"id":{"type":"integer"}}}', {"id": 7}),
+        ("protobuf", 'syntax = "proto3"; message A { string x = 1; } message R { int64 id = 1; }', {"id": 7}),
+    ],
+)
+def test_schemas_in_headers_are_read(spark: SparkSession, kind: str, text: str, row: dict[str, int]) -> None:
+    """Values of two serializers in one topic: the id in the value, and the GUID in a header."""
+    with Kafka() as kafka:
+        registry = SchemaRegistry(location=kafka.schema_registry_url)
+        schema = Schema(kind.upper(), text)
+        number = registry.register("t-value", schema)
+        more: dict[str, Any] = {"message": "R"} if kind == "protobuf" else {}
+        frames = spark.range(1).selectExpr(f"named_struct('id', CAST({row['id']} AS BIGINT)) AS r")
+        framed = frames.select(to_wire("r", number, registry=registry, **more).alias("v")).collect()[0].v
+        indexes = bytes(framed[5:7]) if kind == "protobuf" else b""
+        guid = b"\1" + uuid.UUID(registry.guid_of(number)).bytes + indexes
+        payload = bytes(framed[5 + len(indexes) :])
+        other, odd = ("a", b"b"), ("__value_schema_id", b"?")
+        header = ("__value_schema_id", guid)
+        rows: list[Any] = [
+            (bytes(framed), [other]),
+            (payload, [other, header]),
+            (bytes(framed), None),
+            (payload, [odd]),
+        ]
+        rows += [(payload, [("__key_schema_id", guid)]), (None, [header])]
+        types = "value binary, headers array<struct<key: string, value: binary>>"
+        records = spark.createDataFrame(rows, types).coalesce(1)
+        read = from_wire("value", number, registry=registry, headers="headers", **more).alias("r")
+        found = [None if found.r is None else found.r.asDict() for found in records.select(read).collect()]
+        assert found == [row, row, row, None, None, None]
+        of_keys = from_wire("value", number, registry=registry, headers=col("headers"), field="key", **more).alias("r")
+        keys = [None if found.r is None else found.r.asDict() for found in records.select(of_keys).collect()]
+        assert keys[4] == row
+        with pytest.raises(ValueError, match="must be one of key, value"):
+            from_wire("value", number, registry=registry, field="header")

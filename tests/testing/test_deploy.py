@@ -18,6 +18,8 @@ import pytest
 import yaml
 
 from ottla import Admin
+from ottla.schemas.registry import Schema, SchemaRegistry
+from ottla.testing import Kafka
 from tests.crash.brokers import wait_until
 from tests.etcd_server import EtcdServer, running
 from tests.free_ports import free_ports
@@ -278,3 +280,50 @@ def test_the_brokers_of_the_units_form_a_cluster(etcd: EtcdServer, tmp_path: Pat
         for port in metrics:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as answer:
                 assert answer.status == 200
+
+
+# -- schema registry --
+
+
+def assert_registry(kafka: Kafka, arguments: Sequence[str], program: str) -> None:
+    """Run `ottla schema-registry` beside a Kafka until the health check succeeds, and register a schema."""
+    (port,) = free_ports(1)
+    arguments = [argument.replace("0.0.0.0:8081", f"127.0.0.1:{port}") for argument in arguments]
+    arguments = [argument.replace("127.0.0.1:8081", f"127.0.0.1:{port}") for argument in arguments]
+    process = subprocess.Popen([sys.executable, "-m", "ottla", "schema-registry", *arguments, "--log-level", "error"])
+    try:
+        wait_until(lambda: _succeeds(program.replace("127.0.0.1:8081", f"127.0.0.1:{port}")), 30)
+        registry = SchemaRegistry(location=f"http://127.0.0.1:{port}")
+        assert registry.register("orders-value", Schema("AVRO", '"string"')) == 1
+        assert kafka.topics() == ["_schemas"]
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_the_registry_of_the_compose_file_serves(kafka: Kafka) -> None:
+    services: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+    service = services["schema-registry"]
+    assert service["entrypoint"] == ["ottla", "schema-registry"]
+    assert service["ports"] == ["127.0.0.1:8081:8081"]
+    brokers = ",".join(f"{name}:9092" for name in services if name.startswith("broker-"))
+    arguments = [argument.replace(brokers, kafka.bootstrap_servers) for argument in service["command"]]
+    assert arguments != service["command"]
+    assert_registry(kafka, arguments, service["healthcheck"]["test"][3])
+    for name, broker in services.items():
+        if name.startswith("broker-"):
+            url = broker["environment"]["OTTLA_CONFLUENT_SCHEMA_REGISTRY_URL"]
+            assert url == "http://schema-registry:8081"
+
+
+def test_the_registry_of_the_unit_serves(kafka: Kafka, tmp_path: Path) -> None:
+    folder = DEPLOY / "systemd"
+    unit = (folder / "ottla-schema-registry.service").read_text()
+    started = re.search(r"^ExecStart=/opt/ottla/bin/ottla schema-registry (.*)$", unit, re.M)
+    assert started is not None
+    properties = tmp_path / "schema-registry.properties"
+    text = (folder / properties.name).read_text()
+    properties.write_text(text.replace("127.0.0.1:9092", kafka.bootstrap_servers))
+    arguments = started[1].replace("/etc/ottla/schema-registry.properties", str(properties)).split()
+    program = 'import urllib.request; urllib.request.urlopen("http://127.0.0.1:8081/readyz", timeout=5)'
+    assert_registry(kafka, arguments, program)

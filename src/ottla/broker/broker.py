@@ -14,6 +14,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.producer_ids import ProducerIds
 from ottla.broker.requests.delayed import Expirations
 from ottla.broker.requests.fetch_session import FetchSessions
+from ottla.broker.requests.schema_validation import SchemaValidation
 from ottla.broker.requests.throttling import Throttling
 from ottla.broker.requests.topic_creation import TopicCreation
 from ottla.broker.security.listeners import BoundListeners
@@ -68,6 +69,7 @@ class Broker:
     timeouts      timers of requests that wait
     expirations   counters of requests that timed out
     large_checks  checks of batches that are large when decompressed, one after the other
+    schema_validation  schemas that topics accept
     token_index   delegation tokens by their secrets; None before the first request about tokens
     """
 
@@ -86,6 +88,7 @@ class Broker:
         resolve: Callable[[str], str | None],
         peers: OtherBrokers,
         replication_throttles: ReplicationThrottles,
+        schema_validation: SchemaValidation,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -106,6 +109,7 @@ class Broker:
         self.resolve = resolve
         self.peers = peers
         self.replication_throttles = replication_throttles
+        self.schema_validation = schema_validation
         self.token_index: TokenIndex | None = None
         self.listeners = BoundListeners(lambda: self.config)
         self.topics = TopicCreation(metadata, replicas, lambda: self.config, tasks)
@@ -260,5 +264,6 @@ class Broker:
         if self._coordination is not None:
             self._coordination.close()
         self.peers.close()
+        self.schema_validation.close()
         self.tasks.end_pieces()
         self.moves.close()

@@ -14,6 +14,7 @@ from typing import Final
 from ottla.broker.security.listener_configs import Listener, check_listeners, client_listeners, parse_listeners
 from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
 from ottla.metadata.configs.effects import OF_THE_AUTHORIZER, without_effect
+from ottla.metadata.configs.schema_rules import REGISTRY_URL
 from ottla.metadata.configs.table import CLASS
 from ottla.properties import BadReference, read_properties, resolve_references
 from ottla.spelling import did_you_mean
@@ -211,6 +212,11 @@ class BrokerConfig(BrokerValues):
         """Raise InvalidConfig for values that are valid by type but not usable."""
         _check_classes(self)
         check_listeners(self)
+        for address in (self.text(REGISTRY_URL) or "").split(","):
+            if self.text(REGISTRY_URL) and not address.strip().startswith(("http://", "https://")):
+                raise InvalidConfig(
+                    f"Invalid value {address} for configuration {REGISTRY_URL}: an address begins with http:// or https://"
+                )
         if not self.connections_per_ip and self.integer("max.connections.per.ip") == 0:
             raise InvalidConfig(
                 "requirement failed: max.connections.per.ip can be set to zero only if "

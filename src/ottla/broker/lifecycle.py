@@ -24,6 +24,7 @@ from ottla.broker.connections.socket_server import SocketServer
 from ottla.broker.reconfiguration import Reconfiguration
 from ottla.broker.requests.fetch_session import FetchSessions
 from ottla.broker.requests.pipeline import Pipeline
+from ottla.broker.requests.schema_validation import SchemaValidation
 from ottla.broker.requests.throttling import quota_window, replication_throttles
 from ottla.broker.starting import CannotStart, open_listeners, report_configs, report_start
 from ottla.broker.storage import Storage
@@ -40,7 +41,7 @@ from ottla.log.log import StorageError
 from ottla.metadata import changes
 from ottla.metadata.configs import InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
-from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, UnknownFormat
+from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, TopicImage, UnknownFormat
 from ottla.metadata.metadata import Listener as MetadataListener
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.refusal import ChangeResult
@@ -275,7 +276,10 @@ class BrokerServer:
             single=single,
             failed=self._fail,
         )
-        replicas = self._new_replicas(in_cluster=single is None)
+        schema_validation = SchemaValidation(
+            lambda: self.broker.config, environment.workers, environment.clock, self.tasks
+        )
+        replicas = self._new_replicas(schema_validation, in_cluster=single is None)
         slots = config.integer("max.incremental.fetch.session.cache.slots")
         self.broker = Broker(
             config,
@@ -290,6 +294,7 @@ class BrokerServer:
             resolve=environment.resolve,
             peers=self._connect(metadata) if single is None else NoOtherBrokers(),
             replication_throttles=replication_throttles(config, metadata),
+            schema_validation=schema_validation,
         )
         self._ends.callback(self.broker.close)
         self.pipeline = Pipeline(self.broker, environment.now_ns)
@@ -304,12 +309,16 @@ class BrokerServer:
             self.broker, self.sockets, limits=self._limits, resolve=environment.resolve
         )
 
-    def _new_replicas(self, *, in_cluster: bool) -> Replicas:
+    def _new_replicas(self, schema_validation: SchemaValidation, *, in_cluster: bool) -> Replicas:
+        def config_of(topic: TopicImage) -> LogConfig:
+            values = topic_configs(topic.configs, self.broker.config)
+            return LogConfig.of(values, schema_validation.rules_of(topic.name, topic.configs))
+
         return Replicas(
             node_id=self._config.node_id,
             tasks=self.tasks,
             directories=self._storage.directories,
-            configs=lambda topic: LogConfig.of(topic_configs(topic.configs, self.broker.config)),
+            configs=config_of,
             discard=self._discard,
             flush=self.flusher.flush,
             checkpoint=self._checkpoints.write,

@@ -36,12 +36,16 @@ _PAGE_THREADS: Final = 16
 
 
 class HttpRequest(NamedTuple):
-    """A request. Names of headers are in lower case; `target` is path and query, as it was sent."""
+    """A request. Names of headers are in lower case; `target` is path and query, as it was sent.
+
+    peer  IP address of the client
+    """
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: bytes
+    peer: str = ""
 
 
 class HttpResponse(NamedTuple):
@@ -154,6 +158,7 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=server.limits.headers)
         self._request: h11.Request | None = None
+        self._peer = ""
         self._body: list[bytes] = []
         self._size = 0
         self._is_busy = False
@@ -165,7 +170,8 @@ class _Connection(asyncio.Protocol):
         """Begin to read."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._server.admit(self, peer[0] if peer else "")
+        self._peer = peer[0] if peer else ""
+        self._server.admit(self, self._peer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End a handler that works for a client that is gone."""
@@ -243,7 +249,11 @@ class _Connection(asyncio.Protocol):
         assert self._request is not None
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._request.headers}
         request = HttpRequest(
-            self._request.method.decode("ascii"), self._request.target.decode("latin-1"), headers, b"".join(self._body)
+            self._request.method.decode("ascii"),
+            self._request.target.decode("latin-1"),
+            headers,
+            b"".join(self._body),
+            self._peer,
         )
         self._body = []
         refusal = self._refusal(request)

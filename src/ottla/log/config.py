@@ -7,6 +7,7 @@ from typing import Any, Final
 from ottla.log.retention import Retention
 from ottla.records.batch import SECTION_BYTES
 from ottla.records.compression import CODEC_IDS, CODECS
+from ottla.records.schema_ids import SchemaRules
 from ottla.records.validation import ProduceRules
 
 _WITH_LEVELS: Final = frozenset(row.name for row in CODECS if row.levels)
@@ -14,7 +15,10 @@ _WITH_LEVELS: Final = frozenset(row.name for row in CODECS if row.levels)
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Configs of a log; sizes in bytes, times in ms."""
+    """Configs of a log; sizes in bytes, times in ms.
+
+    schemas  schemas that records must have; None if they need none
+    """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
@@ -40,6 +44,7 @@ class LogConfig:
     compression_type: str = "producer"
     compression_level: int | None = None
     min_insync_replicas: int = 1
+    schemas: SchemaRules | None = field(default=None, repr=False, compare=False)
     rules: ProduceRules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,10 +76,11 @@ class LogConfig:
             max_decompressed_bytes=self.max_decompressed_bytes,
             codec=codecs[self.compression_type],
             level=self.compression_level,
+            schemas=self.schemas,
         )
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "LogConfig":
+    def of(cls, values: Mapping[str, Any], schemas: SchemaRules | None = None) -> "LogConfig":
         """Create from parsed topic configs by Kafka's names."""
         codec = values["compression.type"]
         internal = values["internal.segment.bytes"]
@@ -104,4 +110,5 @@ class LogConfig:
             compression_type=codec,
             compression_level=level,
             min_insync_replicas=values["min.insync.replicas"],
+            schemas=schemas,
         )

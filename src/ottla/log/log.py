@@ -49,6 +49,7 @@ from ottla.records import legacy
 from ottla.records.batch import BatchHeader, build, numbered, read_header
 from ottla.records.control import build_marker
 from ottla.records.errors import CorruptRecords
+from ottla.records.schema_ids import SchemaRules, UnknownSchema
 from ottla.records.validation import Prepared, prepare
 
 READ_UNCOMMITTED: Final = 0
@@ -63,14 +64,18 @@ R = TypeVar("R")
 
 
 class Unfinished(NamedTuple):
-    """Append of a batch that is large when decompressed, and whose validation is not complete yet.
+    """Append of a batch whose validation is not complete yet: it is large when decompressed, or has unknown schemas.
 
-    steps   remaining validation, in steps of about a millisecond
-    append  function to call after all steps; raises StorageError
+    steps    remaining validation, in steps of about a millisecond
+    append   function to call after all steps; raises StorageError
+    unknown  schemas that `rules` must learn before; `append` then begins again
+    rules    schemas that the topic accepts
     """
 
     steps: Iterator[None]
     append: Callable[[], "AppendResult"]
+    unknown: Sequence[UnknownSchema] = ()
+    rules: SchemaRules | None = None
 
 
 class AppendResult:
@@ -338,14 +343,25 @@ class Log:
 
         Raises StorageError if the write fails; the log is unchanged then.
         """
-        batch = prepare(frame, start, end, self.config.rules, now_ms, self.name, refused_codecs)
-        if batch.remaining is None:
+        rules = self.config.rules
+        batch = prepare(frame, start, end, rules, now_ms, self.name, refused_codecs)
+        if batch.remaining is None and not batch.unknown:
             result = self._append_prepared(batch, leader_epoch, now_ms)
             if result.error_code in _TOO_LARGE:
                 self.rejected_bytes += end - start
             return result
+        again = partial(self.append, frame, start, end, leader_epoch, now_ms, refused_codecs=refused_codecs)
+
+        def append() -> AppendResult:
+            if not batch.unknown:
+                return self._append_prepared(batch, leader_epoch, now_ms)
+            unknown = AppendResult(-1)
+            unknown.unfinished = Unfinished(iter(()), again, batch.unknown, rules.schemas)
+            return unknown
+
+        if batch.remaining is None:
+            return append()
         appended = AppendResult(-1)
-        append = partial(self._append_prepared, batch, leader_epoch, now_ms)
         appended.unfinished = Unfinished(batch.remaining, append)
         return appended
 

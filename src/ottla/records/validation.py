@@ -10,6 +10,7 @@ the first failure determines the error code:
     records    lengths, header counts and names, nothing left over       INVALID_RECORD
                null key on a compacted topic, timestamp out of range     per record (KIP-467): INVALID_RECORD, or
                                                                          INVALID_TIMESTAMP if one of them has that
+               schema of key or value (an extension)                     per record: INVALID_RECORD
     new codec  size once more                                            MESSAGE_TOO_LARGE
 
 Error codes are those of Apache Kafka 4.4.0, including surprising ones: data that cannot be decompressed, an unknown codec, and
@@ -50,6 +51,7 @@ from ottla.records.batch import (
 from ottla.records.checksum import crc32c
 from ottla.records.compression import CODECS, compress, decompress_at_once
 from ottla.records.errors import BeyondLimit, CorruptRecords, MalformedRecord
+from ottla.records.schema_ids import MOST_UNKNOWN, SchemaRules, UnknownSchema
 from ottla.records.varints import TOO_LONG, read_varint, read_varlong, varint_size, write_varint
 
 NONE: Final = 0
@@ -79,6 +81,7 @@ class ProduceRules:
     max_decompressed_bytes  max.decompressed.message.bytes: size of one record in a compressed batch
     codec                   compression.type as a codec id, -1 for "producer"
     level                   compression.*.level, None for the codec's default
+    schemas                 schemas that records must have; None if they need none
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class ProduceRules:
         max_decompressed_bytes: int = 2_147_483_639,
         codec: int = -1,
         level: int | None = None,
+        schemas: SchemaRules | None = None,
     ) -> None:
         self.compacted = compacted
         self.log_append_time = log_append_time
@@ -101,6 +105,7 @@ class ProduceRules:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.codec = codec
         self.level = level
+        self.schemas = schemas
 
 
 @final
@@ -116,6 +121,7 @@ class Prepared:
     append_time    append time in ms with LogAppendTime, else -1: log_append_time_ms of the response
     is_whole       whether the frame is one whole batch, of a codec of the version: the first checks of the table above
     remaining      remaining checks in steps of about a millisecond, to run before the other fields are valid; usually None
+    unknown        schemas that the topic has to learn first: the batch is neither valid nor refused then
     """
 
     def __init__(self, frame: bytes) -> None:
@@ -128,6 +134,7 @@ class Prepared:
         self.append_time: int = -1
         self.is_whole: bool = False
         self.remaining: Iterator[None] | None = None
+        self.unknown: list[UnknownSchema] = []
         self._frame = frame
         self._payload: bytes | None = None  # recompressed records
         self._tail: bytes | None = None  # bytes 16 to 61 of a changed header
@@ -179,6 +186,7 @@ class _Walk:
         self.index: i64 = 0  # of the next record
         self.bad_timestamp: bool = False
         self.errors: list[tuple[int, str | None]] = []
+        self.unknown: dict[UnknownSchema, None] = {}
 
 
 def prepare(
@@ -215,12 +223,16 @@ def prepare(
         try:
             section = decompress_at_once(codec, memoryview(frame)[begin:stop], DECOMPRESS_AT_ONCE)
         except BeyondLimit:
+            if rules.schemas is not None:
+                rules.schemas.begin()
             result.remaining = _in_sections(result, frame, rules, now_ms, codec, target, partition)
             return result
         except CorruptRecords:
             return result.refuse(UNKNOWN_SERVER_ERROR)
         begin = 0
         stop = len(section)
+    if rules.schemas is not None:
+        rules.schemas.begin()
     walk = _Walk()
     code = _walk_records(section, begin, stop, header, header.count, rules, now_ms, codec, target, partition, walk)
     if code != NONE:
@@ -279,6 +291,9 @@ def _complete(
     """Complete the result after all records were checked; `section` is needed if the codec changes."""
     header = result.header
     partial = codec != 0 and codec == target
+    if walk.unknown and not (walk.errors and len(walk.unknown) >= MOST_UNKNOWN):
+        result.unknown = list(walk.unknown)
+        return result
     if walk.errors:
         result.record_errors = walk.errors
         if walk.bad_timestamp:
@@ -412,6 +427,7 @@ def _walk_records(
     low: i64 = max(now_ms - rules.before_max_ms, -_MAX_INT64 - 1)
     high: i64 = min(now_ms + rules.after_max_ms, _MAX_INT64)
     compacted = rules.compacted
+    schemas = rules.schemas
     limit: i64 = rules.max_decompressed_bytes if codec else end - start
     base_timestamp: i64 = header.base_timestamp
     max_timestamp: i64 = walk.max_timestamp
@@ -507,6 +523,7 @@ def _walk_records(
                 return INVALID_RECORD
         # varint: end
         key_size: i64 = v
+        key_at: i64 = pos
         if v > 0:
             pos += v
         # value
@@ -529,11 +546,13 @@ def _walk_records(
                 return INVALID_RECORD
         # varint: end
         value_size: i64 = v
+        value_at: i64 = pos
         if v > 0:
             pos += v
         # headers
         if pos >= stop:
             return INVALID_RECORD
+        headers_at: i64 = pos
         if data[pos] == 0:
             pos += 1
         else:
@@ -556,6 +575,10 @@ def _walk_records(
             walk.errors.append(
                 (index, _wrong_type(timestamp, delta, key_size, value_size, codec != 0 and codec == target))
             )
+        if schemas is not None and (not walk.errors or walk.errors[-1][0] != index):
+            refusal = schemas.refusal(data, key_at, key_size, value_at, value_size, headers_at, stop, walk.unknown)
+            if refusal is not None:
+                walk.errors.append((index, refusal))
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         index += 1

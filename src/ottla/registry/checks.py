@@ -108,7 +108,12 @@ def same_text(new: Schema, old: Resolved) -> bool:
 
 
 def incompatibilities(
-    new: Resolved, earlier: Sequence[Earlier], level: str, *, validates_fields: bool = False
+    new: Resolved,
+    earlier: Sequence[Earlier],
+    level: str,
+    *,
+    validates_fields: bool = False,
+    is_lenient: bool = False,
 ) -> list[str]:
     """Return why a schema is not compatible with the first of these versions that fails, in Confluent's form; empty if it is.
 
@@ -118,7 +123,7 @@ def incompatibilities(
         return []
     try:
         compared = [_parsed(old.resolved, False) for old in earlier]
-        failure = first_failure(_parsed(new, True), compared, level)
+        failure = first_failure(_parsed(new, True), compared, level, is_lenient=is_lenient)
     except (UnsupportedSchema, RecursionError) as wrong:
         raise Refusal(INVALID_SCHEMA, f"The schemas cannot be compared: {wrong}") from None
     if failure is None:

@@ -10,6 +10,8 @@ from typing import Any, Final
 from ottla.registry.records import Json
 from ottla.registry.refusals import Refusal
 
+VERSION_PROPERTY: Final = "confluent:version"
+"""Property of metadata with the number of the version."""
 _INVALID: Final = 42210
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,255}")
 _KINDS: Final = frozenset({"TRANSFORM", "CONDITION"})
@@ -64,6 +66,31 @@ def _problem(rule: Json, modes: frozenset[str], names: set[str]) -> str | None:
         if "," in str(rule.get(action) or "") and mode not in _WITH_TWO_ACTIONS:
             return f"{action} of rule {name} has two actions, which only modes WRITEREAD and UPDOWN have"
     return None
+
+
+def with_version(metadata: Json | None, number: int, *, is_asked: bool) -> Json | None:
+    """Return metadata with the number of the version that they are of, where they have one, or the request asks for it."""
+    properties = (metadata or {}).get("properties") or {}
+    if not is_asked and VERSION_PROPERTY not in properties:
+        return metadata
+    return {**(metadata or {}), "properties": {**properties, VERSION_PROPERTY: str(number)}}
+
+
+def are_equal(one: Json | None, other: Json | None) -> bool:
+    """Return whether metadata are the same, but for a number of the version that one of them lacks."""
+    numbers = [((metadata or {}).get("properties") or {}).get(VERSION_PROPERTY) for metadata in (one, other)]
+    if None not in numbers:
+        return one == other
+    return _without_version(one) == _without_version(other)
+
+
+def _without_version(metadata: Json | None) -> Json | None:
+    """Return metadata without the number, and without what is empty then."""
+    if not metadata or VERSION_PROPERTY not in (metadata.get("properties") or {}):
+        return metadata or None
+    properties = {name: value for name, value in metadata["properties"].items() if name != VERSION_PROPERTY}
+    kept = {name: value for name, value in metadata.items() if name != "properties"}
+    return ({**kept, "properties": properties} if properties else kept) or None
 
 
 def filled_metadata(config: Json, own: Json | None, previous: Json | None) -> Json | None:

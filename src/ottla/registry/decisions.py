@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ottla.registry import records, subjects
+from ottla.registry import contracts, records, subjects
 from ottla.registry.records import Json, Record, SchemaValue
 from ottla.registry.refusals import (
     INVALID_SCHEMA,
@@ -138,6 +138,9 @@ def register(state: State, candidate: Candidate, next_id: int) -> Registration:
     assert version is not None
     if candidate.id is None and version != newest + 1:
         raise Refusal(INVALID_SCHEMA, f"Version is not one more than previous version {newest}")
+    if candidate.id is None:
+        metadata = contracts.with_version(candidate.metadata, version, is_asked=candidate.version == LATEST)
+        candidate = candidate._replace(metadata=metadata)
     number = _id_of(state, candidate, next_id)
     value = candidate.value(number, version)
     context = subjects.context_of(candidate.subject)
@@ -174,6 +177,12 @@ def _superseded(state: State, versions: Iterable[Version], value: SchemaValue) -
         and version.number != value.version
         and not list(state.referrers(version.subject, version.number, deleted=True))
     ]
+
+
+def restoration(state: State) -> tuple[list[Record], None]:
+    """Return what makes the last record of each version that of the state."""
+    versions = [state.subjects[subject][number] for subject, number in sorted(state.overwritten)]
+    return [records.schema_record(replace(version.value, deleted=version.deleted)) for version in versions], None
 
 
 # Deleting.
@@ -274,7 +283,8 @@ def set_mode(state: State, subject: str, mode: str, *, force: bool) -> list[Reco
                 if any(other.subject not in names for other in referrers):
                     raise referenced(name, version.number)
                 tombstones.append(records.schema_tombstone(name, version.number))
-    return [*tombstones, records.setting_record(records.MODE, subject, {"mode": mode})]
+    cleared = [records.clearing(subject)] if tombstones else []
+    return [*tombstones, *cleared, records.setting_record(records.MODE, subject, {"mode": mode})]
 
 
 def _covered(state: State, subject: str) -> list[str]:

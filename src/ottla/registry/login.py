@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse
 from ottla.registry.calls import segments_of
+from ottla.registry.permissions import Permissions
 from ottla.security.passwords import PasswordFile
 
 _REMEMBERED_S: Final = 60.0
@@ -28,13 +29,17 @@ _CHALLENGE: Final = (("www-authenticate", 'Basic realm="schema registry", charse
 class Login:
     """Login of a registry's clients.
 
-    passwords  users
-    read_only  users who may not change anything
+    passwords    users
+    read_only    users who may not change anything
+    permissions  what users may do; None: everything
     """
 
-    def __init__(self, passwords: PasswordFile, read_only: frozenset[str]) -> None:
+    def __init__(
+        self, passwords: PasswordFile, read_only: frozenset[str], permissions: Permissions | None = None
+    ) -> None:
         self._passwords = passwords
         self._read_only = read_only
+        self._permissions = permissions
         self._executor = ThreadPoolExecutor(1, "ottla-logins")
         self._remembered: dict[bytes, float] = {}
         self._waiting = 0
@@ -51,18 +56,14 @@ class Login:
             if pair is None:
                 return _refused(HTTPStatus.UNAUTHORIZED, _CHALLENGE)
             user, password = pair
-            is_allowed = user not in self._read_only or is_reading(request)
-            forbidden = None if is_allowed else _refused(HTTPStatus.FORBIDDEN)
             digest = hashlib.sha256(f"{user}:{password}".encode()).digest()
             if self._remembered.get(digest, 0.0) > time.monotonic():
-                return forbidden or handler(request)
+                return self._permitted(request, user, handler)
             if self._waiting >= _MOST_WAITING:
                 return _refused(HTTPStatus.TOO_MANY_REQUESTS)
-            return log_in(request, user, password, digest, forbidden)
+            return log_in(request, user, password, digest)
 
-        async def log_in(
-            request: HttpRequest, user: str, password: str, digest: bytes, forbidden: HttpResponse | None
-        ) -> HttpResponse:
+        async def log_in(request: HttpRequest, user: str, password: str, digest: bytes) -> HttpResponse:
             self._waiting += 1
             try:
                 loop = asyncio.get_running_loop()
@@ -74,12 +75,31 @@ class Login:
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
             self._remembered[digest] = time.monotonic() + _REMEMBERED_S
-            if forbidden is not None:
-                return forbidden
-            response = handler(request)
+            response = self._permitted(request, user, handler)
             return response if isinstance(response, HttpResponse) else await response
 
         return handle
+
+    def _permitted(
+        self, request: HttpRequest, user: str, handler: Handler
+    ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+        """Serve a request as far as the user may send it."""
+        permissions = self._permissions
+        if user in self._read_only and not is_reading(request):
+            return _refused(HTTPStatus.FORBIDDEN)
+        if permissions is None:
+            return handler(request)
+        refusal = permissions.refusal(request, user)
+        if refusal is not None:
+            return refusal
+        response = handler(request)
+        if isinstance(response, HttpResponse):
+            return permissions.filtered(request, user, response)
+
+        async def later() -> HttpResponse:
+            return permissions.filtered(request, user, await response)
+
+        return later()
 
 
 def is_reading(request: HttpRequest) -> bool:

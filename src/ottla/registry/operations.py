@@ -70,6 +70,7 @@ class Operations:
         self._subjects: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._assigned: dict[str, int] = {}
         self._writes: set[asyncio.Task[Any]] = set()
+        self._restoring: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> State:
@@ -78,9 +79,22 @@ class Operations:
 
     async def close(self) -> None:
         """Cancel writes that are under way."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.gather(self._restoring, return_exceptions=True)
         for write in self._writes:
             write.cancel()
         await asyncio.gather(*self._writes, return_exceptions=True)
+
+    def restore_soon(self) -> None:
+        """Write versions again that another registry has overwritten since it lost the election, if this one leads."""
+        is_free = self._restoring is None or self._restoring.done()
+        if is_free and self._topic.leads and self.state.overwritten:
+            self._restoring = asyncio.get_running_loop().create_task(self._restore())
+
+    async def _restore(self) -> None:
+        with contextlib.suppress(Refusal):  # the next change tries again
+            await self.change(decisions.restoration)
 
     # Schemas.
 
@@ -181,13 +195,17 @@ class Operations:
     async def _find(self, candidate: Candidate, *, deleted: bool = False) -> Version | None:
         """Return the version that a schema is already: the same, or an equal one in another notation."""
         version = decisions.same_version(self.state, candidate, deleted=deleted)
-        if version is not None:
+        is_current = candidate.version != decisions.LATEST or version == self.state.latest(candidate.subject)
+        if version is not None and is_current:
             return version
         versions = [
             version
             for version in reversed(self.state.versions(candidate.subject, deleted=deleted))
-            if (version.value.metadata, version.value.rule_set) == (candidate.metadata, candidate.rule_set)
+            if contracts.are_equal(version.value.metadata, candidate.metadata)
+            and version.value.rule_set == candidate.rule_set
         ]
+        if candidate.version == decisions.LATEST:
+            versions = [version for version in versions if version == self.state.latest(candidate.subject)]
         resolved = [self._laxly_resolved(version) for version in versions]
 
         def first_equal() -> int | None:
@@ -206,6 +224,7 @@ class Operations:
             earlier,
             str(config["compatibilityLevel"]),
             validates_fields=config.get("validateFields") is True,
+            is_lenient=str(config.get("compatibilityPolicy")).upper() == "LENIENT",
         )
         return await self._in_worker(compare)
 

@@ -110,6 +110,11 @@ def subject_deletion(subject: str, last: int) -> Record:
     return Record(Key(DELETE_SUBJECT, subject), {"subject": subject, "version": last})
 
 
+def clearing(subject: str) -> Record:
+    """Return the record after which a subject, or a context, has no hidden versions any more."""
+    return Record(Key(CLEAR_SUBJECT, subject), {"subject": subject})
+
+
 def context_record(context: str) -> Record:
     """Return the record of a context, written with its first schema."""
     return Record(Key(CONTEXT, context), {"tenant": _TENANT, "context": context})

@@ -1,5 +1,6 @@
 """Errors of a registry: code, HTTP status and text, in the words of Confluent's, which clients and people search for."""
 
+from collections.abc import Iterable
 from typing import Final
 
 
@@ -89,6 +90,11 @@ def invalid_version(text: str) -> Refusal:
 def invalid_level() -> Refusal:
     """Return the error for an unknown level of compatibility."""
     return Refusal(42203, f"Invalid compatibility level. Valid values are {_LEVELS}")
+
+
+def invalid_policy(known: Iterable[str]) -> Refusal:
+    """Return the error for an unknown policy of compatibility."""
+    return Refusal(42203, f"Invalid compatibility policy. Valid values are {', '.join(known)}")
 
 
 def invalid_mode() -> Refusal:

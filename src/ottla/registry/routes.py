@@ -13,7 +13,7 @@ from ottla.registry import checks, contracts, decisions, records, subjects
 from ottla.registry.calls import Call, field_of
 from ottla.registry.operations import Operations
 from ottla.registry.records import Json, Record, SchemaValue
-from ottla.registry.refusals import Refusal, invalid_level, schema_not_found, subject_not_found
+from ottla.registry.refusals import Refusal, invalid_level, invalid_policy, schema_not_found, subject_not_found
 from ottla.registry.state import State, Version, digest_of
 from ottla.schemas.registry import AVRO
 from ottla.version import VERSION
@@ -310,6 +310,8 @@ _CONFIG_FIELDS: Final[dict[str, type]] = {
     "overrideRuleSet": dict,
 }
 
+_POLICIES: Final = ("STRICT", "LENIENT", "LOGICAL")
+
 
 def _setting_subject(call: Call) -> str:
     """Return the subject of a config or mode, "" for the global one."""
@@ -329,6 +331,11 @@ async def _set_config(operations: Operations, call: Call) -> Answer:
             if level is None and fields[name] is not None:
                 raise invalid_level()
             changes["compatibilityLevel"] = level
+    policy = changes.get("compatibilityPolicy")
+    if policy is not None:
+        changes["compatibilityPolicy"] = policy.upper()
+        if policy.upper() not in _POLICIES:
+            raise invalid_policy(_POLICIES)
     for name in ("defaultMetadata", "overrideMetadata"):
         contracts.check_metadata(changes.get(name), name)
     for name in ("defaultRuleSet", "overrideRuleSet"):

@@ -10,10 +10,12 @@ from ottla.security.passwords import InvalidPasswordFile, PasswordFile
 PREFIX: Final = "schema.registry."
 PASSWORDS: Final = f"{PREFIX}passwords"
 READ_ONLY_USERS: Final = f"{PREFIX}read.only.users"
+AUTHORIZES: Final = f"{PREFIX}authorize.by.acls"
+SUPER_USERS: Final = f"{PREFIX}super.users"
 TLS_CERTIFICATE: Final = f"{PREFIX}tls.certificate"
 TLS_KEY: Final = f"{PREFIX}tls.key"
 TLS_CLIENT_AUTHORITIES: Final = f"{PREFIX}tls.client.authorities"
-_KNOWN: Final = (PASSWORDS, READ_ONLY_USERS, TLS_CERTIFICATE, TLS_KEY, TLS_CLIENT_AUTHORITIES)
+_KNOWN: Final = (PASSWORDS, READ_ONLY_USERS, AUTHORIZES, SUPER_USERS, TLS_CERTIFICATE, TLS_KEY, TLS_CLIENT_AUTHORITIES)
 _OF_CLIENTS: Final = (f"{PREFIX}url", f"{PREFIX}basic.auth.")
 """Properties of clients of a registry, which may be in the same file."""
 
@@ -25,14 +27,18 @@ class InvalidSecurity(ValueError):
 class RegistrySecurity(NamedTuple):
     """Users and TLS of a registry.
 
-    passwords  users, None without a login
-    read_only  users who may not change anything
-    tls        context of the server, None for plain HTTP
+    passwords    users, None without a login
+    read_only    users who may not change anything
+    tls          context of the server, None for plain HTTP
+    authorizes   whether users may do what the ACLs of the cluster allow, and no more
+    super_users  users who may do everything then
     """
 
     passwords: PasswordFile | None = None
     read_only: frozenset[str] = frozenset()
     tls: ssl.SSLContext | None = None
+    authorizes: bool = False
+    super_users: frozenset[str] = frozenset()
 
     @property
     def scheme(self) -> str:
@@ -48,14 +54,24 @@ def security_of(properties: Mapping[str, str]) -> RegistrySecurity:
     if unknown:
         raise InvalidSecurity(f"unknown property {unknown[0]}: a registry knows {', '.join(_KNOWN)}")
     passwords = properties.get(PASSWORDS)
-    read_only = frozenset(name.strip() for name in properties.get(READ_ONLY_USERS, "").split(",")) - {""}
-    if read_only and not passwords:
-        raise InvalidSecurity(f"{READ_ONLY_USERS} needs users: {PASSWORDS}")
+    read_only, super_users = _names(properties, READ_ONLY_USERS), _names(properties, SUPER_USERS)
+    flag = properties.get(AUTHORIZES, "false").strip().lower()
+    if flag not in ("true", "false"):
+        raise InvalidSecurity(f"{AUTHORIZES} is true or false, not {flag}")
+    for name, is_set in ((READ_ONLY_USERS, read_only), (AUTHORIZES, flag == "true"), (SUPER_USERS, super_users)):
+        if is_set and not passwords:
+            raise InvalidSecurity(f"{name} needs users: {PASSWORDS}")
+    if super_users and flag != "true":
+        raise InvalidSecurity(f"{SUPER_USERS} needs {AUTHORIZES}")
     try:
         users = PasswordFile(Path(passwords)) if passwords else None
     except InvalidPasswordFile as wrong:
         raise InvalidSecurity(str(wrong)) from None
-    return RegistrySecurity(users, read_only, _context(properties))
+    return RegistrySecurity(users, read_only, _context(properties), flag == "true", super_users)
+
+
+def _names(properties: Mapping[str, str], name: str) -> frozenset[str]:
+    return frozenset(user.strip() for user in properties.get(name, "").split(",")) - {""}
 
 
 def _context(properties: Mapping[str, str]) -> ssl.SSLContext | None:

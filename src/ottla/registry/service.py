@@ -16,13 +16,15 @@ from ottla.addresses import address_text
 from ottla.client.errors import KafkaError
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, HttpServer
 from ottla.environment.thread import LoopThread
-from ottla.observability.families import CONTENT_TYPE, text_of
+from ottla.observability.families import CONTENT_TYPE, Family, text_of
+from ottla.registry.acls import follow_acls
 from ottla.registry.election import Identity
 from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
 from ottla.registry.leadership import Leadership
 from ottla.registry.login import Login
 from ottla.registry.metrics import Figures, families
 from ottla.registry.operations import Operations
+from ottla.registry.permissions import Permissions
 from ottla.registry.refusals import Refusal
 from ottla.registry.rest import Rest, error_answer
 from ottla.registry.security import RegistrySecurity
@@ -63,16 +65,23 @@ class Service:
     """A registry on the running event loop.
 
     failure  why it has ended, None while it serves
+    changes  increases before a change of the state is answered
     """
 
     def __init__(self, config: RegistryConfig, around: Callable[[Handler], Handler] = lambda handler: handler) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.failure: str | None = None
+        self.changes = 0
         self._config = config
         self._rest = Rest(self._count, self._forward)
         self._port = 0
-        users = config.security.passwords
-        self._login = None if users is None else Login(users, config.security.read_only)
+        security, users = config.security, config.security.passwords
+        self._permissions: Permissions | None = None
+        if security.authorizes:
+            self._permissions = Permissions(
+                security.super_users, lambda: None if self._store is None else self._store.state
+            )
+        self._login = None if users is None else Login(users, security.read_only, self._permissions)
         self._served: Handler = self._handle if self._login is None else self._login.around(self._handle)
         self._store: Store | None = None
         self._leadership: Leadership | None = None
@@ -83,11 +92,15 @@ class Service:
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._reading_acls: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Listen and begin to read the topic; return the URL. Raises OSError."""
         self._port = await self._server.start(self._config.host, self._config.port, self._config.security.tls)
         self._begin()
+        if self._permissions is not None:
+            reading = follow_acls(self._config.client_configs, self._permissions)
+            self._reading_acls = asyncio.get_running_loop().create_task(reading)
         return f"{self._config.security.scheme}://{address_text(self._config.host, self._port)}"
 
     async def wait_ready(self) -> None:
@@ -117,6 +130,9 @@ class Service:
         """End."""
         await self._server.stop()
         await self._stop_running()
+        if self._reading_acls is not None:
+            self._reading_acls.cancel()
+            await asyncio.gather(self._reading_acls, return_exceptions=True)
         for executor in (self._executor, self._forwarding):
             executor.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._protoc.release)
@@ -147,7 +163,7 @@ class Service:
         """Keep the state; after an error of Kafka, begin again with an empty one."""
         pause = _FIRST_PAUSE_S
         while True:
-            store = Store(self._config.client_configs, self._config.topic, self._rest.forget)
+            store = Store(self._config.client_configs, self._config.topic, self._changed)
             operations = Operations(store, self._executor, self._config.timeout_ms)
             leadership = Leadership(store, self._config.client_configs, self._config.group, self._identity())
             electing: asyncio.Task[None] | None = None
@@ -156,6 +172,7 @@ class Service:
                 await leadership.begin()
                 self._store, self._leadership = store, leadership
                 self._rest.operations = operations
+                operations.restore_soon()
                 self._ready.set()
                 pause = _FIRST_PAUSE_S
                 electing = asyncio.get_running_loop().create_task(leadership.run())
@@ -172,7 +189,7 @@ class Service:
                 self._ready.clear()
                 self._store = self._leadership = None
                 self._rest.operations = None
-                self._rest.forget()
+                self._changed()
                 await operations.close()
                 if electing is not None:
                     electing.cancel()
@@ -181,6 +198,18 @@ class Service:
                 await store.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _changed(self) -> None:
+        """Drop what was kept of an older state."""
+        self.changes += 1
+        self._rest.forget()
+        if self._rest.operations is not None:
+            self._rest.operations.restore_soon()
+
+    async def ask(self, path: str) -> HttpResponse:
+        """Return the response to a GET request of this process, which needs no login."""
+        response = self._rest.handle(HttpRequest("GET", path, {}, b""))
+        return response if isinstance(response, HttpResponse) else await response
 
     def _identity(self) -> Identity:
         """Return the address of this registry for the others."""
@@ -211,12 +240,18 @@ class Service:
 
     def _handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         if request.target == "/metrics" and request.method in ("GET", "HEAD"):
-            store = self._store
-            lag = None if store is None else store.lag
-            figures = Figures(self.answers, self._server.connections, self.leads, lag)
-            text = "".join(text_of(families(None if store is None else store.state, figures)))
-            return HttpResponse(text.encode(), content_type=CONTENT_TYPE)
+            return HttpResponse("".join(text_of(self._families())).encode(), content_type=CONTENT_TYPE)
         return self._rest.handle(request)
+
+    def _families(self) -> list[Family]:
+        store = self._store
+        lag = None if store is None else store.lag
+        figures = Figures(self.answers, self._server.connections, self.leads, lag)
+        return list(families(None if store is None else store.state, figures))
+
+    async def read_metrics(self) -> list[Family]:
+        """Return the metrics, for another page than that of the registry."""
+        return self._families()
 
     def _count(self, method: str, path: str, status: int) -> None:
         self.answers[method, path, status] += 1

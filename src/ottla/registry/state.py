@@ -15,6 +15,8 @@ from ottla.schemas.registry import Reference, Schema
 
 DEFAULT_LEVEL: Final = "BACKWARD"
 DEFAULT_MODE: Final = "READWRITE"
+_IMPORTING: Final = frozenset({"IMPORT", "FORWARD"})
+"""Modes in which a version may be written again, as another schema."""
 
 
 class Version(NamedTuple):
@@ -78,6 +80,7 @@ class State:
     settings   fields of configs and modes by kind (CONFIG, MODE) and subject, "" for the global one
     end        offset after the last record
     led_from   offset of the last NOOP: what the registry that leads now has written when it began
+    overwritten  versions whose last record is not theirs: it would be the only one after a compaction
     rejected   number of records that were not applied, and why the last one was not
     """
 
@@ -87,6 +90,7 @@ class State:
         self.settings: dict[tuple[str, str], Json] = {}
         self.end = 0
         self.led_from = -1
+        self.overwritten: set[tuple[str, int]] = set()
         self.rejected = 0
         self.rejection = ""
         self._referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -119,6 +123,8 @@ class State:
             versions = self.subjects.get(key.subject, {})
             for number in [number for number in versions if number <= value["version"]]:
                 versions[number] = versions[number]._replace(deleted=True)
+        elif key.kind == records.CLEAR_SUBJECT and value is not None:
+            self._clear(key.subject)
 
     def reject(self, reason: str, offset: int) -> None:
         """Count a record that cannot be applied."""
@@ -131,6 +137,12 @@ class State:
         digest = digest_of(value)
         place = (value.subject, value.version)
         previous = self.subjects.get(value.subject, {}).get(value.version)
+        is_other = previous is not None and (previous.id, previous.schema) != (value.id, value.schema)
+        if is_other and self.mode(value.subject) not in _IMPORTING:
+            # Written late, by a registry that does not lead any more: the one that leads has promised what is there.
+            self.overwritten.add(place)
+            self.reject(f"version {value.version} of {value.subject} is another schema already", offset)
+            return
         identified = context.ids.get(value.id)
         if identified is not None and identified.digest != digest:
             if identified.versions != {place}:
@@ -141,6 +153,7 @@ class State:
             identified = None
         elif previous is not None and previous.id != value.id:
             self._remove(*place)
+        self.overwritten.discard(place)
         if identified is None:
             identified = context.ids[value.id] = Identified(value, digest)
             context.by_digest.setdefault(digest, value.id)
@@ -150,10 +163,20 @@ class State:
         for target in self._targets(value):
             self._referrers.setdefault(target, set()).add(place)
 
+    def _clear(self, subject: str) -> None:
+        """Forget the hidden versions of a subject, or of a context, which are deleted permanently."""
+        context, name = subjects.split(subject)
+        cleared = [subject] if name else [other for other in self.subjects if subjects.context_of(other) == context]
+        for other in cleared:
+            hidden = [version.number for version in self.subjects.get(other, {}).values() if version.deleted]
+            for number in hidden:
+                self._remove(other, number)
+
     def _remove(self, subject: str, number: int) -> None:
         """Forget a version, and its id if no other version has it."""
         versions = self.subjects.get(subject, {})
         version = versions.pop(number, None)
+        self.overwritten.discard((subject, number))
         if version is None:
             return
         if not versions:

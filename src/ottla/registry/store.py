@@ -3,7 +3,9 @@
 A write returns when the reader has applied its records: a response is sent once the state has what it says.
 
 A registry that begins to lead writes NOOP, as Confluent's does, and one that reads the NOOP of another writes no more: two that
-write to one subject would overwrite each other's versions.
+write to one subject would overwrite each other's versions. What was on the way then may still be appended later. The first
+record of a version counts, and the registry that leads writes it again if another one follows (`Operations.restore_soon`):
+compaction keeps the last.
 """
 
 import asyncio
@@ -36,7 +38,7 @@ class Store:
 
     client_config  configs of the clients, with bootstrap.servers
     topic          name of the topic
-    on_change      called after records were applied
+    on_change      called after records were applied, and when this registry begins to lead
     """
 
     def __init__(self, client_config: Mapping[str, object], topic: str, on_change: Callable[[], None]) -> None:
@@ -79,6 +81,7 @@ class Store:
     async def lead(self) -> None:
         """Take the right to write from the registry that had it, and read all that it wrote. Raises KafkaError."""
         self._led_from = await self._append([noop()])
+        self._on_change()
 
     def resign(self) -> None:
         """Write no more, as another registry was elected."""

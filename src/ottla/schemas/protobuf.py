@@ -142,6 +142,18 @@ def messages_of(file: Any) -> dict[tuple[int, ...], str]:
     """Return the full names of a file's messages by their indexes, nested ones after the enclosing one."""
     described = descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(described)
+    return _names_of(described)
+
+
+def names_in(text: str) -> dict[tuple[int, ...], str]:
+    """Return the same for a schema that is a FileDescriptorProto in base64. Raises UnsupportedSchema for another text."""
+    described = _descriptor(text)
+    if described is None:
+        raise UnsupportedSchema("the registry does not give the descriptor of the .proto file")
+    return _names_of(described)
+
+
+def _names_of(described: Any) -> dict[tuple[int, ...], str]:
     names: dict[tuple[int, ...], str] = {}
 
     def add(messages: Any, around: tuple[int, ...], path: str) -> None:

@@ -200,6 +200,10 @@ class SchemaRegistry:
                 store.delete(subject, version)
         store.delete(subject, version, permanent=permanent)
 
+    def get(self, path: str) -> Any:
+        """Return the response to a GET request, as JSON. Raises SchemaNotFound, RegistryError; a directory serves none."""
+        return self._store().get(path)
+
     @property
     def is_directory(self) -> bool:
         """True for a directory of schemas, false for addresses."""
@@ -242,6 +246,9 @@ class _Http:
     def __init__(self, config: SchemaRegistry) -> None:
         self._config = config
         self._addresses = [address.strip().rstrip("/") for address in config.location.split(",")]
+
+    def get(self, path: str) -> Any:
+        return self._answer(path)
 
     def by_id(self, number: int) -> Schema:
         return _schema(self._answer(f"/schemas/ids/{number}"))
@@ -412,6 +419,9 @@ class _Directory:
                 f"{path}: no directory of schemas, and not an address that begins with http:// or https://"
             )
         self._path = path
+
+    def get(self, path: str) -> Any:
+        raise RegistryError(f"{self._path}: a directory of schemas serves no {path}")
 
     def by_id(self, number: int) -> Schema:
         references = self._index()["references"].get(str(number), ())

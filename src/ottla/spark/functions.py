@@ -35,6 +35,7 @@ from ottla.schemas.registry import (
 from ottla.spark.wire.codec import DecodingPlan, EncodingPlan, SchemaPlan, texts
 
 _KINDS: Final = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
+_FIELDS: Final = ("key", "value")
 _MODES: Final = ("PERMISSIVE", "FAILFAST")
 
 __all__ = ["RegistryError", "SchemaNotFound", "SchemaRegistry", "UnsupportedSchema", "from_wire", "to_wire"]
@@ -50,6 +51,8 @@ def from_wire(
     message: str | None = None,
     mode: str = "PERMISSIVE",
     validate: bool = False,
+    headers: Column | str | None = None,
+    field: str = "value",
 ) -> Column:
     """Decode a binary column in the wire format into values of the reader's schema; null stays null.
 
@@ -58,23 +61,33 @@ def from_wire(
     `message` is the Protobuf message (default: the first of its file). `registry` is an address, a directory or a
     `SchemaRegistry`; Avro requires it to look up the writer's schema; without it, json and protobuf ignore the id.
 
+    `headers` is the column with the headers of the records (option includeHeaders): serializers may write the GUID of a schema
+    into one of them in place of the id in the value. `field` is "key" for a column of keys.
+
     A value that cannot be decoded, or has an unknown schema id, becomes null with `mode` PERMISSIVE and fails the query with
     FAILFAST; `validate` checks JSON against the whole schema, not only its types. Raises UnsupportedSchema, SchemaNotFound,
     RegistryError, ValueError.
     """
     if mode.upper() not in _MODES:
         raise ValueError(f"mode {mode}: must be one of {', '.join(_MODES)}")
+    if field not in _FIELDS:
+        raise ValueError(f"field {field}: must be one of {', '.join(_FIELDS)}")
     schema_registry = _registry(registry)
     _, plan = _plan(schema, subject, schema_registry, format, message, validate)
     if schema_registry is None and plan.kind == AVRO:
         raise ValueError("Avro needs a registry: a value cannot be decoded without its writer's schema")
-    reading = DecodingPlan(plan=plan, registry=schema_registry, permissive=mode.upper() == "PERMISSIVE")
+    reading = DecodingPlan(plan=plan, registry=schema_registry, permissive=mode.upper() == "PERMISSIVE", field=field)
     kind = from_arrow_type(plan.format().shape.column, prefer_timestamp_ntz=True)
 
     def read(frames: pa.Array) -> pa.Array:
         return reading.column(frames)
 
-    return _applied(arrow_udf(read, kind), "from_wire", column)
+    def read_with_headers(frames: pa.Array, own: pa.Array) -> pa.Array:
+        return reading.column(frames, own)
+
+    if headers is None:
+        return _applied(arrow_udf(read, kind), "from_wire", column)
+    return _applied(arrow_udf(read_with_headers, kind), "from_wire", column, headers)
 
 
 def to_wire(
@@ -118,10 +131,10 @@ def to_wire(
     return _applied(arrow_udf(write, BinaryType()), "to_wire", column)
 
 
-def _applied(function: Any, name: str, column: Column | str) -> Column:
-    """Apply a UDF to a column, with the given name in plans and column names."""
+def _applied(function: Any, name: str, *columns: Column | str) -> Column:
+    """Apply a UDF to columns, with the given name in plans and column names."""
     function._name = name
-    result: Column = function(column)
+    result: Column = function(*columns)
     return result
 
 

@@ -23,8 +23,10 @@ from ottla.coordinators import offsets
 from ottla.coordinators.groups import listing
 from ottla.environment.process import process_environment
 from ottla.log import reading
+from ottla.log.log import Unfinished
 from ottla.metadata import changes
 from ottla.metadata.configs.alteration import BROKER
+from ottla.metadata.configs.schema_rules import REGISTRY_URL
 from ottla.metadata.features import initial
 from ottla.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC, Image, TopicImage
 from ottla.metadata.plans.topics import RequestedTopic
@@ -103,7 +105,15 @@ class Kafka(EmbeddedBroker, Contents):
             from ottla.testing.registry import TestRegistry  # late: most tests need no registry
 
             self._registry = TestRegistry(self.client_config)
+            self._configs[REGISTRY_URL] = self._registry.url
+            self._call(self._connect_registry)
         return self._registry
+
+    def _connect_registry(self) -> None:
+        """Let the broker look schemas up in its registry."""
+        if self._registry is not None:
+            self.broker.config = self.broker.config.with_static(REGISTRY_URL, self._registry.url)
+            self.broker.schema_validation.source = self._registry.local
 
     @property
     def schema_registry_url(self) -> str:
@@ -136,6 +146,7 @@ class Kafka(EmbeddedBroker, Contents):
 
     def _start(self) -> None:
         super()._start()
+        self._connect_registry()
         self._faults.attach(self.server)
 
     # Topics and records.
@@ -189,7 +200,11 @@ class Kafka(EmbeddedBroker, Contents):
         if topic not in self.broker.image.topics and self.broker.config.flag("auto.create.topics.enable"):
             self.create_topic(topic, -1)
         append = partial(self._append, topic, data, name, partition, header_list(headers), timestamp)
-        return self._call(append)
+        while isinstance(stored := self._call(append), Unfinished):  # its schema has to be looked up
+            rules, unknown = stored.rules, stored.unknown
+            if rules is not None:
+                self._ask(partial(self.broker.schema_validation.learn, [(rules, unknown)]))
+        return stored
 
     def _append(
         self,
@@ -199,7 +214,7 @@ class Kafka(EmbeddedBroker, Contents):
         index: int | None,
         headers: list[Header],
         timestamp: int | None,
-    ) -> Record:
+    ) -> Record | Unfinished:
         broker = self.broker
         index = chosen_partition(self._topic(topic), key, index)
         partition = broker.replicas.find(topic, index)
@@ -212,6 +227,8 @@ class Kafka(EmbeddedBroker, Contents):
         record = Record(0, now_ms if timestamp is None else timestamp, key, value, headers)
         batch = build([record])
         appended = partition.append(batch, 0, len(batch), now_ms)
+        if appended.unfinished is not None:
+            return appended.unfinished
         _raise_error(appended.error_code, appended.error_message)
         record.offset = appended.base_offset
         if appended.append_time >= 0:

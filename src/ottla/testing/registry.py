@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ottla.arguments import WrongArgument
 from ottla.environment.http_server import Handler, HttpRequest, HttpResponse
+from ottla.registry.local import LocalRegistry
 from ottla.registry.service import RegistryConfig, RegistryThread
 from ottla.testing.calls import checks_calls, milliseconds
 from ottla.testing.faults import ActiveChange
@@ -45,6 +46,7 @@ class TestRegistry:
 
     url    address for clients
     topic  its topic
+    local  what the broker asks
     """
 
     __test__ = False  # pytest collects classes that are named Test...
@@ -55,6 +57,7 @@ class TestRegistry:
         self.topic = config.topic
         self._thread = RegistryThread(config, self._with_faults)
         self.url = self._thread.url
+        self.local = LocalRegistry(self._thread)
         try:
             self._wait_ready()
         except BaseException:

@@ -14,6 +14,7 @@ from ottla.registry.records import (
     Key,
     Record,
     SchemaValue,
+    clearing,
     decoded,
     schema_record,
     schema_tombstone,
@@ -48,18 +49,56 @@ def test_id_that_is_taken_keeps_its_text() -> None:
     assert state.rejection == "offset 1: id 1 belongs to another schema than that of b"
 
 
-def test_version_may_be_written_again_with_another_text() -> None:
-    """A write that failed for its writer may have been made, and the next one has its number."""
+def test_first_record_of_a_version_counts() -> None:
+    """Another one was on the way when its writer lost the election. It would be the last one, which compaction keeps."""
     for number in (1, 2):
-        state = replayed([schema_record(value("a", 1, 1)), schema_record(value("a", 1, number, '"long"'))])
+        records = [schema_record(value("a", 1, 1)), schema_record(value("a", 1, number, '"long"'))]
+        state = replayed(records)
+        assert state.versions("a")[0].schema.text == '"int"'
+        assert list(state.context(".").ids) == [1]
+        assert state.overwritten == {("a", 1)}
+        assert state.rejection == "offset 1: version 1 of a is another schema already"
+        assert replayed([*records, schema_record(value("a", 1, 1))]).overwritten == set()
+        assert replayed([*records, schema_tombstone("a", 1)]).overwritten == set()
+
+
+def test_import_may_write_a_version_again_with_another_text() -> None:
+    for number in (1, 2):
+        state = replayed(
+            [
+                setting_record(MODE, "a", {"mode": "IMPORT"}),
+                schema_record(value("a", 1, 1)),
+                schema_record(value("a", 1, number, '"long"')),
+            ]
+        )
         assert state.versions("a")[0].schema.text == '"long"'
         assert list(state.context(".").ids) == [number]
+        assert state.overwritten == set()
+
+
+def test_version_that_was_deleted_may_be_written_again() -> None:
+    records = [schema_record(value("a", 1, 1)), schema_tombstone("a", 1), schema_record(value("a", 1, 2, '"long"'))]
+    state = replayed(records)
+    assert state.versions("a")[0].schema.text == '"long"'
+    assert state.rejected == 0
 
 
 def test_id_is_not_used_again_after_a_permanent_deletion() -> None:
     state = replayed([schema_record(value("a", 1, 5)), schema_tombstone("a", 1)])
     assert (state.identified(".", 5), state.context(".").highest_id) == (None, 5)
     assert state.context(".").by_digest == {}
+
+
+@pytest.mark.parametrize(
+    ("cleared", "left"), [("a", ["b", ":.c:d"]), (":.c:", ["a", "b"]), ("", [":.c:d"]), ("x", None)]
+)
+def test_cleared_subjects_have_no_hidden_versions(cleared: str, left: list[str] | None) -> None:
+    """Registries of others write the record without tombstones before it."""
+    names = ["a", "b", ":.c:d"]
+    records = [schema_record(value(name, 1, 1)) for name in names]
+    records += [subject_deletion(name, 1) for name in names]
+    state = replayed([*records, schema_record(value("e", 1, 1)), clearing(cleared)])
+    assert sorted(state.subjects) == sorted([*(names if left is None else left), "e"])
 
 
 def test_deletion_of_a_subject_hides_what_was_there() -> None:

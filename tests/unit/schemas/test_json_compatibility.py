@@ -21,10 +21,10 @@ TYPE_CHANGED = [("TYPE_CHANGED", "#/")]
 NEW_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
-def compare(old: Any, new: Any) -> list[tuple[str, str]]:
+def compare(old: Any, new: Any, *, is_lenient: bool = False) -> list[tuple[str, str]]:
     """What of the old schema's values the new one cannot read."""
     before, after = (json_types.parsed(json.dumps(schema), {}) for schema in (old, new))
-    found = incompatibilities(after, before, Budget())
+    found = incompatibilities(after, before, Budget(), is_lenient=is_lenient)
     for each in found:
         assert each.message("new", "old").startswith(f"{{errorType:'{each.kind}', description:'"), "no sentence for it"
     return [(kind, path) for kind, path, _ in found]
@@ -572,3 +572,34 @@ def test_comparison_ends_soon(old: Any, new: Any) -> None:
     except UnsupportedSchema as refused:
         assert "\n" not in str(refused)  # noqa: PT017
     assert time.process_time() - begun < 5
+
+
+REQUIRED = {"required": ["a"]}
+PARTIAL = {**OPEN, "additionalProperties": INTEGER}
+LENIENT: list[tuple[str, Any, Any, bool]] = [
+    ("an optional property is added to an open object", OPEN, props(OPEN, a=STRING), True),
+    ("a required one is", OPEN, {**props(OPEN, a=STRING), **REQUIRED}, False),
+    ("a required one with a default is", OPEN, {**props(OPEN, a={**STRING, "default": ""}), **REQUIRED}, True),
+    ("a property is removed from a closed object", props(CLOSED, a=STRING), CLOSED, True),
+    ("one is removed that the rest does not cover", props(PARTIAL, a=STRING), PARTIAL, True),
+    ("an object is closed", props(OPEN, a=STRING), props(CLOSED, a=STRING), True),
+    ("other properties are narrowed", OPEN, PARTIAL, True),
+    ("other properties are changed", PARTIAL, {**OPEN, "additionalProperties": STRING}, False),
+    (
+        "unevaluated ones are forbidden",
+        {**NEW_DRAFT, **OPEN},
+        {**NEW_DRAFT, **OPEN, "unevaluatedProperties": False},
+        True,
+    ),
+    ("a property changes its type", props(OPEN, a=STRING), props(OPEN, a=NUMBER), False),
+    ("a property becomes required", props(OPEN, a=STRING), {**props(OPEN, a=STRING), **REQUIRED}, False),
+    ("a nested object is closed", props(OPEN, a=OPEN), props(OPEN, a=CLOSED), True),
+    ("an array is closed", {"type": "array"}, {"type": "array", "items": [], "additionalItems": False}, False),
+    ("a branch is closed", {"oneOf": [OPEN, STRING]}, {"oneOf": [CLOSED, STRING]}, True),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "is_allowed"), [row[1:] for row in LENIENT], ids=[row[0] for row in LENIENT])
+def test_lenient_comparison_ignores_content_models_of_objects(old: Any, new: Any, is_allowed: bool) -> None:
+    assert (compare(old, new, is_lenient=True) == []) is is_allowed
+    assert compare(old, new)

@@ -10,11 +10,12 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.coordination.internal_topics import internal_topic
 from ottla.broker.requests.throttling import Mutations
 from ottla.metadata import changes
+from ottla.metadata.configs import InvalidConfig, schema_rules
 from ottla.metadata.image import INTERNAL_TOPICS, TopicImage
 from ottla.metadata.metadata import Conflict, Metadata, outdated
 from ottla.metadata.plans.topics import RequestedTopic, TopicBatch
 from ottla.metadata.refusal import CHANGED, ChangeResult, Refused, TooLarge
-from ottla.protocol.errors import KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
+from ottla.protocol.errors import INVALID_CONFIG, KAFKA_STORAGE_ERROR, NONE, TOPIC_ALREADY_EXISTS, error
 from ottla.replication.replicas import Replicas
 from ottla.tasks.deferred import Answer
 from ottla.tasks.scheduler import Scheduler
@@ -84,6 +85,7 @@ class TopicCreation:
                 await self._tasks.pace()
                 try:
                     topic = plans.plan(requested, batch)
+                    self._check_schemas(topic)
                     if mutations is not None and topic.name not in charged:
                         mutations.add(len(topic.partitions))
                         charged.add(topic.name)
@@ -112,6 +114,13 @@ class TopicCreation:
         if not validate_only:
             await self._report(creation, requester)
         return creation
+
+    def _check_schemas(self, topic: TopicImage) -> None:
+        """Raise Refused for a topic whose records cannot be validated."""
+        try:
+            schema_rules.check({}, topic.configs, self._config())
+        except InvalidConfig as cause:
+            raise Refused(INVALID_CONFIG, str(cause)) from None
 
     async def _report(self, creation: "Creation", requester: str) -> None:
         """Log what was created, and delete what cannot be opened here."""

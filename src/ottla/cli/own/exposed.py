@@ -7,7 +7,7 @@ in its thread.
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from ottla.broker.metrics.health import Health, HealthCheck
 from ottla.broker.metrics.selection import TopicSelection
 from ottla.environment.http_server import HttpResponse, serve_pages
 from ottla.environment.system import thread_cpu_ns
+from ottla.observability.families import Family
 
 R = TypeVar("R")
 _TIMEOUT_S = 10
@@ -28,11 +29,15 @@ class BrokerUnavailable(Exception):
 
 
 class Exposed(NamedTuple):
-    """Address of the HTTP server, and the topics with metrics of their own (see `TopicSelection`)."""
+    """Address of the HTTP server, and the topics with metrics of their own (see `TopicSelection`).
+
+    further  return metrics of other services of the process; called in the thread of a request
+    """
 
     host: str
     port: int
     topics: str = ""
+    further: Sequence[Callable[[], Iterable[Family]]] = ()
 
     def serve(self, server: BrokerServer) -> tuple[str, Callable[[], None]]:
         """Serve; returns the address of the metrics and a function that stops the server. Called on the event loop of the
@@ -64,7 +69,8 @@ class Exposed(NamedTuple):
         def metrics_page(accept: str) -> HttpResponse:
             with one_at_a_time:  # each takes megabytes, and time of the event loop
                 reading: Reading = computed(metrics.read)
-                return broker_page(reading.families, reading.clients, accept)
+                others = [family for read in self.further for family in read()]
+                return broker_page([*reading.families, *others], reading.clients, accept)
 
         def live_page(accept: str) -> HttpResponse:  # noqa: ARG001
             def begin(done: Callable[[bytes], None], failed: Callable[[], None]) -> None:  # noqa: ARG001

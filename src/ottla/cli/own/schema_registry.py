@@ -2,8 +2,9 @@
 
 import asyncio
 import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -15,8 +16,10 @@ from ottla.observability import logs
 
 if TYPE_CHECKING:
     from ottla.broker.lifecycle import BrokerServer
+    from ottla.observability.families import Family
     from ottla.registry.service import RegistryConfig
 
+_METRICS_TIMEOUT_S: Final = 10.0
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 _PACKAGES: Final = ("h11", "fastavro", "grpc_tools", "jsonschema")
 _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -47,6 +50,12 @@ _WILDCARDS: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
     metavar="NAME",
     multiple=True,
     help="User who may not change anything; may be repeated.",
+)
+@click.option(
+    "--authorize-by-acls", is_flag=True, help="Let users do what the ACLs of the topics of their subjects allow."
+)
+@click.option(
+    "--super-user", "super_users", metavar="NAME", multiple=True, help="User who may do everything; may be repeated."
 )
 @click.option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", metavar="FILE", help="Private key of the certificate (PEM).")
@@ -105,6 +114,8 @@ def _by_flags(options: Mapping[str, Any]) -> dict[str, str | None]:
     return {
         security.PASSWORDS: options["passwords"],
         security.READ_ONLY_USERS: ",".join(options["read_only_users"]) or None,
+        security.AUTHORIZES: "true" if options["authorize_by_acls"] else None,
+        security.SUPER_USERS: ",".join(options["super_users"]) or None,
         security.TLS_CERTIFICATE: options["tls_certificate"],
         security.TLS_KEY: options["tls_key"],
         security.TLS_CLIENT_AUTHORITIES: options["tls_client_authorities"],
@@ -167,18 +178,38 @@ class EmbeddedRegistry(NamedTuple):
     """Registry in the process of a broker, of which it is a client.
 
     client_configs  configs that its clients need besides the address, and properties of login and TLS
+    validates       whether the broker looks the schemas of records up in it
     """
 
     host: str
     port: int
     client_configs: Mapping[str, Any]
+    validates: bool = True
 
-    def serve(self, server: "BrokerServer") -> Callable[[], None]:
+    @property
+    def url(self) -> str:
+        """Address for the brokers of this machine."""
+        scheme = "https" if "schema.registry.tls.certificate" in self.client_configs else "http"
+        return f"{scheme}://{address_text(_WILDCARDS.get(self.host, self.host), self.port)}"
+
+    def on_known_port(self) -> "EmbeddedRegistry":
+        """Return the registry with a free port in place of 0: the other brokers of the machine have to know it."""
+        if self.port:
+            return self
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.bind((self.host, 0))
+            return self._replace(port=probe.getsockname()[1])
+
+    def serve(self, server: "BrokerServer", metrics: "list[Callable[[], Iterable[Family]]]") -> Callable[[], None]:
         """Serve in a thread, and print the address once schemas can be registered. Returns a function that stops it.
+
+        metrics  gets what reads those of the registry
 
         Raises CannotStart.
         """
         from ottla.broker.lifecycle import CannotStart
+        from ottla.registry.local import LocalRegistry
         from ottla.registry.security import InvalidSecurity, security_of
         from ottla.registry.service import RegistryConfig, RegistryThread
 
@@ -196,6 +227,9 @@ class EmbeddedRegistry(NamedTuple):
             raise CannotStart(f"cannot serve the schema registry on {where}: {error.strerror or error}") from None
         except InvalidSecurity as wrong:
             raise CannotStart(f"the schema registry: {wrong}") from None
+        if self.validates:
+            server.broker.schema_validation.source = LocalRegistry(thread)
+        metrics.append(lambda: thread.begin(thread.service.read_metrics()).result(_METRICS_TIMEOUT_S))
         announcing = thread.begin(_announce_when_ready(thread.service.wait_ready, thread.url))
 
         def stop() -> None:

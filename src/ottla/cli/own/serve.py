@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from ottla.cli.own.brokers import broker_processes, parse_brokers
 from ottla.environment import Environment
 from ottla.extras import install_command, is_installed
 from ottla.metadata.configs import InvalidConfig
+from ottla.metadata.configs.schema_rules import REGISTRY_URL
 from ottla.metadata.store import MetadataStore
 from ottla.observability import logs
 from ottla.tasks.scheduler import Scheduler
@@ -29,6 +30,7 @@ from ottla.tasks.scheduler import Scheduler
 if TYPE_CHECKING:
     from ottla.cli.own.exposed import Exposed
     from ottla.cli.own.schema_registry import EmbeddedRegistry
+    from ottla.observability.families import Family
 
 OpenStore = Callable[[Environment, Scheduler], MetadataStore]
 
@@ -139,6 +141,11 @@ def serve(
         address = _metrics_address(metrics) if metrics else None
         registry = _registry(schema_registry, schema_registry_config, config) if schema_registry else None
         _check_cluster(brokers, cluster, wait_for_store)
+        if registry is not None and brokers is not None:
+            registry = registry.on_known_port()
+        if registry is not None and registry.validates:
+            config = config.with_static(REGISTRY_URL, registry.url)
+            flags.append(f"{REGISTRY_URL}={registry.url}")
         if brokers is None:
             _run(
                 config,
@@ -155,7 +162,7 @@ def serve(
 
             common = ["--log-level", log_level, "--log-format", log_format, *(("--config", file) if file else ())]
             common += _shared_flags(metrics_topics, accepts_older_metadata=accept_older_metadata)
-            of_first = _registry_flags(schema_registry, schema_registry_config)
+            of_first = _registry_flags(registry, schema_registry_config)
             processes = broker_processes(config, brokers, common, flags, address, of_first)
             log_dirs = list(map(Path, config.log_dirs))
             asyncio.run(supervise(Path(config.metadata_log_dir), log_dirs, processes, sys.stderr.buffer))
@@ -178,13 +185,17 @@ def _registry(address: str, file: str | None, config: BrokerConfig) -> "Embedded
             f"the schema registry is a client of the first listener, {listener.name}, which needs {listener.protocol}: name the"
             " properties of the client with --schema-registry-config"
         )
-    return EmbeddedRegistry(host, port, {} if file is None else read_file(Path(file)))
+    registry = EmbeddedRegistry(host, port, {} if file is None else read_file(Path(file)))
+    url = config.text(REGISTRY_URL)
+    return registry._replace(validates=not url or url == registry.url)
 
 
-def _registry_flags(address: str | None, file: str | None) -> list[str]:
-    """Return the flags of the first of several brokers: it serves the schema registry."""
-    flags = ["--schema-registry", address] if address else []
-    return [*flags, "--schema-registry-config", file] if address and file else flags
+def _registry_flags(registry: "EmbeddedRegistry | None", file: str | None) -> list[str]:
+    """Return the flags of the first of several brokers: it serves the schema registry, and the others ask that one."""
+    if registry is None:
+        return []
+    flags = ["--schema-registry", address_text(registry.host, registry.port)]
+    return flags if file is None else [*flags, "--schema-registry-config", file]
 
 
 def _check_cluster(brokers: object, cluster: str | None, wait_for_store: float) -> None:
@@ -270,13 +281,14 @@ def _run(
 
         def announce(server: BrokerServer) -> Callable[[], None] | None:
             where = None
+            further: list[Callable[[], Iterable[Family]]] = []
             if exposed is not None:
-                where, stop = exposed.serve(server)
+                where, stop = exposed._replace(further=further).serve(server)
                 stack.callback(stop)
             _announce(server.broker)
             if where is not None:
                 click.echo(f"serving metrics at {where}")
-            return None if registry is None else registry.serve(server)
+            return None if registry is None else registry.serve(server, further)
 
         runner(
             serve_broker(

@@ -1,10 +1,10 @@
 """Schemas of a registry: subjects, versions and their differences, registration and deletion."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -47,6 +47,19 @@ class SubjectRow(NamedTuple):
     versions: int
     latest: Registered | None
     is_deleted: bool = False
+
+
+class Contract(NamedTuple):
+    """Data contract of a version.
+
+    properties  names and values; those of sensitive ones are hidden
+    tags        paths of fields, and their tags
+    rules       kind of the rule set, and the fields of a rule
+    """
+
+    properties: list[tuple[str, str]]
+    tags: list[tuple[str, str]]
+    rules: list[tuple[str, dict[str, Any]]]
 
 
 class DiffLine(NamedTuple):
@@ -156,7 +169,38 @@ async def schema(visit: Visit) -> Response:
         compatibility=await _answer(lambda: registry.compatibility(subject)),
         mode=await _answer(lambda: registry.mode(subject)),
         referrers=await _answer(lambda: registry.referrers(subject, version)),
+        contract=_contract(await _answer(lambda: registry.entity(subject, version))),
     )
+
+
+def _contract(entity: Mapping[str, Any]) -> Contract:
+    """Return the data contract of a version; what another registry writes in another form is left out."""
+    metadata, rule_set = _object(entity.get("metadata")), _object(entity.get("ruleSet"))
+    secret = set(_texts(metadata.get("sensitive")))
+    return Contract(
+        [
+            (str(name), "hidden" if name in secret else str(value))
+            for name, value in sorted(_object(metadata.get("properties")).items())
+        ],
+        [(str(path), ", ".join(_texts(names))) for path, names in sorted(_object(metadata.get("tags")).items())],
+        [
+            (kind, {**rule, "tags": _texts(rule.get("tags"))})
+            for kind in ("domain", "migration", "encoding")
+            for rule in map(_object, _list(rule_set.get(f"{kind}Rules")))
+        ],
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(values: object) -> list[str]:
+    return [str(value) for value in _list(values)]
 
 
 async def diff(visit: Visit) -> Response:

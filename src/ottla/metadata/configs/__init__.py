@@ -99,6 +99,11 @@ class Config(NamedTuple):
         """True if Kafka accepts the config but does not describe it."""
         return self.name in table.INTERNAL or self.update == table.DYNAMIC_ONLY
 
+    @property
+    def is_extension(self) -> bool:
+        """True if Apache Kafka has no such config: it is described where it is set."""
+        return self.name in table.EXTENSIONS
+
 
 _SCOPES: dict[str, dict[str, Config]] = {}
 
@@ -394,6 +399,10 @@ class BrokerValues(Values):
     def static(self) -> Texts:
         """The configs that the broker was started with."""
         return self.layers[2][1]
+
+    def with_static(self, name: str, text: str) -> Self:
+        """Return the same values with another start-up value."""
+        return type(self)({**self.static, name: text}, for_all=self.layers[1][1], for_this=self.layers[0][1])
 
     def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> Self:
         """Return the same start-up values with other dynamic configs."""

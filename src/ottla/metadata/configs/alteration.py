@@ -18,6 +18,7 @@ from ottla.metadata.configs import (
     configs,
     is_per_broker,
     parse,
+    schema_rules,
     table,
     text_of,
     topic_configs,
@@ -137,6 +138,7 @@ def check_set(
         try:
             if kind == TOPIC:
                 validate_topic(texts)
+                schema_rules.check(current, texts, broker)
             else:
                 validate_group(texts, broker)
         except InvalidConfig as cause:

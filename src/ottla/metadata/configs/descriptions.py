@@ -51,9 +51,9 @@ _OWN_SOURCE: Final = {
 def describe_broker(broker: BrokerValues) -> Iterator[Described]:
     """Describe all configs of a broker, except internal ones, in alphabetical order."""
     for row in configs(Scope.BROKER).values():
-        if not row.internal or (
-            row.update == table.DYNAMIC_ONLY and any(row.name in texts for _, texts in broker.layers)
-        ):
+        is_shown = not row.internal and not row.is_extension
+        may_be_set = row.is_extension or row.update == table.DYNAMIC_ONLY
+        if is_shown or (may_be_set and any(row.name in texts for _, texts in broker.layers)):
             synonyms = _broker_synonyms(row.name, broker)
             source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
             yield Described(row, None if row.sensitive else text_of(broker[row.name]), source, synonyms)
@@ -104,7 +104,7 @@ def describe_broker_defaults(broker: BrokerValues) -> Iterator[Described]:
 def describe_resource(values: ResourceValues) -> Iterator[Described]:
     """Describe all configs of a topic or group, with the broker configs of their defaults as synonyms."""
     for row in configs(values.scope).values():
-        if row.internal and row.name not in values.texts:
+        if (row.internal or row.is_extension) and row.name not in values.texts:
             continue
         text = text_of(values[row.name])
         synonyms = _broker_synonyms(row.synonyms[0], values.broker) if row.synonyms else []

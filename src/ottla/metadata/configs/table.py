@@ -13,6 +13,7 @@ A row is (name, type, default, valid), followed by columns that depend on its sc
     >=N  [A..B]  [A..B] or -1  in(A|B) with " case-insensitive"  non-null  non-empty  no duplicates  no duplicates, non-empty
     replicas  offset reset  no duplicate tags
 and empty if every value of the type is valid. INTERNAL lists the configs that can be set, but that Kafka does not describe.
+EXTENSIONS lists those that Apache Kafka does not have: they are described where they are set.
 """
 
 from typing import Final
@@ -53,6 +54,8 @@ BROKER: Final[tuple[tuple[str, str, str | None, str, str], ...]] = (
     ("compression.type", STRING, "producer", "in(uncompressed|zstd|lz4|snappy|gzip|producer)", CLUSTER_WIDE),
     ("compression.zstd.level", INT, "3", "[-131072..22]", CLUSTER_WIDE),
     ("config.providers", LIST, "", "no duplicates", CLUSTER_WIDE),
+    ("confluent.basic.auth.user.info", PASSWORD, None, "", READ_ONLY),
+    ("confluent.schema.registry.url", STRING, None, "non-empty", READ_ONLY),
     ("connection.failed.authentication.delay.ms", INT, "100", ">=0", READ_ONLY),
     ("connections.max.idle.ms", LONG, "600000", "", READ_ONLY),
     ("connections.max.reauth.ms", LONG, "0", "", READ_ONLY),
@@ -404,6 +407,7 @@ BROKER: Final[tuple[tuple[str, str, str | None, str, str], ...]] = (
     ("sasl.oauthbearer.token.endpoint.url", STRING, None, "", READ_ONLY),
     ("sasl.server.callback.handler.class", CLASS, None, "", READ_ONLY),
     ("sasl.server.max.receive.size", INT, "524288", "", READ_ONLY),
+    ("schema.validation.timeout.ms", INT, "2000", ">=1", READ_ONLY),
     ("security.inter.broker.protocol", STRING, "PLAINTEXT", "in(PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)", READ_ONLY),
     ("security.providers", STRING, None, "", READ_ONLY),
     ("server.max.startup.time.ms", LONG, "9223372036854775807", ">=0", READ_ONLY),
@@ -467,6 +471,9 @@ BROKER: Final[tuple[tuple[str, str, str | None, str, str], ...]] = (
     ("unstable.api.versions.enable", BOOLEAN, "false", "", READ_ONLY),
     ("unstable.feature.versions.enable", BOOLEAN, "false", "", READ_ONLY),
 )
+_SUBJECT_NAMES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+_JAVA_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+_STRATEGIES: Final = f"in({'|'.join([_JAVA_PACKAGE + name for name in _SUBJECT_NAMES] + [*_SUBJECT_NAMES])})"
 
 TOPIC: Final[tuple[tuple[str, str, str | None, str, tuple[str, ...]], ...]] = (
     ("cleanup.policy", LIST, "delete", "in(compact|delete)", ("log.cleanup.policy",)),
@@ -474,6 +481,10 @@ TOPIC: Final[tuple[tuple[str, str, str | None, str, tuple[str, ...]], ...]] = (
     ("compression.lz4.level", INT, "9", "[1..17]", ("compression.lz4.level",)),
     ("compression.type", STRING, "producer", "in(uncompressed|zstd|lz4|snappy|gzip|producer)", ("compression.type",)),
     ("compression.zstd.level", INT, "3", "[-131072..22]", ("compression.zstd.level",)),
+    ("confluent.key.schema.validation", BOOLEAN, "false", "", ()),
+    ("confluent.key.subject.name.strategy", STRING, f"{_JAVA_PACKAGE}TopicNameStrategy", _STRATEGIES, ()),
+    ("confluent.value.schema.validation", BOOLEAN, "false", "", ()),
+    ("confluent.value.subject.name.strategy", STRING, f"{_JAVA_PACKAGE}TopicNameStrategy", _STRATEGIES, ()),
     ("delete.retention.ms", LONG, "86400000", ">=0", ("log.cleaner.delete.retention.ms",)),
     ("errors.deadletterqueue.group.enable", BOOLEAN, "false", "", ()),
     ("file.delete.delay.ms", LONG, "60000", ">=0", ("log.segment.delete.delay.ms",)),
@@ -495,6 +506,10 @@ TOPIC: Final[tuple[tuple[str, str, str | None, str, tuple[str, ...]], ...]] = (
     ("min.compaction.lag.ms", LONG, "0", ">=0", ("log.cleaner.min.compaction.lag.ms",)),
     ("min.insync.replicas", INT, "1", ">=1", ("min.insync.replicas",)),
     ("preallocate", BOOLEAN, "false", "", ("log.preallocate",)),
+    ("redpanda.key.schema.id.validation", BOOLEAN, "false", "", ()),
+    ("redpanda.key.subject.name.strategy", STRING, "TopicNameStrategy", _STRATEGIES, ()),
+    ("redpanda.value.schema.id.validation", BOOLEAN, "false", "", ()),
+    ("redpanda.value.subject.name.strategy", STRING, "TopicNameStrategy", _STRATEGIES, ()),
     ("remote.copy.lag.bytes", LONG, "-1", ">=-1", ("log.remote.copy.lag.bytes",)),
     ("remote.copy.lag.ms", LONG, "0", ">=-1", ("log.remote.copy.lag.ms",)),
     ("remote.log.copy.disable", BOOLEAN, "false", "", ()),
@@ -582,5 +597,21 @@ INTERNAL: Final = frozenset(
         "unclean.leader.election.interval.ms",
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
+    )
+)
+
+EXTENSIONS: Final = frozenset(
+    (
+        "confluent.basic.auth.user.info",
+        "confluent.key.schema.validation",
+        "confluent.key.subject.name.strategy",
+        "confluent.schema.registry.url",
+        "confluent.value.schema.validation",
+        "confluent.value.subject.name.strategy",
+        "redpanda.key.schema.id.validation",
+        "redpanda.key.subject.name.strategy",
+        "redpanda.value.schema.id.validation",
+        "redpanda.value.subject.name.strategy",
+        "schema.validation.timeout.ms",
     )
 )

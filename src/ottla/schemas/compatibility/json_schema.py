@@ -36,16 +36,26 @@ _LOWER: Final = {
     "object": ("minProperties",),
     "array": ("minItems", "minContains"),
 }
+_LENIENTLY_LIMITED: Final = frozenset(
+    f"{what}_PROPERTIES_{how}" for what in ("ADDITIONAL", "UNEVALUATED") for how in ("REMOVED", "NARROWED")
+)
+"""Reasons about properties that are not listed, which a lenient comparison ignores."""
 _MOST_REGEX_MEMORY: Final = 1 << 20
 _REGEX_STEPS: Final = 200
 """Cost of compiling a pattern, in comparisons of a pair."""
 
 
-def incompatibilities(reader: JsonType, writer: JsonType, budget: Budget) -> list[Incompatibility]:
-    """Return why values that fit the writer's schema may not fit the reader's; empty if all do. Raises TooComplex."""
+def incompatibilities(
+    reader: JsonType, writer: JsonType, budget: Budget, *, is_lenient: bool = False
+) -> list[Incompatibility]:
+    """Return why values that fit the writer's schema may not fit the reader's; empty if all do. Raises TooComplex.
+
+    is_lenient  whether content models count for nothing: optional properties may be added to an open object and removed from a
+                closed one, and an object may be closed
+    """
     failed: set[Pair] = set()
     while True:
-        comparison = _Comparison(budget, failed)
+        comparison = _Comparison(budget, failed, is_lenient)
         reasons = comparison.compare(writer, reader)
         if not comparison.failed_pairs() - failed or not comparison.has_cycles:
             return [Incompatibility(kind, f"#/{'/'.join(steps)}") for kind, steps in reasons if kind]
@@ -64,8 +74,9 @@ class _Comparison:
     failed  pairs that have failed in an earlier round
     """
 
-    def __init__(self, budget: Budget, failed: set[Pair]) -> None:
+    def __init__(self, budget: Budget, failed: set[Pair], is_lenient: bool) -> None:
         self._budget = budget
+        self._is_lenient = is_lenient
         self._failed = failed
         self._results: dict[Pair, Reasons | None] = {}
         self._numbers: dict[Any, int] = {}
@@ -130,8 +141,9 @@ class _Comparison:
             reasons += _required(old, new)
             reasons += yield from self._properties(old, new)
             reasons += yield from self._dependencies(old, new)
-            reasons += yield from _rest(old, new, "additionalProperties", "ADDITIONAL_PROPERTIES")
-            reasons += yield from _unevaluated(old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
+            limits = yield from _rest(old, new, "additionalProperties", "ADDITIONAL_PROPERTIES")
+            limits += yield from _unevaluated(old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
+            reasons += [reason for reason in limits if not self._is_lenient or reason[0] not in _LENIENTLY_LIMITED]
         elif old.kind == "array":
             reasons += _below("items", (yield old.schemas.get("items"), new.schemas.get("items")))
             reasons += yield from _items(old, new)
@@ -252,14 +264,20 @@ class _Comparison:
             return []
         covering = self._covering(new, name)
         if covering is None:
-            return [] if gone.kind == NEVER else [("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", ())]
+            return (
+                [] if gone.kind == NEVER or self._is_lenient else [("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", ())]
+            )
         reasons = yield gone, covering
+        if self._is_lenient:
+            return []
         return [*reasons, ("PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", ())] if reasons else []
 
     def _added(self, added: JsonType, old: JsonType, new: JsonType, name: str) -> Comparing:
         """The old schema's content model decides: what may have been written under this name?"""
         if _is_open(old, "Properties") and not old.named["patternProperties"]:
-            return [] if added.kind == ANY else [("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", ())]
+            is_optional = name not in new.keywords.get("required", ()) or _has_default(new, name)
+            is_allowed = added.kind == ANY or (self._is_lenient and is_optional)
+            return [] if is_allowed else [("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", ())]
         covering = self._covering(old, name)
         reasons: Reasons = []
         if covering is not None:

@@ -9,6 +9,7 @@ FULL                    both                     the newest version
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -62,8 +63,10 @@ def parsed(schema: Schema, referred: Mapping[str, str], *, strict: bool) -> Pars
     return ParsedSchema(schema.kind, _rule(schema.kind, "parsed")(schema.text, referred, strict=strict))
 
 
-def findings(new: ParsedSchema, old: ParsedSchema, level: str) -> list[Finding]:
+def findings(new: ParsedSchema, old: ParsedSchema, level: str, *, is_lenient: bool = False) -> list[Finding]:
     """Return why two schemas are not compatible at a level; with FULL, first what the old one cannot read.
+
+    is_lenient  for JSON Schema, see its rules
 
     Raises TooComplex.
     """
@@ -72,6 +75,8 @@ def findings(new: ParsedSchema, old: ParsedSchema, level: str) -> list[Finding]:
     if new.kind != old.kind:
         return [Finding(Incompatibility("SCHEMA_TYPE_CHANGED", "/", f"{old.kind} to {new.kind}"), NEW, OLD)]
     compare = _rule(new.kind, "incompatibilities")
+    if is_lenient and new.kind == JSON:
+        compare = partial(compare, is_lenient=True)
     budget = Budget()
     result: list[Finding] = []
     try:
@@ -84,7 +89,9 @@ def findings(new: ParsedSchema, old: ParsedSchema, level: str) -> list[Finding]:
     return result
 
 
-def first_failure(new: ParsedSchema, earlier: Iterable[ParsedSchema], level: str) -> tuple[int, list[Finding]] | None:
+def first_failure(
+    new: ParsedSchema, earlier: Iterable[ParsedSchema], level: str, *, is_lenient: bool = False
+) -> tuple[int, list[Finding]] | None:
     """Return the first of the earlier versions that fails, by its index, and why; None if all are compatible.
 
     earlier  versions, newest first; without _TRANSITIVE only the first is compared
@@ -92,7 +99,7 @@ def first_failure(new: ParsedSchema, earlier: Iterable[ParsedSchema], level: str
     Raises TooComplex.
     """
     for index, old in enumerate(earlier):
-        reasons = findings(new, old, level)
+        reasons = findings(new, old, level, is_lenient=is_lenient)
         if reasons:
             return index, reasons
         if not level.endswith("_TRANSITIVE"):

@@ -4,14 +4,15 @@ Executors receive a picklable plan: schema texts and the registry's address. Eac
 (`_decoder_of`, `_encoder_of`), and caches it with one decoder per schema id.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
 
-from ottla.schemas.framing import HEAD, BadRecord, head, schema_id
+from ottla.schemas.framing import HEAD, BadRecord, head, header_of, schema_id, split_header
 from ottla.schemas.registry import AVRO, JSON, SchemaNotFound, SchemaRegistry, UnsupportedSchema
 from ottla.spark.wire.avro import Avro
 from ottla.spark.wire.json_schema import JsonSchema
@@ -43,37 +44,51 @@ class SchemaPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingPlan:
-    """Plan to decode frames: `registry` has the writers' schemas; `permissive` decodes a bad record as null."""
+    """Plan to decode frames: `registry` has the writers' schemas; `permissive` decodes a bad record as null.
+
+    field  "value" or "key": whose schemas are in headers
+    """
 
     plan: SchemaPlan
     registry: SchemaRegistry | None
     permissive: bool
+    field: str = "value"
 
-    def column(self, frames: Any) -> Any:
+    def column(self, frames: Any, headers: Any = None) -> Any:
         """Decode a column of frames to the type `shape.column` of the plan's format.
+
+        headers  column with the headers of the records, which may name the schema in place of the frame
 
         Raises RegistryError, and BadRecord unless permissive.
         """
-        return _decoder_of(self).column(frames)
+        return _decoder_of(self).column(frames, headers)
 
 
 class _FrameDecoder:
     def __init__(self, reading: DecodingPlan) -> None:
         self._reading = reading
         self._format = reading.plan.format()
-        self._decoders: dict[int, DecodeFrame] = {}
+        self._decoders: dict[int | str, DecodeFrame] = {}
 
-    def column(self, frames: Any) -> Any:
-        values = [None if frame is None else self._value(frame) for frame in frames.to_pylist()]
+    def column(self, frames: Any, headers: Any) -> Any:
+        own = repeat(None, len(frames)) if headers is None else headers.to_pylist()
+        rows = zip(frames.to_pylist(), own, strict=True)
+        values = [None if frame is None else self._value(frame, named) for frame, named in rows]
         try:
             return column_of(values, self._format.shape)
         except (BadRecord, *_WRONG_TYPE):
             checked = [self._fitting(value) for value in values]
         return column_of(checked, self._format.shape)
 
-    def _value(self, frame: bytes) -> Any:
+    def _value(self, frame: bytes, headers: Sequence[Mapping[str, Any]] | None) -> Any:
+        number: int | str
         try:
-            number = schema_id(frame)
+            named = headers and header_of(((row["key"], row["value"]) for row in headers), self._reading.field)
+            if named:
+                number, indexes = split_header(named)
+                frame = bytes(HEAD) + indexes + frame
+            else:
+                number = schema_id(frame)
         except BadRecord as wrong:
             return self._bad(str(wrong))
         decode = self._decoders.get(number)
@@ -96,12 +111,12 @@ class _FrameDecoder:
         if not self._reading.permissive:
             raise BadRecord(f"cannot decode a value, {' '.join(reason.split())}")
 
-    def _decoder(self, number: int) -> DecodeFrame:
+    def _decoder(self, number: int | str) -> DecodeFrame:
         kind, registry = self._reading.plan.kind, self._reading.registry
         text: str | None = None
         referred: Mapping[str, str] = {}
         if registry is not None:
-            schema = registry.by_id(number)
+            schema = registry.by_id(number) if isinstance(number, int) else registry.by_guid(number)
             if schema.kind != kind:
                 raise BadRecord(f"written as {schema.kind}, not {kind}")
             text, referred = schema.text, {} if kind == JSON else texts(registry, schema)

@@ -17,7 +17,8 @@ Behaviour
     unknown topic or partition    UNKNOWN_TOPIC_OR_PARTITION; an unknown id UNKNOWN_TOPIC_ID
     an internal topic             INVALID_TOPIC_EXCEPTION, but for the client id __admin_client
     null records                  INVALID_RECORD (Kafka 4.4 never answers them)
-    an invalid batch              Kafka's code and text, with the records that were refused (KIP-467)
+    an invalid batch              Kafka's code and text, with the records that were refused (KIP-467), 10,000 at most
+    records without a schema that the topic accepts   INVALID_RECORD (an extension); it waits for the schema registry
     not one whole batch           INVALID_RECORD, also from a broker that is not the leader
     a repeated idempotent batch   success, with the offset it had
     a transactional batch         the first of a transaction in a partition is verified with the coordinator (KIP-890), which
@@ -49,6 +50,7 @@ from ottla.broker.requests.context_fields import log_fields
 from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import DelayedCommit, Uncommitted
 from ottla.broker.requests.dispatch import PositionalRequest, handles
+from ottla.broker.requests.pending_append import PendingAppend
 from ottla.broker.security.permission import may_use_topic, may_use_transactional_id
 from ottla.coordinators.runtime import COORDINATOR_UNAVAILABLE
 from ottla.coordinators.transactions.partitions import Codes, PartitionsOf
@@ -72,6 +74,7 @@ from ottla.protocol.errors import (
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     NOT_LEADER_OR_FOLLOWER,
     RECORD_LIST_TOO_LARGE,
+    REQUEST_TIMED_OUT,
     TOPIC_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
@@ -104,6 +107,9 @@ _FIRST_WITH_LEADERS: Final = 10
 _FIRST_THAT_ABORTS: Final = 11
 _FIRST_THAT_ADDS: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_MOST_ATTEMPTS: Final = 10
+_MOST_ERRORS: Final = 10_000
+"""Number of rejected records of a batch that a response names: 100,000 would hold up other requests for 0.3 s."""
 _NO_CODES: Final[Codes] = {}
 _OF_SEVERAL_PRODUCERS: Final[Codes] = {}
 """Stands for the error of a request whose batches are of several producers or epochs."""
@@ -333,7 +339,7 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
                 answer, unfinished, end = _append(request, partition, data.records, broker)
                 if unfinished is not None or (answer.error_code == NONE and not partition.has_acknowledged(acks, end)):
                     appends = appends or _Appends(broker, acks, fields.timeout_ms)
-                    appends.add(partition, unfinished, answer, end)
+                    appends.add(partition, unfinished, answer, end, _producer(request, data, unfinished))
             first_error = first_error or answer.error_code
             answers.append(answer)
         if answers:
@@ -346,6 +352,11 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
     if first_error != NONE:
         _with_leaders(request.context, broker, response)
     return _at_once(response, acks, first_error)
+
+
+def _producer(request: PositionalRequest, data: Any, unfinished: Unfinished | None) -> Producer | None:
+    """Return the producer of a transactional batch whose append is unfinished."""
+    return None if unfinished is None else transactional_producer(request.frame, *data.records)
 
 
 def _with_leaders(context: RequestContext, broker: Broker, response: Any) -> Any:
@@ -374,27 +385,40 @@ def _at_once(response: ProduceResponse, acks: int, first_error: int) -> ProduceR
 class _Appends:
     """Deferred appends of one request: batches that are still being validated, or are not committed yet."""
 
-    __slots__ = ("_acks", "_broker", "_timeout_ms", "_uncommitted", "_unfinished")
+    __slots__ = ("_acks", "_attempts", "_broker", "_timeout_ms", "_uncommitted", "_unfinished", "_unknown")
 
     def __init__(self, broker: Broker, acks: int, timeout_ms: int) -> None:
         self._broker = broker
         self._acks = acks
         self._timeout_ms = timeout_ms
-        self._unfinished: list[tuple[Partition, int, Unfinished, PartitionProduceResponse]] = []
-        """Partition, leader epoch in which the batch is stamped, the rest of its append, and the row of the response."""
+        self._attempts = 0
+        self._unfinished: list[PendingAppend] = []
+        self._unknown: list[PendingAppend] = []
+        """Those with schemas that have to be looked up."""
         self._uncommitted: list[Uncommitted] = []
 
     def add(
-        self, partition: "Partition", unfinished: Unfinished | None, answer: PartitionProduceResponse, end_offset: int
+        self,
+        partition: "Partition",
+        unfinished: Unfinished | None,
+        answer: PartitionProduceResponse,
+        end_offset: int,
+        producer: Producer | None,
     ) -> None:
         """Add a pending append; its row is filled in, or corrected, when the append is committed.
 
         end_offset  offset behind the batch; of a duplicate behind the batch that it repeats, as later ones are not waited for
+        producer    of a transactional batch
         """
-        if unfinished is not None:
-            self._unfinished.append((partition, partition.leader_epoch, unfinished, answer))
-        else:
+        if unfinished is None:
             self._wait_for(partition, answer, end_offset)
+            return
+        guard = None if producer is None else VerificationGuard.of(partition, producer[0])
+        self._validate(PendingAppend(partition, partition.leader_epoch, unfinished, answer, producer, guard))
+
+    def _validate(self, append: PendingAppend) -> None:
+        """Add an append to those that wait for a schema registry, or for their turn."""
+        (self._unknown if append.unfinished.unknown else self._unfinished).append(append)
 
     def _wait_for(self, partition: "Partition", answer: PartitionProduceResponse, end_offset: int) -> None:
         decided = partial(_decided, partition, self._acks, answer)
@@ -409,6 +433,8 @@ class _Appends:
 
     def answer(self, response: ProduceResponse, first_error: int) -> Answer[ProduceResponse] | None:
         """Answer the request once every append is committed; None with acks=0."""
+        if self._unknown:
+            return after(self._learn(), lambda _: self._finished(response))
         if self._unfinished:
             # One request at a time, because each may take 16 MB and more of memory (a zstd window alone 128 MB).
             return after(self._broker.large_checks.take(self._check), lambda _: self._finished(response))
@@ -419,32 +445,58 @@ class _Appends:
         delayed.begin(self._uncommitted, self._broker.timeouts, self._timeout_ms)
         return whole
 
+    def _learn(self) -> Answer[None]:
+        """Look unknown schemas up, and begin these appends again."""
+        appends, self._unknown = self._unknown, []
+        self._attempts += 1
+        unknown = [
+            (one.rules, one.unknown) for one in (append.unfinished for append in appends) if one.rules is not None
+        ]
+        learned = self._broker.schema_validation.learn(unknown)
+        return after(learned, lambda _: self._begin_again(appends))
+
+    def _begin_again(self, appends: list[PendingAppend]) -> None:
+        for append in appends:
+            code = append.refusal(self._broker, self._acks)
+            if code == NONE and self._attempts > _MOST_ATTEMPTS:
+                code = REQUEST_TIMED_OUT  # what was learned is outdated again and again
+            if code != NONE:
+                append.answer.error_code, append.answer.base_offset = code, -1
+                continue
+            try:
+                self._continue(append)
+            except StorageError as error:
+                self._failed(append, error)
+
+    def _continue(self, append: PendingAppend) -> None:
+        """Append a batch that is valid as far as it was checked."""
+        appended = append.unfinished.append()
+        if appended.unfinished is None:
+            self._fill_in(append.answer, append.partition, appended)
+        else:
+            self._validate(append._replace(unfinished=appended.unfinished))
+
+    def _failed(self, append: PendingAppend, error: StorageError) -> None:
+        _logger.error("%s", error)
+        append.answer.error_code, append.answer.base_offset = KAFKA_STORAGE_ERROR, -1
+
     def _check(self) -> Answer[None]:
         return self._broker.tasks.run_pieces(self._finish(), "the check of a large batch")
 
     def _finish(self) -> Iterator[None]:
-        for partition, leader_epoch, unfinished, answer in self._unfinished:
+        while self._unfinished:  # a message set comes back: it is rebuilt, then the batch is checked
+            append = self._unfinished.pop(0)
             try:
-                remaining: Unfinished | None = unfinished
-                while remaining is not None:  # twice for a message set: it is rebuilt, then the batch is checked
-                    yield from remaining.steps
-                    leader = self._broker.replicas.leader(partition.topic, partition.index)
-                    if isinstance(leader, int):
-                        answer.error_code, answer.base_offset = leader, -1
-                        break
-                    if leader is not partition or partition.leader_epoch != leader_epoch:  # the batch has the old epoch
-                        answer.error_code, answer.base_offset = NOT_LEADER_OR_FOLLOWER, -1
-                        break
-                    appended = remaining.append()
-                    remaining = appended.unfinished
-                    if remaining is None:
-                        self._fill_in(answer, partition, appended)
+                yield from append.unfinished.steps
+                code = append.refusal(self._broker, self._acks)
+                if code != NONE:
+                    append.answer.error_code, append.answer.base_offset = code, -1
+                else:
+                    self._continue(append)
             except StorageError as error:
-                _logger.error("%s", error)
-                answer.error_code, answer.base_offset = KAFKA_STORAGE_ERROR, -1
+                self._failed(append, error)
 
     def _finished(self, response: ProduceResponse) -> Answer[Any]:
-        self._unfinished.clear()
         answers = [answer for topic in response.responses for answer in topic.partition_responses]
         first_error = next((answer.error_code for answer in answers if answer.error_code != NONE), NONE)
         try:
@@ -506,7 +558,7 @@ def _row(partition: "Partition", appended: AppendResult) -> PartitionProduceResp
         error_message=appended.error_message,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in appended.record_errors or ()
+            for index, message in (appended.record_errors or ())[:_MOST_ERRORS]
         ],
     )
 
