@@ -8,7 +8,8 @@ from ottla.metadata.image import TopicImage
 from ottla.protocol.context import RequestContext
 from ottla.protocol.errors import FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER
 
-_MOVED: Final = frozenset((NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH))
+LOST_LEADERSHIP: Final = frozenset((NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH))
+"""Errors with which a response tells the current leader."""
 
 
 class MovedPartition(NamedTuple):
@@ -36,7 +37,7 @@ def add_current_leaders(
     image = broker.image
     nodes: dict[int, Any] = {}
     for topic, index, row in partitions:
-        if row.error_code not in _MOVED or topic is None or not 0 <= index < len(topic.partitions):
+        if row.error_code not in LOST_LEADERSHIP or topic is None or not 0 <= index < len(topic.partitions):
             continue
         partition = topic.partitions[index]
         node = image.brokers.get(partition.leader)

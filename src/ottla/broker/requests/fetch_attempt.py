@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ottla.broker.broker import Broker
-from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
+from ottla.broker.requests.current_leaders import LOST_LEADERSHIP, MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import Watched
 from ottla.broker.requests.dispatch import PositionalRequest
 from ottla.broker.requests.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, RequestedPartition
@@ -532,7 +532,7 @@ class FetchAttempt:
         if self.reader.is_follower and self._broker.replication_throttles.leader.limit != UNLIMITED:
             self._count(answers)
         response = FetchResponse(responses=rows.topics, session_id=NO_SESSION if session is None else session.id)
-        if self._version >= _FIRST_WITH_LEADERS and any(data.error_code != NONE for _, data in answers):
+        if self._version >= _FIRST_WITH_LEADERS:
             response.node_endpoints = self._leaders(rows.topics)
         if session is not None:
             for requested in rows.moved:
@@ -542,11 +542,10 @@ class FetchAttempt:
     def _leaders(self, topics: list[FetchableTopicResponse]) -> list[NodeEndpoint]:
         """Add the current leaders of the partitions that this broker does not lead; returns their endpoints."""
         by_id = self._broker.image.topics_by_id
-        rows = [
-            MovedPartition(by_id.get(topic.topic_id), data.partition_index, data)
-            for topic in topics
-            for data in topic.partitions
-        ]
+        moved = [(topic, row) for topic in topics for row in topic.partitions if row.error_code in LOST_LEADERSHIP]
+        if not moved:
+            return []
+        rows = [MovedPartition(by_id.get(topic.topic_id), row.partition_index, row) for topic, row in moved]
         return add_current_leaders(self._broker, self._context, rows, LeaderIdAndEpoch, NodeEndpoint)
 
 
