@@ -1,5 +1,6 @@
 """One program for each behaviour, run with confluent-kafka and with Ottla's module: what they return must be equal."""
 
+import importlib
 import pickle
 import random
 import time
@@ -383,8 +384,6 @@ def values(library: Any, servers: str, topic: str) -> list[Any]:
 
 
 def serializers(library: Any, servers: str, topic: str) -> list[Any]:
-    import importlib
-
     module = importlib.import_module(f"{library.__name__}.serialization")
     config = {"bootstrap.servers": servers}
     text, number = module.StringSerializer("utf_8"), module.IntegerSerializer()
@@ -421,7 +420,34 @@ def serializers(library: Any, servers: str, topic: str) -> list[Any]:
     return [*result, doubles]
 
 
+def admin_of_topics(library: Any, servers: str, topic: str) -> list[Any]:
+    module = importlib.import_module(f"{library.__name__}.admin")
+    new, more = module.NewTopic, module.NewPartitions
+    result: list[Any] = [repr(new("a", 3, 1)), repr(more("a", 3)), new("a", 3) == new("a", 5), new("a") < new("b")]
+    result += [new("a").num_partitions, new("a").config, more("a", 3).replica_assignment]
+    with module.AdminClient({"bootstrap.servers": servers}) as admin:
+
+        def outcomes(futures: dict[str, Any]) -> list[str]:
+            return [f"{name}: {raised(library, partial(future.result, 15))}" for name, future in futures.items()]
+
+        name = f"{topic}-made"
+        placed = new(f"{topic}-placed", 2, replica_assignment=[[1], [1]], config={"retention.ms": "5000"})
+        result += [outcomes(admin.create_topics([new(name, 3), placed])), outcomes(admin.create_topics([new(name, 3)]))]
+        result.append(outcomes(admin.create_topics([new("checked", 1)], validate_only=True)))
+        result.append(outcomes(admin.create_topics([new("wide", 1, 9), new("odd", 1, config={"nope": "5"})])))
+        unplaced = new("a", replica_assignment=[[1]])
+        result.append(raised(library, lambda: admin.create_topics([unplaced])))
+        result += [outcomes(admin.create_partitions([more(name, count)])) for count in (5, 2)]
+        result += [raised(library, lambda: admin.create_topics([])), raised(library, lambda: admin.delete_topics([]))]
+        topics = admin.list_topics(timeout=10).topics
+        result += [sorted(each for each in topics if each.startswith(topic)), len(topics[name].partitions)]
+        result += [outcomes(admin.delete_topics([name, placed.topic])), outcomes(admin.delete_topics([name]))]
+        result.append(admin.cluster_id(10) == admin.list_topics(timeout=10).cluster_id)
+    return result
+
+
 PROGRAMS: list[Program] = [
+    admin_of_topics,
     delivery_reports,
     refused_records,
     full_queue,
