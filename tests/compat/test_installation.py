@@ -60,3 +60,10 @@ def test_pytest_runs_tests_with_it(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(test)
     done = run("-m", "pytest", "-q", "-p", "ottla.compat.plugin", "-p", "no:xdist", str(tmp_path))
     assert done.returncode == 0, done.stdout
+
+
+def test_the_interop_tests_of_confluent_kafka_pass_with_it() -> None:
+    path = Path(__file__).parents[1] / "interop" / "test_confluent_kafka.py"
+    done = run("-m", "pytest", "-q", "-p", "ottla.compat.plugin", "-n", "0", "--interop", str(path))
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
