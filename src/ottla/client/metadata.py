@@ -446,6 +446,10 @@ class Metadata:
         """Return an error that names those topics which metadata responses since the last call denied."""
         return self._missing.denied(names, self.operation)
 
+    def is_missing(self, name: str) -> bool:
+        """Return whether the last response about a topic said that it does not exist."""
+        return self._missing.has(name)
+
     def watch(self, names: Iterable[str], on_denied: Callable[[], None]) -> None:
         """Request the metadata of subscribed topics that are unknown, at most every few seconds; log missing ones. Brokers may
         create them (allow.auto.create.topics).

@@ -63,6 +63,11 @@ class MissingTopics:
         """Handle a topic that is in a response without an error."""
         self._topics.pop(name, None)
 
+    def has(self, name: str) -> bool:
+        """Return whether the last response had no such topic."""
+        missing = self._topics.get(name)
+        return missing is not None and missing.denied_ms is None
+
     def denied(self, names: Iterable[str], operation: str) -> KafkaError | None:
         """Return an error that names those topics which responses since the last call denied; one topic every few seconds."""
         topics: list[str] = []

@@ -247,8 +247,12 @@ class Blocking:
         self.close()
 
     def __del__(self) -> None:
-        if self._released or sys.is_finalizing():
-            return
+        if not self._released and not sys.is_finalizing():
+            self._drop()
+            warn_of_dropped(self, self.config)
+
+    def _drop(self) -> None:
+        """End the client in the background."""
         self._released = True
         thread, core = self._thread, self._core
         # Only queued, whatever thread collects garbage: it may be that of the core.
@@ -259,4 +263,3 @@ class Blocking:
             task.listen(lambda _: thread.release())
 
         thread.post(ended)
-        warn_of_dropped(self, self.config)

@@ -1,0 +1,47 @@
+"""Consumer that deserializes keys and values."""
+
+from typing import Any
+
+from ottla.compat.confluent_kafka.error import ConsumeError, KeyDeserializationError, ValueDeserializationError
+from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext
+from ottla.compat.librdkafka.consumer import Consumer
+from ottla.compat.librdkafka.values import Message
+
+
+class DeserializingConsumer(Consumer):
+    """Consumer with the configs key.deserializer and value.deserializer: functions `(bytes, context) -> object`."""
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        copy = dict(conf)
+        self._key_deserializer = copy.pop("key.deserializer", None)
+        self._value_deserializer = copy.pop("value.deserializer", None)
+        super().__init__(copy)
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """Return the next message with deserialized key and value, as `poll` does.
+
+        Raises ConsumeError for a message that is an error, KeyDeserializationError, ValueDeserializationError.
+        """
+        message = super().poll(timeout)
+        if message is None:
+            return None
+        failure = message.error()
+        if failure is not None:
+            raise ConsumeError(failure, kafka_message=message)
+        context = SerializationContext(str(message.topic()), MessageField.VALUE, message.headers())
+        if self._value_deserializer is not None:
+            try:
+                message.set_value(self._value_deserializer(message.value(), context))
+            except Exception as error:
+                raise ValueDeserializationError(error, message) from error
+        context.field = MessageField.KEY
+        if self._key_deserializer is not None:
+            try:
+                message.set_key(self._key_deserializer(message.key(), context))
+            except Exception as error:
+                raise KeyDeserializationError(error, message) from error
+        return message
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Raise NotImplementedError, as in confluent-kafka."""
+        raise NotImplementedError

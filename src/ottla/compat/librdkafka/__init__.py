@@ -1,0 +1,1 @@
+"""Clients with the behaviour of librdkafka, on Ottla's client."""

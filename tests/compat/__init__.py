@@ -1,0 +1,1 @@
+"""Programs of confluent-kafka on ottla.compat: whatever they show must be equal with both."""

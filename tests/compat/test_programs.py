@@ -1,0 +1,477 @@
+"""One program for each behaviour, run with confluent-kafka and with Ottla's module: what they return must be equal."""
+
+import importlib
+import pickle
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import ottla.compat.confluent_kafka
+import ottla.compat.confluent_kafka.serialization
+from ottla.testing import Kafka
+
+LIBRARIES = (confluent_kafka, ottla.compat.confluent_kafka)
+Program = Callable[[Any, str, str], list[Any]]
+"""(library, bootstrap servers, topic of 4 partitions) -> what the program shows."""
+PARTITIONERS = ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
+
+
+def raised(library: Any, function: Callable[[], Any]) -> str:
+    """Return the result of a call, or its error, as text."""
+    try:
+        return repr(function())
+    except library.KafkaException as error:
+        return str(error)
+    except (RuntimeError, ValueError, BufferError) as error:
+        return f"{type(error).__name__}: {error}"
+    except TypeError:
+        return "TypeError"
+
+
+def shown(message: Any) -> tuple[Any, ...]:
+    """Return the fields of a message."""
+    kind, error = message.timestamp()[0], message.error()
+    fields = message.topic(), message.partition(), message.offset(), message.key(), message.value()
+    return *fields, message.headers(), kind, str(error), message.leader_epoch(), len(message)
+
+
+def read(consumer: Any, count: int) -> list[Any]:
+    """Return messages until there are `count`, for 15 s."""
+    messages: list[Any] = []
+    deadline = time.monotonic() + 15
+    while len(messages) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is not None:
+            messages.append(message)
+    return messages
+
+
+def reader(library: Any, servers: str, topic: str, **options: Any) -> Any:
+    """Return a consumer of a group of its own."""
+    config = {
+        "bootstrap.servers": servers,
+        "group.id": f"{topic}-{library.__name__}",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    return library.Consumer({**config, **{name.replace("_", "."): value for name, value in options.items()}})
+
+
+def fill(library: Any, servers: str, topic: str) -> None:
+    """Produce three records to each of two partitions."""
+    with library.Producer({"bootstrap.servers": servers}) as producer:
+        for number in range(6):
+            producer.produce(topic, f"v{number}", partition=number % 2, headers=[("n", b"%d" % number)])
+
+
+def delivery_reports(library: Any, servers: str, topic: str) -> list[Any]:
+    producer = library.Producer({"bootstrap.servers": servers})
+    reports: list[Any] = []
+
+    def report(error: Any, message: Any) -> None:
+        reports.append((error, *shown(message), message.latency() is not None))
+
+    def raises(error: Any, message: Any) -> None:
+        raise ValueError("of the callback")
+
+    producer.produce(topic, "v", "k", 1, on_delivery=report, headers=[("a", b"1"), ("b", None)], timestamp=12345)
+    result: list[Any] = [len(producer), bool(producer), producer.flush(10), len(producer)]
+    producer.produce(topic, None, b"k", 2, callback=report)
+    producer.produce(topic, b"", "", 2, callback=report)
+    result += [producer.flush(), reports]
+    producer.produce(topic, "x", on_delivery=raises)
+    result.append(raised(library, lambda: producer.flush(10)))
+    result += [len(producer), producer.close(), producer.close(), len(producer)]
+    for call in (lambda: producer.produce(topic), producer.flush, lambda: producer.poll(0), producer.begin_transaction):
+        result.append(raised(library, call))
+    return result
+
+
+def refused_records(library: Any, servers: str, topic: str) -> list[Any]:
+    producer = library.Producer({"bootstrap.servers": servers})
+    producer.produce(topic, "known from here on")
+    producer.flush()
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}),
+        ((1,), {}),
+        ((topic, 5), {}),
+        ((topic, "a", 5), {}),
+        ((topic, "a", "b", "c"), {}),
+        ((topic, "a"), {"timestamp": "x"}),
+        ((topic, "a"), {"headers": "x"}),
+        ((topic, "a"), {"headers": [1]}),
+        ((topic, "a"), {"headers": [("a", 1)]}),
+        ((topic, "a"), {"headers": {"a": b"b"}}),
+        ((topic, b"x" * 2_000_000), {}),
+        ((topic, "a", "b", 99), {}),
+        ((topic, "a", "b", -5), {}),
+        ((topic, bytearray(b"x")), {}),
+    ]
+    result: list[Any] = [raised(library, partial(producer.produce, *args, **named)) for args, named in calls]
+    result += [raised(library, producer.init_transactions), raised(library, producer.begin_transaction)]
+    result.append(producer.flush(10))
+    producer.close()
+    return result
+
+
+def full_queue(library: Any, servers: str, topic: str) -> list[Any]:
+    producer = library.Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 3, "linger.ms": 2000})
+    result: list[Any] = [raised(library, lambda: producer.produce(topic, "x")) for _ in range(5)]
+    result += [len(producer), producer.flush(10), raised(library, lambda: producer.produce(topic, "x"))]
+    producer.close()
+    return result
+
+
+def note(found: dict[int, int], index: int, error: Any, message: Any) -> None:
+    """Note the partition of a delivered record."""
+    assert error is None
+    found[index] = message.partition()
+
+
+def partitions_of_keys(library: Any, servers: str, topic: str) -> list[Any]:
+    keys = [b"" if number % 50 == 0 else random.Random(number).randbytes(number % 9) for number in range(1000)]
+    result: list[Any] = []
+    for name in (None, *PARTITIONERS):
+        config = {"bootstrap.servers": servers, **({} if name is None else {"partitioner": name})}
+        producer = library.Producer(config)
+        found: dict[int, int] = {}
+        for index, key in enumerate(keys):
+            while True:
+                try:
+                    producer.produce(topic, b"", key, on_delivery=partial(note, found, index))
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush()
+        is_random = name in (None, "consistent_random")  # an empty key is no key
+        result.append([found[index] for index, key in enumerate(keys) if key or not is_random])
+        producer.close()
+    hashes = (library.murmur2, library.consistent, library.fnv1a)
+    result += [[function(key, 13) for key in keys] for function in hashes]
+    return result
+
+
+def transactions(library: Any, servers: str, topic: str) -> list[Any]:
+    name = f"{topic}-{library.__name__}"
+    producer = library.Producer({"bootstrap.servers": servers, "transactional.id": name})
+    reports: list[Any] = []
+
+    def report(error: Any, _: Any) -> None:
+        reports.append(str(error))
+
+    result: list[Any] = [raised(library, call) for call in (producer.begin_transaction, producer.commit_transaction)]
+    result.append(raised(library, lambda: producer.produce(topic, "outside")))
+    result += [raised(library, lambda: producer.init_transactions(20)), raised(library, producer.init_transactions)]
+    result.append(raised(library, lambda: producer.produce(topic, "outside")))
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        result += [raised(library, end), raised(library, producer.begin_transaction)]
+        result.append(raised(library, producer.begin_transaction))
+        producer.produce(topic, end.__name__, partition=0, on_delivery=report)
+        if end.__name__.startswith("commit"):
+            producer.flush()
+        result.append(raised(library, end))
+    producer.poll(0.5)
+    result.append(reports)
+    other = library.Producer({"bootstrap.servers": servers, "transactional.id": name})
+    other.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, "fenced", on_delivery=report)
+    with pytest.raises(library.KafkaException) as caught:
+        producer.commit_transaction()
+    error = caught.value.args[0]
+    result += [error.code(), error.name(), error.fatal(), error.retriable(), error.txn_requires_abort()]
+    with reader(library, servers, topic, enable_partition_eof=True) as consumer:
+        consumer.assign([library.TopicPartition(topic, 0)])
+        result.append([message.value() for message in read(consumer, 2) if message.error() is None])
+    return result
+
+
+def offsets_in_transactions(library: Any, servers: str, topic: str) -> list[Any]:
+    fill(library, servers, topic)
+    producer = library.Producer({"bootstrap.servers": servers, "transactional.id": f"o-{topic}-{library.__name__}"})
+    producer.init_transactions()
+    consumer = reader(library, servers, topic)
+    consumer.subscribe([topic])
+    first = read(consumer, 6)
+    producer.begin_transaction()
+    positions = consumer.position(consumer.assignment())
+    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
+    producer.commit_transaction()
+    partitions = [library.TopicPartition(topic, number) for number in range(3)]
+    committed = [str(each) for each in consumer.committed(partitions, timeout=10)]
+    consumer.close()
+    return [len(first), committed, type(consumer).__name__]
+
+
+def group_member(library: Any, servers: str, topic: str) -> list[Any]:
+    fill(library, servers, topic)
+    events: list[Any] = []
+
+    def listener(kind: str) -> Callable[[Any, list[Any]], None]:
+        return lambda _, partitions: events.append((kind, [str(each) for each in partitions]))
+
+    commits: list[Any] = []
+    consumer = library.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"{topic}-{library.__name__}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "on_commit": lambda error, partitions: commits.append((str(error), [str(each) for each in partitions])),
+        }
+    )
+    result: list[Any] = [consumer.poll(0), consumer.assignment(), consumer.memberid()]
+    consumer.subscribe([topic], on_assign=listener("assign"), on_revoke=listener("revoke"), on_lost=listener("lost"))
+    messages = read(consumer, 6 + 4)
+    result.append(sorted(shown(message) for message in messages if message.error() is None))
+    result.append(sorted((m.partition(), m.offset(), m.error().name()) for m in messages if m.error() is not None))
+    result += [
+        [str(each) for each in consumer.assignment()],
+        [str(each) for each in consumer.position(consumer.assignment())],
+    ]
+    result.append([str(each) for each in consumer.commit(asynchronous=False)])
+    result.append(raised(library, lambda: consumer.commit(asynchronous=False)))
+    partitions = [library.TopicPartition(topic, number) for number in range(4)]
+    result.append([str(each) for each in consumer.committed(partitions, timeout=10)])
+    consumer.commit(offsets=[library.TopicPartition(topic, 0, 1, "metadata")])
+    deadline = time.monotonic() + 5
+    while not commits and time.monotonic() < deadline:
+        consumer.poll(0.1)
+    result += [commits, consumer.committed(partitions[:1], timeout=10)[0].metadata]
+    result.append(raised(library, lambda: consumer.incremental_assign(partitions[:1])))
+    consumer.close()
+    consumer.close()
+    result.append(events)
+    for call in (lambda: consumer.poll(0), consumer.assignment, consumer.commit, lambda: consumer.seek(partitions[0])):
+        result.append(raised(library, call))
+    return result
+
+
+def assigned_positions(library: Any, servers: str, topic: str) -> list[Any]:
+    fill(library, servers, topic)
+    part = library.TopicPartition
+    consumer = reader(library, servers, topic)
+    result: list[Any] = [
+        raised(library, call)
+        for call in (
+            lambda: consumer.assign(5),
+            lambda: consumer.assign([5]),
+            lambda: consumer.subscribe("t"),
+            lambda: consumer.subscribe([topic], on_assign=5),
+            lambda: consumer.seek(part(topic, 0, 1)),
+            lambda: consumer.pause([part(topic, 0)]),
+            lambda: consumer.store_offsets(),
+            lambda: consumer.store_offsets(offsets=[part(topic, 0, 1)]),
+            lambda: consumer.commit(asynchronous=False),
+            lambda: consumer.commit(message=5),
+            lambda: consumer.consume(-1),
+            lambda: consumer.consume(2_000_000, 0.1),
+            lambda: consumer.get_watermark_offsets(part(topic, 0), timeout=10),
+            lambda: consumer.get_watermark_offsets(part(topic, 0), cached=True),
+            lambda: consumer.get_watermark_offsets(part(topic, 9), timeout=10),
+        )
+    ]
+    found = consumer.offsets_for_times([part(topic, 0, 0), part(topic, 1, 2**42)], timeout=10)
+    result.append([str(each) for each in found])
+    for offset in (2, library.OFFSET_BEGINNING, library.OFFSET_STORED, library.OFFSET_INVALID, -2001):
+        consumer.assign([part(topic, 0, offset)])
+        result.append([[str(each) for each in consumer.assignment()], shown(read(consumer, 1)[0])])
+    consumer.seek(part(topic, 0, 1))
+    result += [shown(message) for message in read(consumer, 2)]
+    consumer.pause([part(topic, 0)])
+    consumer.seek(part(topic, 0, 0))
+    result.append(consumer.poll(0.5))
+    consumer.resume([part(topic, 0)])
+    result.append([shown(message) for message in consumer.consume(3, 10)])
+    result.append(raised(library, lambda: consumer.seek(part(topic, 1, 0))))
+    message = library.Message(topic, 0, 2)
+    result.append([str(each) for each in consumer.commit(message=message, asynchronous=False)])
+    consumer.unassign()
+    result.append(consumer.assignment())
+    consumer.close()
+    return result
+
+
+def stored_offsets(library: Any, servers: str, topic: str) -> list[Any]:
+    fill(library, servers, topic)
+    part = library.TopicPartition
+    options = {"enable_auto_offset_store": False, "enable_auto_commit": True}
+    consumer = reader(library, servers, topic, **options)
+    consumer.assign([part(topic, 0), part(topic, 1)])
+    messages = read(consumer, 6)
+    chosen = next(message for message in messages if message.partition() == 1 and message.offset() == 1)
+    result: list[Any] = [raised(library, lambda: consumer.store_offsets(chosen))]
+    result.append(raised(library, lambda: consumer.store_offsets(offsets=[part(topic, 3, 1)])))
+    result.append(sorted(str(each) for each in consumer.commit(asynchronous=False)))
+    consumer.store_offsets(offsets=[part(topic, 0, 1)])
+    consumer.close()
+    with reader(library, servers, topic) as other:
+        result.append([str(each) for each in other.committed([part(topic, 0), part(topic, 1)], timeout=10)])
+    return result
+
+
+def errors_as_messages(library: Any, servers: str, topic: str) -> list[Any]:
+    fill(library, servers, topic)
+    result: list[Any] = []
+    with reader(library, servers, topic, auto_offset_reset="error") as consumer:
+        consumer.assign([library.TopicPartition(topic, 0)])
+        message = read(consumer, 1)[0]
+        result.append((message.topic(), str(message.error()), message.value(), message.offset()))
+    with reader(library, servers, topic) as consumer:
+        consumer.subscribe([f"{topic}-missing"])
+        message = read(consumer, 1)[0]
+        name = f"{topic}-missing"
+        result.append(
+            (message.topic() == name, message.partition(), message.error().name(), name in str(message.error()))
+        )
+    return result
+
+
+def metadata(library: Any, servers: str, topic: str) -> list[Any]:
+    result: list[Any] = []
+    with library.Producer({"bootstrap.servers": servers}) as producer:
+        cluster = producer.list_topics(topic, timeout=10)
+        result += [cluster.topics, repr(cluster.brokers[1]), type(producer.cluster_id(10))]
+        result += [vars(part) for part in cluster.topics[topic].partitions.values()]
+        result.append(topic in producer.list_topics(timeout=10).topics)
+    with reader(library, servers, topic) as consumer:
+        result.append(repr(consumer.list_topics(f"{topic}-none", timeout=10).topics))
+    return [str(each) for each in result]
+
+
+def values(library: Any, servers: str, topic: str) -> list[Any]:
+    part, error, message = library.TopicPartition, library.KafkaError, library.Message
+    pairs = [part("a", 1), part("a", 1, 9), part("a", 2), part("b", 0), part("a")]
+    result: list[Any] = [str(each) for each in (*pairs, part("a", 1, 5, "m", 3), part("a", 0, -2))]
+    result += [[first == second for first in pairs] for second in pairs]
+    result += [[first < second for first in pairs] for second in pairs]
+    result += [[first >= second for first in pairs] for second in pairs]
+    result += [hash(pairs[0]) == hash(pairs[1]), part("a").error, part("a").metadata, part("a").leader_epoch]
+    for code in (-191, -185, -150, -144, 0, 1, 3, 7, 47, 9999, -9999):
+        one = error(code)
+        result.append((one.code(), one.name(), one.str(), str(one), repr(one), one.retriable(), one.fatal(), hash(one)))
+    one = error(3, "reason", fatal=True, retriable=True, txn_requires_abort=True)
+    result += [
+        repr(one),
+        one.retriable(),
+        one.txn_requires_abort(),
+        one == 3,
+        one == error(3),
+        one < 4,
+        one > error(2),
+        one != 3,
+    ]
+    result += [repr(pickle.loads(pickle.dumps(one))), str(library.KafkaException(one)), bool(error(0))]
+    result += [error._PARTITION_EOF, one._TIMED_OUT, error.UNKNOWN_TOPIC_OR_PART]
+    empty = message()
+    full = message("t", 1, 5, b"k", b"v", [("a", b"b")], None, (1, 99), 0.5, 3, 2)
+    result += [shown(empty), shown(full), full.latency(), full.delivery_count(), bool(empty), bool(full)]
+    result += [empty == message(), shown(pickle.loads(pickle.dumps(full)))]
+    full.set_key(3)
+    full.set_value([1])
+    full.set_headers([("a", "b")])
+    full.set_topic("u")
+    result.append(shown(full))
+    result += [str(library.Uuid(1, 2)), library.version(), library.libversion()]
+    names = [name for name in dir(library) if name.startswith(("OFFSET", "TIMESTAMP"))]
+    return [*result, [(name, getattr(library, name)) for name in names]]
+
+
+def serializers(library: Any, servers: str, topic: str) -> list[Any]:
+    module = importlib.import_module(f"{library.__name__}.serialization")
+    config = {"bootstrap.servers": servers}
+    text, number = module.StringSerializer("utf_8"), module.IntegerSerializer()
+    producer = library.SerializingProducer({**config, "key.serializer": number, "value.serializer": text})
+    producer.produce(topic, key=7, value="ä", partition=0)
+    result: list[Any] = [producer.flush(10)]
+    for key, value in (("x", "y"), (1, 5), (2**40, "z")):
+        with pytest.raises(library.KafkaException) as caught:
+            producer.produce(topic, key=key, value=value)
+        error = caught.value
+        result.append((type(error).__name__, error.name, type(error.exception).__name__))
+    producer.close()
+    with library.DeserializingConsumer(
+        {
+            **config,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "key.deserializer": module.IntegerDeserializer(),
+            "value.deserializer": module.StringDeserializer(),
+        }
+    ) as consumer:
+        consumer.assign([library.TopicPartition(topic, 0)])
+        message = read(consumer, 1)[0]
+        result += [
+            message.key(),
+            message.value(),
+            raised(library, lambda: consumer.seek(library.TopicPartition(topic, 0))),
+        ]
+    doubles = (
+        module.DoubleSerializer()(1.5),
+        module.DoubleDeserializer()(b"\x3f\xf8" + bytes(6)),
+        module.DoubleSerializer()(None),
+    )
+    return [*result, doubles]
+
+
+def admin_of_topics(library: Any, servers: str, topic: str) -> list[Any]:
+    module = importlib.import_module(f"{library.__name__}.admin")
+    new, more = module.NewTopic, module.NewPartitions
+    result: list[Any] = [repr(new("a", 3, 1)), repr(more("a", 3)), new("a", 3) == new("a", 5), new("a") < new("b")]
+    result += [new("a").num_partitions, new("a").config, more("a", 3).replica_assignment]
+    with module.AdminClient({"bootstrap.servers": servers}) as admin:
+
+        def outcomes(futures: dict[str, Any]) -> list[str]:
+            return [f"{name}: {raised(library, partial(future.result, 15))}" for name, future in futures.items()]
+
+        name = f"{topic}-made"
+        placed = new(f"{topic}-placed", 2, replica_assignment=[[1], [1]], config={"retention.ms": "5000"})
+        result += [outcomes(admin.create_topics([new(name, 3), placed])), outcomes(admin.create_topics([new(name, 3)]))]
+        result.append(outcomes(admin.create_topics([new("checked", 1)], validate_only=True)))
+        result.append(outcomes(admin.create_topics([new("wide", 1, 9), new("odd", 1, config={"nope": "5"})])))
+        unplaced = new("a", replica_assignment=[[1]])
+        result.append(raised(library, lambda: admin.create_topics([unplaced])))
+        result += [outcomes(admin.create_partitions([more(name, count)])) for count in (5, 2)]
+        result += [raised(library, lambda: admin.create_topics([])), raised(library, lambda: admin.delete_topics([]))]
+        topics = admin.list_topics(timeout=10).topics
+        result += [sorted(each for each in topics if each.startswith(topic)), len(topics[name].partitions)]
+        result += [outcomes(admin.delete_topics([name, placed.topic])), outcomes(admin.delete_topics([name]))]
+        result.append(admin.cluster_id(10) == admin.list_topics(timeout=10).cluster_id)
+    return result
+
+
+PROGRAMS: list[Program] = [
+    admin_of_topics,
+    delivery_reports,
+    refused_records,
+    full_queue,
+    partitions_of_keys,
+    transactions,
+    offsets_in_transactions,
+    group_member,
+    assigned_positions,
+    stored_offsets,
+    errors_as_messages,
+    metadata,
+    values,
+    serializers,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_shows_the_same_with_both_libraries(program: Program, kafka: Kafka) -> None:
+    servers = kafka.client_config["bootstrap.servers"]
+    results = []
+    for library in LIBRARIES:
+        kafka.create_topic("orders", 4)
+        results.append(program(library, servers, "orders"))
+        kafka.delete_topic("orders")
+    theirs, ours = results
+    for index, (expected, actual) in enumerate(zip(theirs, ours, strict=True)):
+        assert actual == expected, f"value {index}"
