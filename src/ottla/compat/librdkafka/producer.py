@@ -112,7 +112,7 @@ class RecordQueue(blocking.Producer):
             if taken == APPENDED:
                 return
             if taken != UNKNOWN_TOPIC:
-                if not core.judge(taken, topic, partition, key, value):
+                if not core.check_append_result(taken, topic, partition, key, value):
                     self._call(core.sender.close_all)
                     raise BufferError("Local: Queue full")
                 return
