@@ -19,7 +19,15 @@ class BadReference(ValueError):
     """A value that names a secret which cannot be read, or a provider that does not exist: the reason in one line."""
 
 
-_SECRETS: Final = ("password", "passphrase", "jaas.config", "client.secret", "secret.key", "keystore.key")
+_SECRETS: Final = (
+    "password",
+    "passphrase",
+    "jaas.config",
+    "client.secret",
+    "secret.key",
+    "keystore.key",
+    "basic.auth.user.info",
+)
 
 
 def is_secret(name: str) -> bool:
