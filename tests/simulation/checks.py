@@ -227,6 +227,25 @@ def under_repeated_epochs(acknowledged: Iterable[Acknowledged], identities: Iter
     return frozenset(values)
 
 
+def with_lost_outcomes(transactions: Iterable[Transaction], lossy: Mapping[PartitionKey, int]) -> frozenset[str]:
+    """Return the values of transactions that ended before the coordinator may have lost its records.
+
+    lossy  partitions of the transaction state, and the time in us until which their acknowledgements are not relied on
+
+    The markers of a commit are written after its answer. If the coordinator has lost that decision meanwhile, the partitions
+    keep the records, and the next producer of the transactional id aborts them.
+    """
+    until_us: dict[str, int] = {}
+    for partition, lost_us in lossy.items():
+        until_us[partition.cluster] = max(until_us.get(partition.cluster, -1), lost_us)
+    return frozenset(
+        value
+        for one in transactions
+        if one.cluster in until_us and one.ended_us <= until_us[one.cluster]
+        for value in one.values
+    )
+
+
 def producer_ids_unique(identities: Iterable[Identity]) -> list[Violation]:
     """A producer id belongs to one producer, or to one transactional id with another epoch for each of its producers."""
     owners: dict[tuple[str, int], Identity] = {}

@@ -364,7 +364,12 @@ class Simulation:
         repeated = checks.under_repeated_epochs(
             (one for one in acknowledged if one.partition.cluster in hanging), history.identities
         )
-        self.violations += checks.nothing_lost(acknowledged, [*reads, *history.blocked], uncommitted | repeated)
+        outcomes_lost = checks.with_lost_outcomes(
+            history.transactions,
+            {key: until_us for key, until_us in lossy.items() if key.topic == TRANSACTION_STATE_TOPIC},
+        )
+        excused = uncommitted | repeated | outcomes_lost
+        self.violations += checks.nothing_lost(acknowledged, [*reads, *history.blocked], excused)
         self.violations += checks.transactions_end(history.open_transactions, hanging)
         # Producers with acks=1 are not idempotent.
         # A group begins again without its committed offsets, and where they lie beyond the end of what was lost.

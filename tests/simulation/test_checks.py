@@ -27,6 +27,16 @@ def test_lost_record() -> None:
     assert not checks.nothing_lost(acknowledged, reads[:1], frozenset("b"))
 
 
+def test_only_transactions_from_before_the_loss_of_their_coordinator_lose_their_outcome() -> None:
+    transactions = []
+    for name, cluster, ended_us in (("early", "c", 7), ("late", "c", 8), ("elsewhere", "d", 7)):
+        transactions.append(Transaction(name, cluster, 0))
+        transactions[-1].values, transactions[-1].ended_us = [name], ended_us
+    lossy = {PartitionKey("c", "__transaction_state", 0): 7, PartitionKey("c", "__transaction_state", 1): 3}
+    assert checks.with_lost_outcomes(transactions, lossy) == {"early"}
+    assert not checks.with_lost_outcomes(transactions, {})
+
+
 def test_record_at_another_offset_or_partition() -> None:
     (text,) = _texts(checks.nothing_lost([_acknowledged("a", 1, 0)], [Read(_T0, 3, "a")]))
     assert text == "a was acknowledged at c/t-0@0, and is at c/t-0@3"
