@@ -4,7 +4,7 @@ Versions by release: 0 in 0.11.0, 1 in 2.0, 2 in 2.7, 3 in 2.8, 4 in 3.5, 5 in 3
 """
 
 from ottla.protocol.schema import (
-    MOST_OF_CHANGES,
+    MOST_OF_ADMINISTRATION,
     Array,
     Bool,
     Int16,
@@ -41,7 +41,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 @message(api=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
-    ELEMENTS = MOST_OF_CHANGES
+    ELEMENTS = MOST_OF_ADMINISTRATION
     v3_and_below_transactional_id: str = field(String, versions="0-3")
     v3_and_below_producer_id: int = field(Int64, versions="0-3")
     v3_and_below_producer_epoch: int = field(Int16, versions="0-3")
