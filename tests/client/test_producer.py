@@ -293,6 +293,8 @@ def test_nobody_answers() -> None:
         ({"value": b"v", "headers": {5: b"h"}}, "the name of a header must be str, not int"),
         ({"value": b"v", "headers": ["h"]}, "headers are (name, value) pairs, not 'h'"),
         ({"value": b"v", "headers": 5}, "headers must be a mapping, pairs or None, not int"),
+        ({"value": b"v", "headers": "name"}, "headers must be a mapping, pairs or None, not str"),
+        ({"value": b"v", "headers": b"name"}, "headers must be a mapping, pairs or None, not bytes"),
     ],
 )
 def test_an_argument_of_another_type_is_named(bootstrap_servers: str, arguments: dict[str, Any], said: str) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -397,3 +398,23 @@ def test_the_shell_runs_statements_completes_names_and_keeps_a_history(
     history = tmp_path / "ottla" / "query_history"
     assert "FROM nowhere;" in history.read_text()
     assert history.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_statement_that_computes(
+    bootstrap_servers: str, topic: str, produce: Produce, number: signal.Signals
+) -> None:
+    """DuckDB runs no Python code within a step, so that a handler of Python would wait for its end."""
+    produce(topic, 3000)
+    statement = f'SELECT count(*) FROM "{topic}" a, "{topic}" b, "{topic}" c, "{topic}" d'
+    run = [sys.executable, "-c", "from ottla.cli.entry import run; run()", "query", statement]
+    with subprocess.Popen(
+        [*run, "--bootstrap-server", bootstrap_servers], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        time.sleep(4)  # until it computes
+        process.send_signal(number)
+        try:
+            output, errors = process.communicate(timeout=10)
+        finally:
+            process.kill()
+    assert (process.returncode, output, errors) == (128 + number, "", "")

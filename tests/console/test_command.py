@@ -1,6 +1,7 @@
 """`ottla console` as a command: profiles, and wrong usage as one line."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -50,6 +51,19 @@ def test_a_console_for_several_profiles() -> None:
         finally:
             process.terminate()
             process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_end_of_a_console_by_a_signal_is_a_success(broker: Broker, number: signal.Signals) -> None:
+    words = ["console", "--bootstrap-server", broker.bootstrap_servers, "--listen", "127.0.0.1:0"]
+    run = [sys.executable, "-c", "from ottla.cli.entry import run; run()", *words]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        with urllib.request.urlopen(f"{address}healthz", timeout=20):
+            process.send_signal(number)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (0, "")
 
 
 def test_a_console_behind_a_proxy_believes_its_header_on_real_connections(broker: Broker) -> None:

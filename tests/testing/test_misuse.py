@@ -80,6 +80,7 @@ OF_BOTH: list[tuple[Call, str]] = [
     (lambda k: k.wait_for_group(3), r"wait_for_group\(\): group must be str, not int"),
     (lambda k: k.wait_for_group("g", "1"), r"wait_for_group\(\): members must be int, not str"),
     (lambda k: k.wait_for_group("g", -1), "members must not be negative, but is -1"),
+    (lambda k: k.records("t", at_least=-1), "at_least must not be negative, but is -1"),
     (lambda k: k.wait_for_group("g", timeout=0.01), "group g does not exist after 0.01 s; existing groups: none"),
     (lambda k: k.fail("Produce"), r"fail\(\): missing a required argument: 'error'"),
     (lambda k: k.fail(0, error="NONE"), r"fail\(\): api must be str, not int"),

@@ -63,17 +63,55 @@ def test_pip_of_another_environment_is_not_named(tmp_path: Path, monkeypatch: py
 COMMANDS = {
     "serve --metrics": (["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"], "metrics"),
     "serve --cluster": (["serve", "--ephemeral", "--cluster", "etcd://127.0.0.1:1"], "cluster"),
+    "serve --schema-registry": (
+        ["serve", "--ephemeral", "--listen", "127.0.0.1:0", "--schema-registry", "127.0.0.1:0"],
+        "registry",
+    ),
+    "schema-registry": (["schema-registry", "--bootstrap-server", "127.0.0.1:1"], "registry"),
     "console": (["console", "--bootstrap-server", "127.0.0.1:1"], "console"),
+    "query": (["query", "--bootstrap-server", "127.0.0.1:1", "SELECT 1"], "sql"),
+    "pipeline run": (["pipeline", "run"], "pipelines"),
 }
-PACKAGES = ("prometheus_client", "opentelemetry.proto", "h11", "uvicorn", "starlette")
+PACKAGES = (
+    "prometheus_client",
+    "opentelemetry",
+    "opentelemetry.metrics",
+    "opentelemetry.proto",
+    "h11",
+    "uvicorn",
+    "starlette",
+    "duckdb",
+    "pyarrow",
+    "pyspark",
+    "fastavro",
+    "jsonschema",
+)
+BLOCKED = f"import sys; sys.modules.update(dict.fromkeys({PACKAGES}))\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_without_its_extra_ends_before_it_listens(command: str) -> None:
     arguments, extra = COMMANDS[command]
-    code = f"import sys; sys.modules.update(dict.fromkeys({PACKAGES}))\nfrom ottla.cli.entry import run; run()"
+    code = BLOCKED + "from ottla.cli.entry import run; run()"
     ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
     assert line.endswith(extras.install_command(extra))
+
+
+IMPORTS = {
+    "from ottla.spark.session import session_builder": "spark",
+    "from ottla.spark import SESSION_CONFS": "spark",
+    "from ottla.client.opentelemetry import observe": "opentelemetry",
+    "import ottla; ottla.sql('SELECT 1')": "sql",
+}
+
+
+@pytest.mark.parametrize("code", IMPORTS)
+def test_an_import_without_its_extra_names_it(code: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", BLOCKED + code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    line = ended.stderr.splitlines()[-1]
+    assert line.startswith(("ImportError: ", "ModuleNotFoundError: "))
+    assert line.endswith(extras.install_command(IMPORTS[code]))

@@ -12,8 +12,14 @@ The metrics have the names that clients push to brokers (KIP-714): `record-send-
 import weakref
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
 from math import isnan
 from typing import Final, TypeAlias
+
+from ottla.extras import install_command
+
+if find_spec("opentelemetry") is None:
+    raise ImportError(f"Metrics for OpenTelemetry need opentelemetry-api: {install_command('opentelemetry')}")
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
 

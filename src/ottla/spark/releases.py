@@ -7,7 +7,13 @@ What a release lacks is left out by the module that needs it, or refused with th
 """
 
 import re
+from importlib.util import find_spec
 from typing import Final
+
+from ottla.extras import install_command
+
+if find_spec("pyspark") is None:
+    raise ModuleNotFoundError(f'format("ottla") needs PySpark: {install_command("spark")}')
 
 import pyspark
 

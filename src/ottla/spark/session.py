@@ -6,10 +6,9 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-import pyspark
+from ottla.spark import releases  # noqa: F401  (first: it refuses a PySpark that is missing or too old)
 
-from ottla.spark import releases  # noqa: F401  (first: it refuses a PySpark that is too old)
-
+import pyspark  # isort: skip
 from pyspark.sql import SparkSession  # isort: skip
 
 from ottla.spark import SESSION_CONFS

@@ -96,6 +96,8 @@ class Contents(ABC):
     ) -> Attempts[list[Record]]:
         if isolation_level not in _ISOLATION_LEVELS:
             raise ValueError(f"isolation_level must be {' or '.join(_ISOLATION_LEVELS)}, not {isolation_level}")
+        if at_least < 0:
+            raise ValueError(f"at_least must not be negative, but is {at_least}")
         deadline = time.monotonic() + timeout
         while True:
             records = self._read(topic, partition, committed=isolation_level == "read_committed")

@@ -20,6 +20,7 @@ from ottla.cli.cluster_access import (
     read_properties,
 )
 from ottla.cli.profiles import InvalidProfile, permission_warning, profiles_path, read_profile
+from ottla.cli.stopping import stop_on_signals
 from ottla.extras import install_command
 
 if TYPE_CHECKING:
@@ -155,8 +156,9 @@ def console(bootstrap_server: str | None, command_config: str | None, **options:
         ) from None
     listening = _listen(host, port)
     url = f"{scheme}://{address_text(host, listening.getsockname()[1])}{settings.base_path}/"
-    _announce(url, settings, host, is_encrypted=scheme == "https")
-    uvicorn.Server(config).run(sockets=[listening])
+    with stop_on_signals() as stop, stop.interruptible():  # after its end uvicorn raises the signal that it has handled
+        _announce(url, settings, host, is_encrypted=scheme == "https")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

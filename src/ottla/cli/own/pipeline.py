@@ -255,6 +255,8 @@ def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
 def _needs_spark() -> None:
     """Fail with installation instructions if PySpark's pipelines are missing."""
     try:
+        import pyspark  # first: the next line names another extra
+
         from ottla.spark.releases import require
 
         require((4, 1), "ottla pipeline")

@@ -6,7 +6,10 @@ DuckDB itself converts the values to text, so that they look as in its own tools
 import csv
 import json
 import os
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,15 +43,49 @@ def query_errors() -> Iterator[None]:
 def run(session: "Session", statement: str, form: str, output: Path | None = None) -> None:
     """Run a statement and write its result. Raises CommandFailed, InvalidQuery, KafkaError, RegistryError, OSError."""
     try:
-        relation = session.relation(statement)
-        if relation is not None:
-            _write(relation, form, output)
+        with _interrupted_by_signals(session):
+            relation = session.relation(statement)
+            if relation is not None:
+                _write(relation, form, output)
     except Exception as error:
-        if type(error) is RuntimeError and str(error) == "Query interrupted":  # what DuckDB makes of KeyboardInterrupt
+        is_of_signal = type(error) is RuntimeError and str(error) == "Query interrupted"  # made of a KeyboardInterrupt
+        if is_of_signal or type(error).__name__ == "InterruptException":
             raise KeyboardInterrupt from None
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb", "pyarrow"):
             raise
         raise session.explained(error) from None
+
+
+@contextmanager
+def _interrupted_by_signals(session: "Session") -> Iterator[None]:
+    """Interrupt DuckDB at a signal. Handlers run in the main thread between its steps, and one step may take hours."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    receiving, sending = socket.socketpair()
+    sending.setblocking(False)
+
+    def watch() -> None:
+        while receiving.recv(1):
+            session.connection.interrupt()
+
+    def report(unraisable: "sys.UnraisableHookArgs") -> None:
+        # An interrupted DuckDB ends the generators that it reads: the first Python code, in which the handler raises.
+        if unraisable.exc_type is not KeyboardInterrupt:
+            report_before(unraisable)
+
+    watcher = threading.Thread(target=watch, name="ottla-query-signals", daemon=True)
+    watcher.start()
+    before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
+    report_before, sys.unraisablehook = sys.unraisablehook, report
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report_before
+        signal.set_wakeup_fd(before)
+        sending.close()
+        watcher.join()
+        receiving.close()
 
 
 def _write(relation: Any, form: str, output: Path | None) -> None:

@@ -83,10 +83,10 @@ def schema_registry(
 
     Its schemas are in a topic of the cluster, in the format of Confluent's registry.
     """
+    host, port = listen_address(listen, "--listen")  # first: the next modules need the packages that it asks for
     from ottla.registry.security import InvalidSecurity, security_of
     from ottla.registry.service import RegistryConfig
 
-    host, port = listen_address(listen, "--listen")
     logs.configure(log_level, sys.stderr)
     configs = {"client.id": "ottla-schema-registry", **client_configs(bootstrap_server, command_config)}
     try:

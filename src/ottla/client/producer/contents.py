@@ -24,6 +24,8 @@ def wrong_argument(
         ("timestamp", timestamp, (int, type(None)), "int (ms since the epoch) or None"),
         ("headers", headers, (Iterable, type(None)), "a mapping, pairs or None"),
     ]
+    if isinstance(headers, str | bytes):  # they are iterable, too
+        return TypeError(f"headers must be a mapping, pairs or None, not {type(headers).__name__}")
     if isinstance(headers, Mapping | list | tuple):
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         for pair in pairs:
