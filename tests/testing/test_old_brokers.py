@@ -72,7 +72,7 @@ def test_admin_requests_name_the_oldest_release(kafka: Kafka) -> None:
     with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
         for call, release in (
             (lambda: admin.describe_metadata_quorum(), "2.7"),
-            (lambda: admin.describe_acls(), "2.0"),
+            (lambda: admin.describe_acls(), "0.11.0"),
             (lambda: admin.describe_log_dirs([1]).check(), "1.0"),
             (lambda: admin.delete_records({TopicPartition("orders", 0): 1}).check(), "0.11.0"),
         ):

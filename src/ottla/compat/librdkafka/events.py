@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ottla.addresses import address_text
 from ottla.client.errors import KafkaError as ClientError
 from ottla.client.metrics import MetricValues
 from ottla.compat.librdkafka.configs import Settings, number
@@ -85,10 +86,10 @@ def statistics(
         "rxmsgs": value("records-consumed-total"),
         "rxmsg_bytes": value("bytes-consumed-total"),
         "brokers": {
-            f"{host}:{port}/{node}": {
-                "name": f"{host}:{port}/{node}",
+            f"{address_text(host, port)}/{node}": {
+                "name": f"{address_text(host, port)}/{node}",
                 "nodeid": node,
-                "nodename": f"{host}:{port}",
+                "nodename": address_text(host, port),
                 "state": "UP",
                 "outbuf_cnt": value("requests-in-flight"),
                 "rtt": {"avg": int(1000 * (value("request-latency-avg") or value("fetch-latency-avg")))},

@@ -3,6 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ottla.addresses import address_text
 from ottla.client.core import Core
 from ottla.client.errors import BrokersUnreachable, RequestTimedOut
 from ottla.compat.librdkafka.errors import KafkaError
@@ -39,10 +40,10 @@ class BrokerMetadata:
         self.port = -1
 
     def __repr__(self) -> str:
-        return f"BrokerMetadata({self.id}, {self.host}:{self.port})"
+        return f"BrokerMetadata({self.id}, {address_text(str(self.host), self.port)})"
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}/{self.id}"
+        return f"{address_text(str(self.host), self.port)}/{self.id}"
 
 
 class TopicMetadata:
