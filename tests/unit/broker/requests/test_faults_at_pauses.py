@@ -192,6 +192,7 @@ def check_faults(
             topic = name_of(fault, part)
             own = others.pop()
             request = request_of(broker, key, topic)
+            own.socket()  # connected here: the fault, which hits on the broker's thread, may come before the request
             looks.arm(int(pauses * part), partial(hit, broker.broker, own, topic))
             with caplog.at_level(logging.WARNING):
                 if fault == "closed":
