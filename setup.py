@@ -69,6 +69,7 @@ COMPILED = [
     "src/ottla/log/producers.py",
     "src/ottla/log/replicated.py",
     "src/ottla/log/segment.py",
+    "src/ottla/metadata/plans/placement.py",
     "src/ottla/net/connection.py",
     "src/ottla/net/network.py",
     "src/ottla/observability/distribution.py",

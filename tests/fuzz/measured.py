@@ -210,6 +210,14 @@ class MeasuredBroker:
             size = int.from_bytes(stream.read(4), "big")
             return codec.decode(api.response_class(), version, stream.read(size), 5)[0]
 
+    def measured_call(self, asked: Request, version: int) -> tuple[Any, float]:
+        """Send a request; return its response and the CPU of the longest pass, in milliseconds."""
+        self._ask(self._reset)
+        with socket.create_connection(self._address) as connection:
+            response = self._call(connection, asked, version)
+        longest_ns, _ = self._ask("report")
+        return response, longest_ns / 1e6
+
     def measure(self, frames: bytes, count: int, connections: int = 1) -> Cost:
         """Send frames on every connection at once, and wait for `count` responses on each."""
         if self._ask(self._reset) is None:

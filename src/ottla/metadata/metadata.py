@@ -317,6 +317,7 @@ class Metadata:
         return awaitable(self._turns.take(lambda: self.tasks.start(self._make(change, is_valid))), self.tasks)
 
     async def _make(self, change: Change, is_valid: Callable[[Image], bool]) -> None:
+        await self.tasks.pace()  # the changes of one request may come one after another
         if not (change.put or change.delete or change.delete_under):
             return
         if not is_valid(self.image):

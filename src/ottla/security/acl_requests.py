@@ -1,6 +1,5 @@
 """Validation of new ACLs, and filters of ACLs (KIP-140, KIP-290): pure functions with Kafka's error texts."""
 
-from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ottla.security.acls import ALL, ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, Acl, InvalidHost, check_host
@@ -104,12 +103,3 @@ class AclFilter(NamedTuple):
         if acl.pattern_type == LITERAL:
             return acl.name in (self.name, WILDCARD)
         return self.name.startswith(acl.name)
-
-
-def by_resource(acls: Iterable[Acl]) -> Iterator[tuple[Acl, list[Acl]]]:
-    """Group ACLs by resource pattern; iterate over (first ACL of a group, all ACLs of the group)."""
-    groups: dict[tuple[int, int, str], list[Acl]] = {}
-    for acl in acls:
-        groups.setdefault(acl[:3], []).append(acl)
-    for group in groups.values():
-        yield group[0], group

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.security.acl_requests import ANY, MATCH, AclFilter, InvalidAcl, UnusableAcl, by_resource, check_acl
+from ottla.security.acl_requests import ANY, MATCH, AclFilter, InvalidAcl, UnusableAcl, check_acl
 from ottla.security.acls import ALLOW, LITERAL, PREFIXED, Acl
 
 VALID = Acl(2, LITERAL, "t", "User:a", "*", 3, ALLOW)
@@ -103,8 +103,3 @@ def test_filters_compare_texts() -> None:
 def test_invalid_filters(acl_filter: AclFilter, text: str) -> None:
     with pytest.raises(InvalidAcl, match=text):
         acl_filter.check()
-
-
-def test_groups_by_resource() -> None:
-    second = FOO._replace(principal="User:b")
-    assert list(by_resource([FOO, STAR, second])) == [(FOO, [FOO, second]), (STAR, [STAR])]

@@ -43,6 +43,7 @@ class Route(NamedTuple):
     rows          the one of the version of a request; empty without one
     is_whole      the handler needs all rows of a request at once
     in_later_parts  called with each part of a request but the first one
+    response_rows   paths of the rows of a response that may be much longer than its request: it is encoded in parts
     """
 
     request_class: type[Request]
@@ -53,6 +54,7 @@ class Route(NamedTuple):
     rows: RowPath = ()
     is_whole: bool = False
     in_later_parts: Callable[[Any], object] | None = None
+    response_rows: tuple[str, ...] = ()
 
 
 _ROUTES: Final[dict[int, Route]] = {}
@@ -65,6 +67,7 @@ def handles(
     rows: str | tuple[str, ...] = (),
     is_whole: bool = False,
     in_later_parts: Callable[[R], object] | None = None,
+    response_rows: str | tuple[str, ...] = (),
 ) -> Callable[[Callable[[Any, Broker], Any]], Callable[[Any, Broker], Any]]:
     """Register a function as the handler of `request_class`, see `Route`; its versions are in handlers/__init__.py."""
 
@@ -79,6 +82,7 @@ def handles(
             paths,
             is_whole=is_whole,
             in_later_parts=in_later_parts,
+            response_rows=(response_rows,) if isinstance(response_rows, str) else response_rows,
         )
         return handler
 

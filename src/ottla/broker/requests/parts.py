@@ -26,6 +26,7 @@ from ottla.protocol.rows import (
     JoinedResponse,
     count_rows,
     encode_in_parts,
+    path_in,
     response_path,
 )
 from ottla.protocol.schema import Response
@@ -91,23 +92,38 @@ async def serve_in_parts(
     return await _answered(target, envelope, encoded, request, broker)  # it may wait for records for long
 
 
+async def answer_in_parts(target: Route, envelope: "Envelope", request: Any, broker: "Broker") -> Response | None:
+    """Serve a request whose response may have many rows, of which it names none. The handler is a coroutine."""
+    response: Response = await target.handler(request, broker)  # type: ignore[misc]
+    return await _encoded(response, target, envelope, broker)
+
+
+async def _encoded(response: Response | None, target: Route, envelope: "Envelope", broker: "Broker") -> Response | None:
+    """Return a response with many rows encoded, others as they are."""
+    if type(response) is not envelope.api.response_class():
+        return response
+    if target.response_rows:
+        path = path_in(type(response), target.response_rows, envelope.version)
+    else:
+        path = response_path(type(response), envelope.version, target.rows)
+    if not path or count_rows(response, path) <= ROWS_OF_PART:
+        return response
+    with broker.large_work():
+        return await paced(encode_in_parts(response, envelope.version, path), broker.tasks)
+
+
 async def _answered(
     target: Route, envelope: "Envelope", encoded: EncodedMessage[Any], request: Any, broker: "Broker"
 ) -> Response | None:
     """Return the response to a request that is decoded."""
-    tasks, version, context = broker.tasks, envelope.version, request.context
+    context = request.context
     if target.is_whole:
         whole = PositionalRequest(context, envelope.frame, request) if target.positions else request
         answer: Any = target.handler(whole, broker)
         response: Response | None = await answer if target.is_coroutine or isinstance(answer, Deferred) else answer
     else:
         response = await _Parts(target, envelope, context, broker).serve(encoded.parts(request), request)
-    if response is None or type(response) is not envelope.api.response_class():
-        return response
-    path = response_path(type(response), version, target.rows)
-    if not path or getattr(response, path[0]) is None or count_rows(response, path) <= ROWS_OF_PART:
-        return response
-    return await paced(encode_in_parts(response, version, path), tasks)
+    return await _encoded(response, target, envelope, broker)
 
 
 def encoded_message(target: Route, envelope: "Envelope") -> EncodedMessage[Any]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ottla.broker.broker import Broker
 from ottla.broker.requests.context_fields import log_fields
 from ottla.broker.requests.dispatch import PositionalRequest, Route, refusal, route
-from ottla.broker.requests.parts import LARGE_FRAME, encoded_message, serve_in_parts
+from ottla.broker.requests.parts import LARGE_FRAME, answer_in_parts, encoded_message, serve_in_parts
 from ottla.environment import Clock
 from ottla.protocol import codec
 from ottla.protocol.connection import Envelope
@@ -87,6 +87,8 @@ class Pipeline:
         else:
             request, _ = codec.decode(target.request_class, version, envelope.frame, envelope.body)
             request.context = context
+        if target.response_rows:
+            return self._start(answer_in_parts(target, envelope, request, self._broker), envelope, context)
         if target.is_coroutine:
             return self._start(target.handler(request, self._broker), envelope, context)
         return self._handle(target, request, envelope)

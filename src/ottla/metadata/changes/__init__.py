@@ -6,7 +6,7 @@ another broker has written one of them since, the store refuses the change, howe
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ottla.metadata.configs.alteration import BROKER
 from ottla.metadata.image import Image, PartitionImage, TopicImage
@@ -20,6 +20,8 @@ from ottla.security.quotas import Entity
 from ottla.security.scram import ScramCredential
 
 T = TypeVar("T")
+_RECORDS_OF_PART: Final = 250
+"""Most records of a change that may as well be several: it is planned, written and applied within some milliseconds."""
 PlacedState = tuple[TopicImage, int, PartitionImage]
 """Topic, index and new state of a partition."""
 
@@ -191,11 +193,11 @@ def set_acls(image: Image, added: Iterable[Acl], removed: Iterable[Acl], largest
 
     Those that are there already, or are not, are left out.
     """
-    changed: dict[str, bytes | None] = {keys.acl_key(acl): acl.encoded() for acl in added}
-    changed |= dict.fromkeys(map(keys.acl_key, removed))
-    missing = [key for key, value in changed.items() if (value is None) == (key in image.acls)]
-    for part in _parts(missing, largest):
-        yield _written(image, {key: changed[key] for key in part})
+    for part in _parts(list(dict.fromkeys(added)), largest):
+        encoded = {keys.acl_key(acl): acl.encoded() for acl in part if is_missing(image, acl)}
+        yield _written(image, encoded)
+    for part in _parts(list(dict.fromkeys(removed)), largest):
+        yield _written(image, {keys.acl_key(acl): None for acl in part if not is_missing(image, acl)})
 
 
 def _written(image: Image, values: Mapping[str, bytes | None]) -> Change:
@@ -205,8 +207,9 @@ def _written(image: Image, values: Mapping[str, bytes | None]) -> Change:
     return Change({key: image.revision_of(key) for key in values}, put=put, delete=delete)
 
 
-def _parts(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield rows in parts of a size; without rows one empty part."""
+def _parts(rows: Sequence[T], largest: int) -> Iterator[Sequence[T]]:
+    """Yield rows in parts that make a change each; without rows one empty part."""
+    size = min(largest, _RECORDS_OF_PART)
     for first in range(0, max(len(rows), 1), size):
         yield rows[first : first + size]
 

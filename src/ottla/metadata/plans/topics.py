@@ -213,6 +213,8 @@ class TopicPlans:
         if not image.active:
             text = f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced."
             raise Refused(INVALID_REPLICATION_FACTOR, text)
+        if len(image.registered) == 1:
+            return [assigned(list(image.registered), image.active)] * count
         placer = ReplicaPlacer(image, self._random)
         return [placer.place(factor) for _ in range(count)]
 

@@ -85,6 +85,7 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, broker: Broker)
         result = ChangeResult(REQUEST_TIMED_OUT, outdated().message)
     entries = []
     for entity, outcome in outcomes.items():
+        await broker.tasks.pace()
         code, message = result if outcome == CHANGED else outcome
         parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         entries.append(AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=parts))

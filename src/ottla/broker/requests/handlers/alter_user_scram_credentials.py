@@ -62,7 +62,7 @@ async def alter_user_scram_credentials(
     for image in broker.metadata.attempts():
         await rows.plan(image, broker.tasks)
         if len(rows.altered) > MOST_RECORDS:
-            return rows.response(UNKNOWN_SERVER_ERROR, None, refuses_all=True)
+            return await rows.response(broker.tasks, UNKNOWN_SERVER_ERROR, None, refuses_all=True)
         try:
             for users, change in changes.set_credentials(image, rows.planned(), broker.metadata.largest_change):
                 await broker.metadata.commit(change)
@@ -74,7 +74,7 @@ async def alter_user_scram_credentials(
         break
     else:
         code, message = REQUEST_TIMED_OUT, outdated().message
-    return rows.response(code, message)
+    return await rows.response(broker.tasks, code, message)
 
 
 class _Rows:
@@ -116,38 +116,33 @@ class _Rows:
         every = ((user, mechanism, credential) for user, (mechanism, credential) in self.altered.items())
         return {(user, mechanism): new for user, mechanism, new in every if (user, mechanism) not in self.made}
 
-    def response(
-        self, code: int, message: str | None, *, refuses_all: bool = False
+    async def response(
+        self, tasks: Scheduler, code: int, message: str | None, *, refuses_all: bool = False
     ) -> AlterUserScramCredentialsResponse:
         """Return the response; the error, if there is one, is that of all users whose change is not made.
 
         refuses_all  whether it is the error of all users
         """
-        outcomes = [
-            (user, *CHANGED) if (user, mechanism) in self.made else (user, code, message)
-            for user, (mechanism, _) in self.altered.items()
-        ]
-        outcomes += [
-            (user, code, message) if refuses_all else (user, cause.code, cause.message)
-            for user, cause in self.refused.items()
-        ]
-        return AlterUserScramCredentialsResponse(
-            results=[
-                AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
-                for user, code, message in outcomes
-            ]
-        )
+        results = []
+        for user, (mechanism, _) in self.altered.items():
+            await tasks.pace()
+            outcome = CHANGED if (user, mechanism) in self.made else (code, message)
+            results.append(_result(user, *outcome))
+        for user, cause in self.refused.items():
+            await tasks.pace()
+            outcome = (code, message) if refuses_all else (cause.code, cause.message)
+            results.append(_result(user, *outcome))
+        return AlterUserScramCredentialsResponse(results=results)
+
+
+def _result(user: str, code: int, message: str | None) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message)
 
 
 def _denied(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     code = CLUSTER_AUTHORIZATION_FAILED
     users = dict.fromkeys([*(row.name for row in request.deletions), *(row.name for row in request.upsertions)])
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(user=user, error_code=code, error_message=error(code).message)
-            for user in users
-        ]
-    )
+    return AlterUserScramCredentialsResponse(results=[_result(user, code, error(code).message) for user in users])
 
 
 def _change(alteration: ScramCredentialDeletion | ScramCredentialUpsertion, image: Image) -> ScramCredential | None:

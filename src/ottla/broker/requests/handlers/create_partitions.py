@@ -21,7 +21,6 @@ Versions
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 from ottla.broker.broker import Broker
 from ottla.broker.requests.context_fields import log_fields
@@ -30,9 +29,9 @@ from ottla.broker.requests.throttling import Mutations
 from ottla.broker.security.permission import may_use_topic
 from ottla.metadata import changes
 from ottla.metadata.image import Image, TopicImage
-from ottla.metadata.plans.topics import check_additions
+from ottla.metadata.metadata import Conflict, outdated
+from ottla.metadata.plans.topics import TopicPlans, check_additions
 from ottla.metadata.refusal import Refused, TooLarge, check_records
-from ottla.metadata.store import Change
 from ottla.protocol.api import CREATE_PARTITIONS
 from ottla.protocol.errors import (
     INVALID_REQUEST,
@@ -49,6 +48,7 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ottla.security.operations import AclOperation
+from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.broker")
 
@@ -76,7 +76,7 @@ async def create_partitions(request: CreatePartitionsRequest, broker: Broker) ->
     code, message = NONE, None
     try:
         check_records(len(allowed))
-        await broker.metadata.apply(partial(growth.plan, validate_only=request.validate_only))
+        await growth.carry_out(broker, validate_only=request.validate_only)
     except TooLarge as refused:
         return _all_refused(request, refused.code, refused.message)
     except Refused as refused:
@@ -125,7 +125,20 @@ class _Growth:
         self.grown: dict[str, TopicImage] = {}
         self.before: dict[str, int] = {}
 
-    def plan(self, image: Image, *, validate_only: bool) -> Change:
+    async def carry_out(self, broker: Broker, *, validate_only: bool) -> None:
+        """Add the partitions. Raises TooLarge, and Refused if the change cannot be made."""
+        for image in broker.metadata.attempts():
+            await self._plan(image, broker.tasks)
+            try:
+                await broker.metadata.commit(
+                    changes.replace_topics(image, () if validate_only else self.grown.values())
+                )
+            except Conflict:
+                continue
+            return
+        raise outdated()
+
+    async def _plan(self, image: Image, tasks: Scheduler) -> None:
         """Plan the growth on an image. Raises TooLarge."""
         self.refused.clear()
         self.grown.clear()
@@ -134,16 +147,16 @@ class _Growth:
             for topic in self._requested
             if topic.name in image.topics
         }
-        before = self.before
+        before, plans = self.before, self._plans.on(image)
         check_additions(sum(max(one.count - before.get(one.name, one.count), 0) for one in self._requested))
         for requested in self._requested:
+            await tasks.pace()
             try:
-                self.grown[requested.name] = self._grow(requested, image)
+                self.grown[requested.name] = self._grow(requested, image, plans)
             except Refused as refused:
                 self.refused[requested.name] = refused
-        return changes.replace_topics(image, () if validate_only else self.grown.values())
 
-    def _grow(self, requested: CreatePartitionsTopic, image: Image) -> TopicImage:
+    def _grow(self, requested: CreatePartitionsTopic, image: Image, plans: TopicPlans) -> TopicImage:
         """Return the topic with the requested number of partitions. Raises Refused."""
         topic = image.topics.get(requested.name)
         if topic is None:
@@ -151,7 +164,7 @@ class _Growth:
         assignments = (
             None if requested.assignments is None else [assignment.broker_ids for assignment in requested.assignments]
         )
-        grown = self._plans.grow(topic, requested.count, assignments)
+        grown = plans.grow(topic, requested.count, assignments)
         if topic.name not in self._charged:
             self._mutations.add(len(grown.partitions) - len(topic.partitions))
             self._charged.add(topic.name)

@@ -49,7 +49,7 @@ CLUSTER_METADATA: Final = "__cluster_metadata"
 _Described = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
 
 
-@handles(CreateTopicsRequest, rows="topics", is_whole=True)
+@handles(CreateTopicsRequest, rows="topics", is_whole=True, response_rows=("topics.configs", "topics"))
 async def create_topics(request: CreateTopicsRequest, broker: Broker) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     allowed: list[RequestedTopic] = []

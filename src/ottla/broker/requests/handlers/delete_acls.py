@@ -16,6 +16,9 @@ Versions
     3  user resources
 """
 
+from itertools import islice
+from typing import Final
+
 from ottla.broker.broker import Broker
 from ottla.broker.requests.dispatch import handles
 from ottla.broker.security.permission import may_use_cluster
@@ -41,8 +44,10 @@ from ottla.security.acl_requests import UNKNOWN, AclFilter, InvalidAcl
 from ottla.security.acls import Acl
 from ottla.security.operations import AclOperation
 
+_ACLS_A_STEP: Final = 1000
 
-@handles(DeleteAclsRequest, rows="filters", is_whole=True)
+
+@handles(DeleteAclsRequest, rows="filters", is_whole=True, response_rows="filter_results.matching_acls")
 async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsResponse:
     if not may_use_cluster(request.context, AclOperation.ALTER):
         return _for_each(request, CLUSTER_AUTHORIZATION_FAILED, error(CLUSTER_AUTHORIZATION_FAILED).message)
@@ -68,9 +73,11 @@ async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsR
     code, message = CHANGED
     for image in broker.metadata.attempts():
         for number, (acl_filter, acls) in enumerate(zip(filters, selected, strict=True)):
-            await broker.tasks.pace()
             if invalid[number] is None:
-                acls.update(dict.fromkeys(filter(acl_filter.selects, image.acls.values())))
+                rest = iter(image.acls.values())
+                while some := list(islice(rest, _ACLS_A_STEP)):
+                    await broker.tasks.pace()
+                    acls.update(dict.fromkeys(filter(acl_filter.selects, some)))
                 if len(acls) > MOST_RECORDS:
                     acls.clear()
                     invalid[number] = f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation."
@@ -91,9 +98,10 @@ async def delete_acls(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsR
         if reason is not None:
             results.append(DeleteAclsFilterResult(error_code=INVALID_REQUEST, error_message=reason))
             continue
-        rows = list(map(_row, acls))
-        for row in rows:
-            row.error_code, row.error_message = code, message
+        rows = []
+        for acl in acls:
+            await broker.tasks.pace()
+            rows.append(_row(acl, code, message))
         results.append(DeleteAclsFilterResult(error_code=NONE, error_message=None, matching_acls=rows))
     return DeleteAclsResponse(filter_results=results)
 
@@ -107,10 +115,10 @@ def _why_invalid(acl_filter: AclFilter) -> str | None:
     return None
 
 
-def _row(acl: Acl) -> DeleteAclsMatchingAcl:
+def _row(acl: Acl, code: int, message: str | None) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
-        error_code=NONE,
-        error_message=None,
+        error_code=code,
+        error_message=message,
         resource_type=acl.resource_type,
         resource_name=acl.name,
         pattern_type=acl.pattern_type,

@@ -24,13 +24,12 @@ from ottla.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from ottla.protocol.wire import PeerError
-from ottla.security.acl_requests import UNKNOWN, AclFilter, InvalidAcl, by_resource
+from ottla.security.acl_requests import UNKNOWN, AclFilter, InvalidAcl
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
-@handles(DescribeAclsRequest)
-def describe_acls(request: DescribeAclsRequest, broker: Broker) -> Answer[DescribeAclsResponse]:
+@handles(DescribeAclsRequest, response_rows="resources.acls")
+async def describe_acls(request: DescribeAclsRequest, broker: Broker) -> DescribeAclsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         code = CLUSTER_AUTHORIZATION_FAILED
         return DescribeAclsResponse(error_code=code, error_message=error(code).message)
@@ -52,19 +51,20 @@ def describe_acls(request: DescribeAclsRequest, broker: Broker) -> Answer[Descri
         acl_filter.check()
     except InvalidAcl as cause:
         return DescribeAclsResponse(error_code=INVALID_REQUEST, error_message=str(cause))
-    selected = filter(acl_filter.selects, broker.image.acls.values())
-    resources = [
-        DescribeAclsResource(
-            resource_type=first.resource_type,
-            resource_name=first.name,
-            pattern_type=first.pattern_type,
-            acls=[
-                AclDescription(
-                    principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
-                )
-                for acl in acls
-            ],
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in broker.image.acls.values():
+        await broker.tasks.pace()
+        if not acl_filter.selects(acl):
+            continue
+        pattern = acl.resource_type, acl.name, acl.pattern_type
+        resource = resources.get(pattern)
+        if resource is None:
+            resource = resources[pattern] = DescribeAclsResource(
+                resource_type=acl.resource_type, resource_name=acl.name, pattern_type=acl.pattern_type
+            )
+        resource.acls.append(
+            AclDescription(
+                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+            )
         )
-        for first, acls in by_resource(selected)
-    ]
-    return DescribeAclsResponse(resources=resources)
+    return DescribeAclsResponse(resources=list(resources.values()))

@@ -24,13 +24,10 @@ from ottla.protocol.messages.describe_client_quotas import (
 )
 from ottla.security.operations import AclOperation
 from ottla.security.quotas import Component, InvalidQuota, UnknownEntityType, check_filter, matching
-from ottla.tasks.deferred import Answer
 
 
-@handles(DescribeClientQuotasRequest)
-def describe_client_quotas(
-    request: DescribeClientQuotasRequest, broker: Broker
-) -> Answer[DescribeClientQuotasResponse]:
+@handles(DescribeClientQuotasRequest, response_rows="entries")
+async def describe_client_quotas(request: DescribeClientQuotasRequest, broker: Broker) -> DescribeClientQuotasResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(error_code=CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     # Of the three types none may come twice: further components change neither the answer nor the error.
@@ -41,11 +38,13 @@ def describe_client_quotas(
         code = UNSUPPORTED_VERSION if isinstance(cause, UnknownEntityType) else INVALID_REQUEST
         return DescribeClientQuotasResponse(error_code=code, error_message=str(cause), entries=None)
     quotas = broker.image.quotas
-    entries = [
-        EntryData(
-            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            values=[ValueData(key=key, value=value) for key, value in sorted(quotas[entity].items())],
+    entries = []
+    for entity in matching(quotas, components, strict=request.strict):
+        await broker.tasks.pace()
+        entries.append(
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in sorted(quotas[entity].items())],
+            )
         )
-        for entity in matching(quotas, components, strict=request.strict)
-    ]
     return DescribeClientQuotasResponse(error_message="", entries=entries)

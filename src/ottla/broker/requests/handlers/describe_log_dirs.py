@@ -32,7 +32,7 @@ from ottla.protocol.messages.describe_log_dirs import (
 from ottla.security.operations import AclOperation
 
 
-@handles(DescribeLogDirsRequest, rows="topics", is_whole=True)
+@handles(DescribeLogDirsRequest, rows="topics", is_whole=True, response_rows="results.topics.partitions")
 async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> DescribeLogDirsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)

@@ -28,7 +28,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 from ottla.security.operations import AclOperation
 
 
-@handles(DescribeUserScramCredentialsRequest, rows="users", is_whole=True)
+@handles(DescribeUserScramCredentialsRequest, rows="users", is_whole=True, response_rows="results")
 async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> DescribeUserScramCredentialsResponse:
@@ -36,6 +36,7 @@ async def describe_user_scram_credentials(
         return _denied(request)
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), credential in sorted(broker.image.credentials.items()):
+        await broker.tasks.pace()
         info = CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
         known.setdefault(user, []).append(info)
     times = Counter(user.name for user in request.users or ()) or Counter(known.keys())

@@ -24,11 +24,10 @@ from ottla.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
-@handles(ListConfigResourcesRequest)
-def list_config_resources(request: ListConfigResourcesRequest, broker: Broker) -> Answer[ListConfigResourcesResponse]:
+@handles(ListConfigResourcesRequest, response_rows="config_resources")
+async def list_config_resources(request: ListConfigResourcesRequest, broker: Broker) -> ListConfigResourcesResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
     image = broker.image
@@ -45,11 +44,9 @@ def list_config_resources(request: ListConfigResourcesRequest, broker: Broker) -
         kinds = {CLIENT_METRICS}
     if kinds - names.keys():
         return ListConfigResourcesResponse(error_code=UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in names
-            if kind in kinds
-            for name in names[kind]
-        ]
-    )
+    resources = []
+    for kind in names:
+        for name in names[kind] if kind in kinds else ():
+            await broker.tasks.pace()
+            resources.append(ConfigResource(resource_name=name, resource_type=kind))
+    return ListConfigResourcesResponse(config_resources=resources)

@@ -19,20 +19,21 @@ from ottla.coordinators.groups import listing
 from ottla.protocol.errors import COORDINATOR_LOAD_IN_PROGRESS
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
-@handles(ListGroupsRequest)
-def list_groups(request: ListGroupsRequest, broker: Broker) -> Answer[ListGroupsResponse]:
+@handles(ListGroupsRequest, response_rows="groups")
+async def list_groups(request: ListGroupsRequest, broker: Broker) -> ListGroupsResponse:
     if broker.groups.is_loading:
         return ListGroupsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
     states = frozenset(name.lower() for name in request.states_filter)
     types = frozenset(name.lower() for name in request.types_filter)
-    groups = [group for state in broker.groups.states() for group in listing.list_groups(state, states, types)]
-    if not may_use_cluster(request.context, AclOperation.DESCRIBE, is_logged=False):
-        groups = [
-            group
-            for group in groups
-            if may_use_group(request.context, AclOperation.DESCRIBE, group.group_id, is_logged=False)
-        ]
+    sees_all = may_use_cluster(request.context, AclOperation.DESCRIBE, is_logged=False)
+    groups = []
+    for state in list(broker.groups.states()):
+        await broker.tasks.pace()
+        for group in listing.list_groups(state, states, types):
+            if not sees_all:
+                await broker.tasks.pace()
+            if sees_all or may_use_group(request.context, AclOperation.DESCRIBE, group.group_id, is_logged=False):
+                groups.append(group)
     return ListGroupsResponse(groups=groups)

@@ -23,20 +23,25 @@ from ottla.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
-@handles(ListPartitionReassignmentsRequest)
-def list_partition_reassignments(
+@handles(ListPartitionReassignmentsRequest, response_rows="topics.partitions")
+async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, broker: Broker
-) -> Answer[ListPartitionReassignmentsResponse]:
+) -> ListPartitionReassignmentsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         return _denied(request)
     topics = broker.image.topics
+    listed = []
     if request.topics is None:
-        listed = [_ongoing(topic, range(len(topic.partitions))) for topic in topics.values()]
+        for topic in topics.values():
+            await broker.tasks.pace()
+            listed.append(_ongoing(topic, range(len(topic.partitions))))
     else:
-        listed = [_ongoing(topics[row.name], row.partition_indexes) for row in request.topics if row.name in topics]
+        for row in request.topics:
+            await broker.tasks.pace()
+            if row.name in topics:
+                listed.append(_ongoing(topics[row.name], row.partition_indexes))
     return ListPartitionReassignmentsResponse(
         error_message=None, topics=[topic for topic in listed if topic.partitions]
     )

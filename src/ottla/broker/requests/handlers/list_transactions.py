@@ -27,11 +27,10 @@ from ottla.protocol.messages.list_transactions import (
 )
 from ottla.regexes import InvalidRegex, compiled
 from ottla.security.operations import AclOperation
-from ottla.tasks.deferred import Answer
 
 
-@handles(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answer[ListTransactionsResponse]:
+@handles(ListTransactionsRequest, response_rows="transaction_states")
+async def list_transactions(request: ListTransactionsRequest, broker: Broker) -> ListTransactionsResponse:
     runtime = broker.coordination.transactions
     if runtime.is_loading:
         return ListTransactionsResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
@@ -58,14 +57,16 @@ def list_transactions(request: ListTransactionsRequest, broker: Broker) -> Answe
             request.context, AclOperation.DESCRIBE, transaction.transactional_id, is_logged=False
         )
 
-    transactions = [
-        TransactionState(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            transaction_state=STATES[transaction.state],
-        )
-        for state in runtime.states()
-        for transaction in state.transactions.values()
-        if is_wanted(transaction)
-    ]
+    transactions = []
+    for state in list(runtime.states()):
+        for transaction in list(state.transactions.values()):
+            await broker.tasks.pace()
+            if is_wanted(transaction):
+                transactions.append(
+                    TransactionState(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id,
+                        transaction_state=STATES[transaction.state],
+                    )
+                )
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=transactions)

@@ -85,7 +85,7 @@ def _create_nothing(part: MetadataRequest) -> None:
     part.allow_auto_topic_creation = False
 
 
-@handles(MetadataRequest, rows="topics", in_later_parts=_create_nothing)
+@handles(MetadataRequest, rows="topics", in_later_parts=_create_nothing, response_rows="topics.partitions")
 async def metadata(request: MetadataRequest, broker: Broker) -> MetadataResponse | EncodedResponse:
     asked = request.topics
     if asked is None or (request.context.version == 0 and not asked):
