@@ -90,6 +90,7 @@ def _serve(commands: Connection, data_dir: Path, plant: Plant | None) -> None:
     if plant is not None:
         plant()
     with _Broker(_CONFIGS, data_dir=data_dir) as broker:
+        broker.server.broker.replicas.opened_many = gc.freeze  # as the process of a broker does
         meter = PassMeter(broker._loop)
         gc.freeze()
         trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)

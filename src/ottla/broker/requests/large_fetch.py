@@ -51,8 +51,13 @@ async def fetch_in_parts(request: PositionalRequest, broker: Broker) -> FetchRes
     return response if opened.has_batches else await awaitable(opened.converted(response), tasks)
 
 
-def _partitions(topics: Any) -> Iterator[RequestedPartition]:
-    return (requested_partition(topic, partition) for topic in topics for partition in topic.partitions)
+def _partitions(topics: list[Any]) -> Iterator[RequestedPartition]:
+    """Yield the partitions of the topics, which are removed from the list: memory has each row once, not twice."""
+    topics.reverse()
+    while topics:
+        topic = topics.pop()
+        for partition in topic.partitions:
+            yield requested_partition(topic, partition)
 
 
 async def _attempt(opened: FetchAttempt, broker: Broker, *, is_last: bool) -> FetchResponse | None:
