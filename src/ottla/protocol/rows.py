@@ -148,6 +148,8 @@ class _Level:
                 element, p = yield from self.inner.read(data, p, allowance, bare)
                 more = [element]
                 left -= 1
+                if left % ROWS_OF_PART == 0:  # they may have no rows, between which it is yielded too
+                    yield
                 if bare is not None and self.inner.has_fields_after:
                     bare[begin] = element
             if bare is None and elements is not None:

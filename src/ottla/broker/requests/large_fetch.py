@@ -56,8 +56,9 @@ def _partitions(topics: list[Any]) -> Iterator[RequestedPartition]:
     topics.reverse()
     while topics:
         topic = topics.pop()
-        for partition in topic.partitions:
-            yield requested_partition(topic, partition)
+        topic.partitions.reverse()
+        while topic.partitions:
+            yield requested_partition(topic, topic.partitions.pop())
 
 
 async def _attempt(opened: FetchAttempt, broker: Broker, *, is_last: bool) -> FetchResponse | None:

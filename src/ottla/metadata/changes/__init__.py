@@ -22,6 +22,7 @@ from ottla.security.scram import ScramCredential
 T = TypeVar("T")
 _RECORDS_OF_PART: Final = 250
 """Most records of a change that may as well be several: it is planned, written and applied within some milliseconds."""
+_TOPICS_OF_PART: Final = 500
 PlacedState = tuple[TopicImage, int, PartitionImage]
 """Topic, index and new state of a partition."""
 
@@ -216,6 +217,7 @@ def _parts(rows: Sequence[T], largest: int) -> Iterator[Sequence[T]]:
 
 def _chunks(topics: Sequence[TopicImage], largest: int) -> list[list[TopicImage]]:
     """Split topics so that the puts of each part are at most `largest`; a topic with more is a part of its own."""
+    largest = min(largest, _TOPICS_OF_PART)
     chunks: list[list[TopicImage]] = []
     room = 0
     for topic in topics:

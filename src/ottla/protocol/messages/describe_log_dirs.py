@@ -8,12 +8,12 @@ from ottla.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Res
 
 class DescribableLogDirTopic(Struct):
     topic: str = field(String)
-    partitions: list[int] = field(Array(Int32), many=True)
+    partitions: list[int] = field(Array(Int32))
 
 
 @message(api=35, versions="0-5", flexible="2+")
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
-    topics: list[DescribableLogDirTopic] | None = field(Array(DescribableLogDirTopic), nullable="0+", many=True)
+    topics: list[DescribableLogDirTopic] | None = field(Array(DescribableLogDirTopic), nullable="0+")
 
 
 class DescribeLogDirsPartition(Struct):

@@ -41,13 +41,13 @@ class FetchPartition(Struct):
 class FetchTopic(Struct):
     topic: str = field(String, versions="0-12", ignorable=True)
     topic_id: bytes = field(Uuid, versions="13+", ignorable=True)
-    partitions: list[FetchPartition] = field(Array(FetchPartition), many=True)
+    partitions: list[FetchPartition] = field(Array(FetchPartition))
 
 
 class ForgottenTopic(Struct):
     topic: str = field(String, versions="7-12", ignorable=True)
     topic_id: bytes = field(Uuid, versions="13+", ignorable=True)
-    partitions: list[int] = field(Array(Int32), versions="7+", many=True)
+    partitions: list[int] = field(Array(Int32), versions="7+")
 
 
 @message(api=1, versions="0-18", flexible="12+")
@@ -61,8 +61,8 @@ class FetchRequest(Request["FetchResponse"]):
     isolation_level: int = field(Int8, versions="4+", ignorable=True)
     session_id: int = field(Int32, versions="7+", ignorable=True)
     session_epoch: int = field(Int32, versions="7+", default=-1, ignorable=True)
-    topics: list[FetchTopic] = field(Array(FetchTopic), many=True)
-    forgotten_topics_data: list[ForgottenTopic] = field(Array(ForgottenTopic), versions="7+", many=True)
+    topics: list[FetchTopic] = field(Array(FetchTopic))
+    forgotten_topics_data: list[ForgottenTopic] = field(Array(ForgottenTopic), versions="7+")
     rack_id: str = field(String, versions="11+", ignorable=True)
 
 

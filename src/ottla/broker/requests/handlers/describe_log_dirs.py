@@ -32,7 +32,7 @@ from ottla.protocol.messages.describe_log_dirs import (
 from ottla.security.operations import AclOperation
 
 
-@handles(DescribeLogDirsRequest, rows="topics", is_whole=True, response_rows="results.topics.partitions")
+@handles(DescribeLogDirsRequest, rows="topics.partitions", is_whole=True, response_rows="results.topics.partitions")
 async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> DescribeLogDirsResponse:
     if not may_use_cluster(request.context, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
@@ -40,8 +40,9 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> 
     if request.topics is not None:
         asked = set()
         for named in request.topics:
-            await broker.tasks.pace()
-            asked.update((named.topic, index) for index in named.partitions)
+            for index in named.partitions:
+                await broker.tasks.pace()
+                asked.add((named.topic, index))
     results = [_failed(path) for path in broker.replicas.missing]
     for directory in broker.replicas.directories:
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
