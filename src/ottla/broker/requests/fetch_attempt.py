@@ -454,12 +454,13 @@ class FetchAttempt:
         return after(converted, lambda _: response)
 
     def _convert(self, response: FetchResponse) -> Iterator[None]:
+        read = [(topic.topic, data) for topic in response.responses for data in topic.partitions if data.records]
+        if not read:
+            return
         offsets = {(requested.topic, requested.index): requested for requested in self._requested}
-        for topic in response.responses:
-            for data in topic.partitions:
-                if data.records:
-                    yield from self._convert_partition(offsets[topic.topic, data.partition_index], data)
-                    yield
+        for name, data in read:
+            yield from self._convert_partition(offsets[name, data.partition_index], data)
+            yield
 
     def _convert_partition(self, requested: RequestedPartition, data: PartitionData) -> Iterator[None]:
         partition = self._partition(requested)

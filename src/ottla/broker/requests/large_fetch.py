@@ -48,7 +48,8 @@ async def fetch_in_parts(request: PositionalRequest, broker: Broker) -> FetchRes
             grown.give_up(True)
         break
     assert response is not None
-    return response if opened.has_batches else await awaitable(opened.converted(response), tasks)
+    with broker.large_work():
+        return response if opened.has_batches else await awaitable(opened.converted(response), tasks)
 
 
 def _partitions(topics: list[Any]) -> Iterator[RequestedPartition]:
