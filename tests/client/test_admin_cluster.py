@@ -14,6 +14,7 @@ from ottla.client.admin.requests import UnknownNode
 from ottla.client.admin.transactions import AbortTransactionSpec
 from ottla.environment import connecting
 from ottla.protocol.api import METADATA
+from ottla.testing.embedded import EmbeddedBroker
 from tests.conformance.conftest import TopicFactory, Wire
 from tests.conformance.members import wait_for
 from tests.conformance.transactions import TransactionalProducer
@@ -151,6 +152,26 @@ def test_a_transaction_is_aborted_by_hand(admin: Admin, wire: Wire) -> None:
         admin.abort_transaction(spec)
     admin.force_terminate_transaction(producer.transactional_id)
     wait_for(lambda: admin.describe_producers([place])[place][0].current_transaction_start_offset is None)
+
+
+def test_a_hanging_transaction_is_found_and_aborted() -> None:
+    """Brokers that verify partitions of transactions let none begin."""
+    with EmbeddedBroker({"transaction.partition.verification.enable": "false"}) as broker:
+        wire = Wire(broker.address, is_kafka=False)
+        subject = TopicFactory(wire)(2)
+        known, hangs = TransactionalProducer(wire), TransactionalProducer(wire)
+        known.add(subject, 1)
+        known.produce(subject, 1)
+        hangs.produce(subject, 0, version=11)  # the partition is in no transaction of the coordinator
+        places = [TopicPartition(subject.name, index) for index in range(2)]
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            assert admin.find_hanging_transactions(places, older_than_ms=60_000) == []
+            wait_for(lambda: admin.find_hanging_transactions(places, older_than_ms=0) != [])
+            (found,) = admin.find_hanging_transactions(places, older_than_ms=0)
+            assert (found.partition, found.producer.producer_id) == (places[0], hangs.producer_id)
+            admin.abort_transaction(found.abort_spec)
+            assert admin.find_hanging_transactions(places, older_than_ms=0) == []
+        wire.close()
 
 
 def test_what_is_not_there(admin: Admin) -> None:

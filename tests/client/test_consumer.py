@@ -108,6 +108,53 @@ def test_positions_move(make: Make, topic: str, produce: Produce) -> None:
         consumer.seek(TopicPartition(topic, 1), 0)
 
 
+def test_seek_to_committed_offsets(make: Make, topic: str, produce: Produce) -> None:
+    produce(topic, 5)
+    produce(topic, 5, 1)
+    first, second = parts(topic)
+    consumer = make(group_id=fresh("g"), enable_auto_commit=False)
+    consumer.assign([first, second])
+    take(consumer, 10)
+    assert (consumer.high_watermark(first), consumer.lag(first)) == (5, 0)
+    consumer.commit({first: 3})
+    consumer.seek_to_committed()
+    assert (consumer.position(first), consumer.position(second)) == (3, 0)
+    assert sorted((record.partition, record.offset) for record in take(consumer, 7)) == [
+        (0, 3),
+        (0, 4),
+        *((1, offset) for offset in range(5)),
+    ]
+    consumer.seek_to_committed([first])
+    assert (consumer.position(first), consumer.position(second)) == (3, 5)
+
+
+def test_seek_to_committed_needs_a_group(make: Make, topic: str) -> None:
+    consumer = make()
+    consumer.assign(parts(topic))
+    assert consumer.high_watermark(TopicPartition(topic, 0)) is None
+    with pytest.raises(IllegalState, match="group"):
+        consumer.seek_to_committed()
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=IDS)
+def test_a_rebalance_that_is_enforced_keeps_the_group_working(
+    make: Make, topic: str, produce: Produce, group: dict[str, str]
+) -> None:
+    consumer = make(group_id=fresh("g"), **group)
+    with pytest.raises(IllegalState, match="comes after subscribe"):
+        consumer.enforce_rebalance()
+    consumer.subscribe([topic])
+    settle([consumer], lambda owned: len(owned[0]) == 2)
+    before = consumer.consumer_group_metadata().generation
+    consumer.enforce_rebalance()
+    if group.get("group_protocol") != "consumer":
+        wait_for(
+            lambda: consumer.consume(timeout=0.05) == [] and consumer.consumer_group_metadata().generation > before
+        )
+    produce(topic, 1)
+    assert [record.offset for record in take(consumer, 1)] == [0]
+
+
 def test_offsets_by_time(make: Make, topic: str, bootstrap_servers: str) -> None:
     with Producer(bootstrap_servers=bootstrap_servers) as producer:
         now = time.time_ns() // 1_000_000

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -208,6 +209,48 @@ def test_transactions(bootstrap_servers: str, topic: str, read: Read) -> None:
             else:
                 producer.commit_transaction(30)
     assert [record.value for record in read(topic, 4, isolation_level="read_committed")] == [b"0", b"2"] * 2
+
+
+def test_a_block_is_a_transaction(bootstrap_servers: str, topic: str, read: Read) -> None:
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=fresh("tx")) as producer:
+        producer.init_transactions(30)
+        with producer.transaction():
+            producer.produce(topic, "committed", partition=0)
+        with suppress(ZeroDivisionError), producer.transaction():
+            producer.produce(topic, "aborted", partition=0)
+            producer.flush(30)
+            raise ZeroDivisionError
+        with producer.transaction():
+            producer.produce(topic, "next", partition=0)
+    assert [record.value for record in read(topic, 2, isolation_level="read_committed")] == [b"committed", b"next"]
+
+
+def test_a_block_whose_record_fails_is_aborted(bootstrap_servers: str, admin: Admin) -> None:
+    name = fresh()
+    admin.create_topics([NewTopic(name, 1, 1, config={"max.message.bytes": "1000"})]).check()
+    with Producer(bootstrap_servers=bootstrap_servers, transactional_id=fresh("tx")) as producer:
+        producer.init_transactions(30)
+        with pytest.raises(IllegalState), producer.transaction():
+            producer.produce(name, bytes(5000))
+        with producer.transaction():
+            producer.produce(name, "small")
+
+
+def test_an_asyncio_block_is_a_transaction(bootstrap_servers: str, topic: str, read: Read) -> None:
+    async def write() -> None:
+        async with aio.Producer(bootstrap_servers=bootstrap_servers, transactional_id=fresh("tx")) as producer:
+            await producer.init_transactions(30)
+            async with producer.transaction():
+                await producer.produce(topic, "committed", partition=0)
+            with suppress(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.produce(topic, "aborted", partition=0)
+                    raise ZeroDivisionError
+            async with producer.transaction():
+                await producer.produce(topic, "next", partition=0)
+
+    asyncio.run(write())
+    assert [record.value for record in read(topic, 2, isolation_level="read_committed")] == [b"committed", b"next"]
 
 
 def test_offsets_go_with_the_transaction(bootstrap_servers: str, topic: str) -> None:

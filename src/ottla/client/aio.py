@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,7 +21,7 @@ from ottla.client.calls import check_call, checked
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
-from ottla.client.errors import KafkaError
+from ottla.client.errors import IllegalState, KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY
@@ -345,6 +346,30 @@ class Producer(Asynchronous):
         """
         await self._run(self._producer.transactional().abort(limit_ms(timeout)))
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Begin a transaction that is committed at the end of the block, or aborted if it raises.
+
+            async with producer.transaction():
+                producer.produce("totals", total)
+
+        Raises what the block or the commit raises. After RequestTimedOut of a commit the transaction is still open; any other
+        error of a commit that can be aborted has aborted it.
+        """
+        self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            with suppress(KafkaError):
+                await self.abort_transaction()
+            raise
+        try:
+            await self.commit_transaction()
+        except IllegalState:
+            with suppress(KafkaError):
+                await self.abort_transaction()
+            raise
+
     async def close(self, timeout: Timeout = 30.0) -> None:
         """Flush for up to `timeout` seconds; records that are not delivered by then fail."""
         await self._close(milliseconds(timeout))
@@ -519,6 +544,13 @@ class Consumer(Asynchronous):
         self._consumer.seek_to(partitions, LATEST)
 
     @checked
+    async def seek_to_committed(self, partitions: Iterable[TopicPartition] = (), timeout: Timeout = None) -> None:
+        """Set the positions of partitions (default: all) to the committed offsets, so that what was read since is read again;
+        by auto.offset.reset where the group has none.
+        """
+        await self._run(self._consumer.seek_to_committed(list(partitions), limit_ms(timeout)))
+
+    @checked
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
         self._check()
@@ -540,6 +572,21 @@ class Consumer(Asynchronous):
         """Return the number of records between the position and the end; None before a fetch has returned the end."""
         self._check()
         return self._consumer.lag(partition)
+
+    @checked
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the offset behind the last committed record, as the last fetch returned it; None before one."""
+        self._check()
+        return self._consumer.high_watermark(partition)
+
+    def enforce_rebalance(self) -> None:
+        """Join the group again at the next poll, for a new assignment (KIP-568).
+
+        Members of groups with the consumer protocol get theirs from the broker, which computes one only if something has
+        changed. Raises IllegalState without a subscription.
+        """
+        self._check()
+        self._consumer.enforce_rebalance()
 
     @checked
     async def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -659,6 +706,7 @@ class Admin(Asynchronous):
     describe_producers = _awaits(AdminCore.describe_producers)
     list_transactions = _awaits(AdminCore.list_transactions)
     describe_transactions = _awaits(AdminCore.describe_transactions)
+    find_hanging_transactions = _awaits(AdminCore.find_hanging_transactions)
     abort_transaction = _awaits(AdminCore.abort_transaction)
     fence_producers = _awaits(AdminCore.fence_producers)
     force_terminate_transaction = _awaits(AdminCore.force_terminate_transaction)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,7 +22,7 @@ from ottla.client.consumer.chunks import Batches, Chunk
 from ottla.client.consumer.core import ConsumerCore, whole_offsets
 from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
-from ottla.client.errors import KafkaError
+from ottla.client.errors import IllegalState, KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
 from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY, APPENDED
@@ -395,6 +396,30 @@ class Producer(Blocking):
         self._run(self._producer.transactional().abort(limit_ms(timeout)))
         self.poll()
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin a transaction that is committed at the end of the block, or aborted if it raises.
+
+            with producer.transaction():
+                producer.produce("totals", total)
+
+        Raises what the block or the commit raises. After RequestTimedOut of a commit the transaction is still open; any other
+        error of a commit that can be aborted has aborted it.
+        """
+        self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            with suppress(KafkaError):
+                self.abort_transaction()
+            raise
+        try:
+            self.commit_transaction()
+        except IllegalState:
+            with suppress(KafkaError):
+                self.abort_transaction()
+            raise
+
     def close(self, timeout: Timeout = 30.0) -> None:
         """Flush for up to `timeout` seconds; records that are not delivered by then fail. Run callbacks."""
         self._close(milliseconds(timeout))
@@ -607,6 +632,13 @@ class Consumer(Blocking):
         self._call(lambda: self._consumer.seek_to(chosen, LATEST))
 
     @checked
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] = (), timeout: Timeout = None) -> None:
+        """Set the positions of partitions (default: all) to the committed offsets, so that what was read since is read again;
+        by auto.offset.reset where the group has none.
+        """
+        self._run(self._consumer.seek_to_committed(list(partitions), limit_ms(timeout)))
+
+    @checked
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until they are resumed."""
         chosen = [TopicPartition.of(partition) for partition in partitions]
@@ -626,6 +658,19 @@ class Consumer(Blocking):
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records between the position and the end; None before a fetch has returned the end."""
         return self._call(lambda: self._consumer.lag(partition))
+
+    @checked
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the offset behind the last committed record, as the last fetch returned it; None before one."""
+        return self._call(lambda: self._consumer.high_watermark(partition))
+
+    def enforce_rebalance(self) -> None:
+        """Join the group again at the next poll, for a new assignment (KIP-568).
+
+        Members of groups with the consumer protocol get theirs from the broker, which computes one only if something has
+        changed. Raises IllegalState without a subscription.
+        """
+        self._call(self._consumer.enforce_rebalance)
 
     @checked
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
@@ -778,6 +823,7 @@ class Admin(Blocking):
     describe_producers = _waits(AdminCore.describe_producers)
     list_transactions = _waits(AdminCore.list_transactions)
     describe_transactions = _waits(AdminCore.describe_transactions)
+    find_hanging_transactions = _waits(AdminCore.find_hanging_transactions)
     abort_transaction = _waits(AdminCore.abort_transaction)
     fence_producers = _waits(AdminCore.fence_producers)
     force_terminate_transaction = _waits(AdminCore.force_terminate_transaction)

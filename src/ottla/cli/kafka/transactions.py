@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -12,7 +12,7 @@ from ottla.cli.completion import complete_topics
 from ottla.cli.table import echo_json, echo_tabbed
 from ottla.client.admin.cluster import ClusterRequests
 from ottla.client.admin.topics import Topics
-from ottla.client.admin.transactions import AbortTransactionSpec, ProducerState, TransactionRequests
+from ottla.client.admin.transactions import AbortTransactionSpec, HangingTransaction, TransactionRequests
 from ottla.client.topics import TopicPartition
 
 _MINUTE_MS: Final = 60_000
@@ -50,13 +50,6 @@ _HANGING: Final = (
 
 class _TransactionsAdmin(TransactionRequests, Topics, ClusterRequests):
     """Subset of the admin client for this command."""
-
-
-class _OpenTransaction(NamedTuple):
-    """Open transaction of a producer in a partition, as reported by its leader."""
-
-    topic_partition: TopicPartition
-    producer: ProducerState
 
 
 @click.group("transactions", cls=CommandGroup)
@@ -202,10 +195,7 @@ def _transaction_at(
     """Return the transaction that begins at an offset. Raises CommandFailed."""
     for producer in cluster.ask(cluster.admin.describe_producers([topic_partition])).check()[topic_partition]:
         if producer.current_transaction_start_offset == start_offset:
-            # The coordinator epoch is unknown until a transaction of this producer has ended in the partition: use 0.
-            return AbortTransactionSpec(
-                topic_partition, producer.producer_id, producer.producer_epoch, max(producer.coordinator_epoch or 0, 0)
-            )
+            return HangingTransaction(topic_partition, producer).abort_spec
     raise CommandFailed(f"no open transaction begins at offset {start_offset} of {topic_partition}")
 
 
@@ -230,21 +220,17 @@ def find_hanging(where: tuple[str | None, str | None], /, *, as_json: bool, **op
     now = time.time_ns() // 1_000_000
     with connected(_TransactionsAdmin, *where) as cluster:
         topic_partitions = _topic_partitions(cluster, options)
-        producers = cluster.ask(
-            cluster.admin.describe_producers(topic_partitions, broker_id=options["broker_id"])
-        ).check()
-        old = [
-            _OpenTransaction(topic_partition, candidate)
-            for topic_partition, states in sorted(producers.items())
-            for candidate in states
-            if candidate.current_transaction_start_offset is not None
-            and now - candidate.last_timestamp > options["max_transaction_timeout"] * _MINUTE_MS
-        ]
-        hanging = _without_coordinator(cluster, old)
+        hanging = cluster.ask(
+            cluster.admin.find_hanging_transactions(
+                topic_partitions,
+                older_than_ms=options["max_transaction_timeout"] * _MINUTE_MS,
+                broker_id=options["broker_id"],
+            )
+        )
     rows = [
         (
-            candidate.topic_partition.topic,
-            candidate.topic_partition.partition,
+            candidate.partition.topic,
+            candidate.partition.partition,
             candidate.producer.producer_id,
             candidate.producer.producer_epoch,
             candidate.producer.coordinator_epoch if candidate.producer.coordinator_epoch is not None else -1,
@@ -273,28 +259,6 @@ def _topic_partitions(cluster: AdminConnection[_TransactionsAdmin], options: Map
             raise CommandFailed(f"broker {node} has no such partition of topic {options['topic']}")
         raise CommandFailed(f"topic {options['topic']} has no such partition")
     return matching
-
-
-def _without_coordinator(
-    cluster: AdminConnection[_TransactionsAdmin], candidates: list[_OpenTransaction]
-) -> list[_OpenTransaction]:
-    """Return the candidates whose partition is in no open transaction of a coordinator."""
-    if not candidates:
-        return []
-    producer_ids = sorted({candidate.producer.producer_id for candidate in candidates})
-    listed = cluster.ask(cluster.admin.list_transactions(producer_ids=producer_ids)).check()
-    names = {
-        candidate.producer_id: candidate.transactional_id
-        for transactions in listed.values()
-        for candidate in transactions
-    }
-    described = cluster.ask(cluster.admin.describe_transactions(names.values())).successes
-    hanging = []
-    for candidate in candidates:
-        known = described.get(names.get(candidate.producer.producer_id, ""))
-        if known is None or candidate.topic_partition not in known.partitions:
-            hanging.append(candidate)
-    return hanging
 
 
 @transactions.command("forceTerminateTransaction")

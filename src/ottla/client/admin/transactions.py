@@ -67,6 +67,26 @@ class AbortTransactionSpec(NamedTuple):
     coordinator_epoch: int
 
 
+class HangingTransaction(NamedTuple):
+    """Transaction that is open in a partition and that no coordinator will end.
+
+    partition  partition whose readers of committed records stop at it
+    producer   its producer, as the partition knows it
+    """
+
+    partition: TopicPartition
+    producer: ProducerState
+
+    @property
+    def abort_spec(self) -> AbortTransactionSpec:
+        """Return what `abort_transaction` takes to end it. The epoch of its coordinator is unknown until a transaction of the
+        producer has ended in the partition: 0 then.
+        """
+        state = self.producer
+        coordinator_epoch = max(state.coordinator_epoch or 0, 0)
+        return AbortTransactionSpec(self.partition, state.producer_id, state.producer_epoch, coordinator_epoch)
+
+
 class FencedProducer(NamedTuple):
     """Producer id and epoch after fencing; producers with an older epoch can no longer write."""
 
@@ -175,6 +195,44 @@ class TransactionRequests(Requests):
             )
 
         return await self.for_each(transactional_ids, one)
+
+    async def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        older_than_ms: int = 900_000,
+        broker_id: int | None = None,
+        timeout: float | None = None,
+    ) -> list[HangingTransaction]:
+        """Return the transactions that are open in a partition and in none that a coordinator knows (KIP-664).
+
+        older_than_ms  time since their last record, at least: a coordinator may not have ended a younger one yet
+        broker_id      ask its replicas, in place of the leaders
+        """
+        producers = (await self.describe_producers(partitions, broker_id=broker_id, timeout=timeout)).check()
+        latest_ms = self.core.clock.wall_ms() - older_than_ms
+        candidates = [
+            HangingTransaction(partition, state)
+            for partition, states in sorted(producers.items())
+            for state in states
+            if state.current_transaction_start_offset is not None and state.last_timestamp < latest_ms
+        ]
+        if not candidates:
+            return []
+        ids = sorted({candidate.producer.producer_id for candidate in candidates})
+        listed = (await self.list_transactions(producer_ids=ids, timeout=timeout)).check()
+        names = {
+            transaction.producer_id: transaction.transactional_id
+            for transactions in listed.values()
+            for transaction in transactions
+        }
+        described = (await self.describe_transactions(names.values(), timeout=timeout)).successes
+        return [
+            candidate
+            for candidate in candidates
+            if (known := described.get(names.get(candidate.producer.producer_id, ""))) is None
+            or candidate.partition not in known.partitions
+        ]
 
     async def abort_transaction(self, spec: AbortTransactionSpec, *, timeout: float | None = None) -> None:
         """Abort a hanging transaction in one partition by writing its marker, independent of its coordinator."""

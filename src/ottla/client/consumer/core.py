@@ -344,6 +344,26 @@ class ConsumerCore(ChunkReader):
         self._fetcher.drop_stale()
         self._search.begin()
 
+    async def seek_to_committed(self, partitions: Iterable[TopicPartition], timeout_ms: int | None) -> None:
+        """Set positions to the committed offsets; by auto.offset.reset where the group has none."""
+        chosen = [TopicPartition.of(partition) for partition in partitions] or self.assignment
+        committed = await self.committed(chosen, timeout_ms)
+        for partition in chosen:
+            if partition not in self._positions.states:
+                continue  # revoked meanwhile
+            if partition in committed:
+                self.seek(partition, committed[partition])
+            else:
+                self._search.reset_by_policy(self._moved(partition), None)
+        self._fetcher.drop_stale()
+        self._search.begin()
+
+    def enforce_rebalance(self) -> None:
+        """Join the group again at the next `wait` (KIP-568)."""
+        if self._membership is None:
+            raise IllegalState("enforce_rebalance comes after subscribe")
+        self._rejoins = True
+
     def _moved(self, partition: TopicPartition) -> PartitionState:
         state = self._state(partition)
         if self._chunk is not None and self._chunk.state is state:
@@ -400,6 +420,11 @@ class ConsumerCore(ChunkReader):
         if end == UNKNOWN or state.position == UNKNOWN:
             return None
         return max(end - state.position, 0)
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the offset behind the committed records, of the last fetch; None before one."""
+        end = self._state(partition).high_watermark
+        return None if end == UNKNOWN else end
 
     # -- commits --
 
