@@ -123,10 +123,14 @@ __all__ = [
     "__version__",
     "sql",
 ]
+_SUBMODULES = frozenset({"aio", "testing", "work"})
+"""Those that `import ottla` makes available, on their first use."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on its first use."""
+    if name in _SUBMODULES:
+        return import_module(f"ottla.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
