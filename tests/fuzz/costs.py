@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.costs --api Metadata,Fetch --sizes 1000,1MB --versions oldest-newest --json costs.json
 
-prints the worst of each API, the longest pass first; rows above 50 ms are marked.
+prints the worst of each API, the longest pass first; rows above 50 ms are marked, and APIs that hold more memory than they may.
 """
 
 import argparse
@@ -56,6 +56,13 @@ class Row(NamedTuple):
     longest_ms: float
     peak_mb: float
     outcome: str
+    request_mb: float = 0.0
+    response_mb: float = 0.0
+
+    @property
+    def excess_mb(self) -> float:
+        """Return the memory above the bound: ten times the request, 16 MB, and the response twice, while it is joined."""
+        return self.peak_mb - 10 * self.request_mb - 16 - 2 * self.response_mb
 
 
 def cases(key: int, version: int, sizes: Sequence[str], names: Sequence[str], *, thorough: bool) -> Iterator[Case]:
@@ -151,13 +158,15 @@ def worst(rows: Sequence[Row]) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The worst of each API as text; `!` marks what takes longer than a pass may."""
+    """The worst of each API as text; `!` marks what takes longer than a pass may, and what holds more than a request may."""
     lines = [f"{'API':<38} {'v':>2} {'ms':>9} {'peak MB':>8}  {'outcome':<12} request"]
+    holding = {row.api for row in rows if row.excess_mb > 0}
     for row in worst(rows):
         mark = "!" if row.longest_ms > LIMIT_MS else " "
+        heavy = "!" if row.api in holding else " "
         what = f"{row.field} {row.size} {row.names}" + (f" x{row.connections}" if row.connections > 1 else "")
         lines.append(
-            f"{row.api:<38} {row.version:>2} {row.longest_ms:>8.1f}{mark} {row.peak_mb:>8.1f}  {row.outcome:<12} {what}"
+            f"{row.api:<38} {row.version:>2} {row.longest_ms:>8.1f}{mark} {row.peak_mb:>8.1f}{heavy} {row.outcome:<12} {what}"
         )
     return "\n".join(lines)
 

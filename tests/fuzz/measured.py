@@ -51,6 +51,7 @@ _IDLE_SECONDS: Final = 3
 _LEAST_CPU: Final = 0.02
 """CPU seconds between two looks of a broker that is not idle."""
 _CHUNK: Final = 1 << 18
+_MB: Final = 1 << 20
 Plant = Callable[[], object]
 
 
@@ -125,11 +126,15 @@ def _wait_for_pass(broker: EmbeddedBroker) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a request cost: CPU of the longest pass, memory at its peak above what there was before, and what came of it."""
+    """What a request cost: CPU of the longest pass, memory at its peak above what there was before, what came of it, and the
+    sizes of the request and its response.
+    """
 
     longest_ms: float
     peak_mb: float
     outcome: str
+    request_mb: float
+    response_mb: float
 
 
 class MeasuredBroker:
@@ -145,6 +150,8 @@ class MeasuredBroker:
         self._reset = "reset" if measures_memory else "reset passes"
         self.seconds = seconds
         self.topic_id = bytes(16)
+        self._received = 0
+        """Bytes of the responses to the last frames."""
         _allow_many_files()
         self._start()
 
@@ -229,9 +236,9 @@ class MeasuredBroker:
         if report is None or outcome == DOES_NOT_END:
             self.restart()
             longest_ns, peak = report or (self.seconds * 1e9, 0)
-            return Cost(longest_ns / 1e6, peak / (1 << 20), DOES_NOT_END)
+            return Cost(longest_ns / 1e6, peak / _MB, DOES_NOT_END, len(frames) / _MB, self._received / _MB)
         longest_ns, peak = report
-        return Cost(longest_ns / 1e6, peak / (1 << 20), outcome)
+        return Cost(longest_ns / 1e6, peak / _MB, outcome, len(frames) / _MB, self._received / _MB)
 
     def serves(self) -> bool:
         """Return whether the broker answers ApiVersions on a new connection."""
@@ -246,13 +253,15 @@ class MeasuredBroker:
         return None
 
     def _exchange(self, frames: bytes, count: int, connections: int) -> str:
+        self._received = 0
         limit = _Limit(self._process.pid or 0, self.seconds)
         outcomes: set[str] = set()
+        exchanges = [_Exchange(frames, count) for _ in range(connections)]
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
             opened = [stack.enter_context(socket.create_connection(self._address)) for _ in range(connections)]
-            for opening in opened:
+            for opening, exchange in zip(opened, exchanges, strict=True):
                 opening.setblocking(False)
-                selector.register(opening, selectors.EVENT_READ | selectors.EVENT_WRITE, _Exchange(frames, count))
+                selector.register(opening, selectors.EVENT_READ | selectors.EVENT_WRITE, exchange)
             left = connections
             while left:
                 events = selector.select(_LOOK_SECONDS)
@@ -267,6 +276,7 @@ class MeasuredBroker:
                         left -= 1
                     elif key.data.is_sent and key.events != selectors.EVENT_READ:
                         selector.modify(key.fileobj, selectors.EVENT_READ, key.data)
+        self._received = sum(exchange.received for exchange in exchanges)
         return CLOSED if CLOSED in outcomes else ANSWERED
 
 
@@ -310,6 +320,7 @@ class _Exchange:
         self._head = b""
         self._skip = 0
         self._in_body = False
+        self.received = 0
 
     @property
     def is_sent(self) -> bool:
@@ -324,6 +335,7 @@ class _Exchange:
                 data = connection.recv(_CHUNK)
                 if not data:
                     return CLOSED
+                self.received += len(data)
                 self._count(data)
         except BlockingIOError:
             return None

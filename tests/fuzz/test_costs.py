@@ -146,7 +146,13 @@ def test_memory_is_measured_at_its_peak() -> None:
     with MeasuredBroker() as broker:
         case = Case(api.LIST_TRANSACTIONS, 0, "state_filters", 4 << 20, hostile.EMPTY, fits=True)
         (row,) = measured(broker, [case])
+        (answered,) = measured(broker, [Case(api.METADATA, 12, "topics", 1000, UNKNOWN)])
     assert row.peak_mb > 4
+    assert (round(row.request_mb), row.outcome, row.response_mb) == (4, CLOSED, 0)
+    assert min(answered.response_mb, answered.request_mb) > 0.02
+    quick = row._replace(longest_ms=1.0)
+    assert "!" not in costs.table([quick])
+    assert costs.table([quick._replace(peak_mb=100.0)]).count("!") == 1
 
 
 @pytest.mark.parametrize("key", SERVED, ids=lambda key: APIS[key].name)
