@@ -9,7 +9,7 @@ text that was made for that. A service that compiles much acquires the process; 
 
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import threading
@@ -79,8 +79,9 @@ class ProtocProcess:
             try:
                 process.stdin.write(request)
                 process.stdin.flush()
-                readable, _, _ = select.select([process.stdout], [], [], _TIMEOUT_S)
-                line = process.stdout.readline() if readable else b""
+                with selectors.DefaultSelector() as selector:  # select() knows no descriptor above 1,023
+                    selector.register(process.stdout, selectors.EVENT_READ)
+                    line = process.stdout.readline() if selector.select(_TIMEOUT_S) else b""
             except OSError:
                 line = b""
             if not line:

@@ -1,6 +1,8 @@
 """The kept process of protoc: the same descriptors and errors as protoc that starts for each text, also after it has died."""
 
+import contextlib
 import os
+import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -50,6 +52,20 @@ def test_kept_process_answers_as_one_that_starts(text: str) -> None:
             assert compiled(text) == alone
     finally:
         process.release()
+
+
+@pytest.mark.usefixtures("kept")
+def test_process_is_asked_with_descriptors_above_1023() -> None:
+    """A broker with as many connections has them, and may serve a registry."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2000:
+        pytest.skip("this machine lets a process have few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert isinstance(compiled(GOOD % 3), bytes)
 
 
 def test_process_is_kept_and_replaced(kept: ProtocProcess, monkeypatch: pytest.MonkeyPatch) -> None:
