@@ -35,6 +35,8 @@ COMPILED = [
     "src/ottla/broker/requests/handlers/produce.py",
     "src/ottla/broker/requests/pending_append.py",
     "src/ottla/broker/requests/pipeline.py",
+    "src/ottla/broker/requests/produce_version.py",
+    "src/ottla/broker/requests/transactional_batches.py",
     "src/ottla/broker/security/session.py",
     "src/ottla/client/consumer/chunks.py",
     "src/ottla/client/consumer/core.py",

@@ -219,7 +219,7 @@ def _append_all(request: PositionalRequest, broker: Broker, codes: Codes) -> Ans
             responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     response = ProduceResponse(responses=responses)
     if pending is not None:
-        answer = pending.answer(response, first_error)
+        answer: Answer[ProduceResponse] | None = pending.answer(response, first_error)
         return answer if answer is None else after(answer, partial(_with_leaders, request.context, broker))
     if first_error != NONE:
         _with_leaders(request.context, broker, response)
