@@ -25,6 +25,16 @@ from ottla.compat.confluent_kafka.cimpl import (
 )
 from ottla.compat.confluent_kafka.deserializing_consumer import DeserializingConsumer
 from ottla.compat.confluent_kafka.serializing_producer import SerializingProducer
+from ottla.compat.librdkafka.admin.groups import ConsumerGroupTopicPartitions
+from ottla.compat.librdkafka.admin.requests import Node
+from ottla.compat.librdkafka.admin.topics import TopicCollection, TopicPartitionInfo
+from ottla.compat.librdkafka.enums import (
+    AcknowledgeType,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ElectionType,
+    IsolationLevel,
+)
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -34,16 +44,25 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
+    "AcknowledgeType",
     "ConcurrentModificationException",
     "Consumer",
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
     "DeserializingConsumer",
+    "ElectionType",
     "IllegalStateException",
+    "IsolationLevel",
     "KafkaError",
     "KafkaException",
     "Message",
+    "Node",
     "Producer",
     "SerializingProducer",
+    "TopicCollection",
     "TopicPartition",
+    "TopicPartitionInfo",
     "Uuid",
     "consistent",
     "fnv1a",

@@ -1,6 +1,6 @@
 """Names of confluent-kafka's compiled module."""
 
-from ottla.compat.librdkafka.admin import NewPartitions, NewTopic
+from ottla.compat.librdkafka.admin.topics import NewPartitions, NewTopic
 from ottla.compat.librdkafka.constants import *  # noqa: F403
 from ottla.compat.librdkafka.consumer import Consumer
 from ottla.compat.librdkafka.errors import (
