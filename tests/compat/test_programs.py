@@ -367,6 +367,51 @@ def values(library: Any, servers: str, topic: str) -> list[Any]:
     return [*result, [(name, getattr(library, name)) for name in names]]
 
 
+class Builder:
+    """Builder of a serializer, or a deserializer, that takes a config for itself."""
+
+    def __init__(self, serde: Any) -> None:
+        self.serde = serde
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        """Return the serializer and the other configs."""
+        assert is_key == ("for.keys" in conf)
+        conf.pop("for.keys", None)
+        return self.serde, conf
+
+
+def serialized_twice(library: Any, config: dict[str, Any], topic: str, module: Any) -> list[Any]:
+    """Return what a builder makes, and the error of a serializer and a builder."""
+    number = module.IntegerSerializer()
+    built = {**config, "for.keys": True, "key.serializer.builder": Builder(number)}
+    both = {**config, "key.serializer.builder": Builder(number), "key.serializer": number}
+    with library.SerializingProducer(built) as producer:
+        producer.produce(topic, key=5, value="v", partition=1)
+    return [raised(library, partial(library.SerializingProducer, both))]
+
+
+def unread(library: Any, config: dict[str, Any], topic: str, module: Any) -> list[Any]:
+    """Return the error of a message, the key and the value of which cannot be read."""
+    text, number = module.StringDeserializer(), module.IntegerDeserializer()
+    result: list[Any] = []
+    for key, value in ((text, number), (number, number)):
+        names = {"key.deserializer": key, "value.deserializer.builder": Builder(value)}
+        own = {**config, "group.id": topic, "auto.offset.reset": "earliest", **names}
+        with library.DeserializingConsumer(own) as consumer:
+            consumer.assign([library.TopicPartition(topic, 1, 0)])
+            with pytest.raises(library.KafkaException) as caught:
+                read(consumer, 1)
+            message = caught.value.kafka_message
+            result.append((type(caught.value).__name__, message.key(), message.value()))
+    with library.Producer(config) as producer:
+        producer.produce(topic, "v", "key of no number", partition=2)
+    with library.DeserializingConsumer(own) as consumer:
+        consumer.assign([library.TopicPartition(topic, 2, 0)])
+        with pytest.raises(library.KafkaException) as caught:
+            read(consumer, 1)
+    return [*result, type(caught.value).__name__]
+
+
 def serializers(library: Any, servers: str, topic: str) -> list[Any]:
     module = importlib.import_module(f"{library.__name__}.serialization")
     config = {"bootstrap.servers": servers}
@@ -396,6 +441,7 @@ def serializers(library: Any, servers: str, topic: str) -> list[Any]:
             message.value(),
             raised(library, lambda: consumer.seek(library.TopicPartition(topic, 0))),
         ]
+    result += [serialized_twice(library, config, topic, module), unread(library, config, topic, module)]
     doubles = (
         module.DoubleSerializer()(1.5),
         module.DoubleDeserializer()(b"\x3f\xf8" + bytes(6)),

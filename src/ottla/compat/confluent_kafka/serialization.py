@@ -51,6 +51,41 @@ class Deserializer:
         raise NotImplementedError
 
 
+class SerializerBuilder:
+    """Interface of builders of serializers."""
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        """Return a serializer for keys or values, and the configs that it leaves to the client."""
+        raise NotImplementedError
+
+
+class DeserializerBuilder:
+    """Interface of builders of deserializers."""
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        """Return a deserializer for keys or values, and the configs that it leaves to the client."""
+        raise NotImplementedError
+
+
+def pop_serdes(conf: dict[str, Any], kind: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the serializers of keys and values that are configured or built, and the other configs. Raises ValueError.
+
+    kind  "serializer" or "deserializer"
+    """
+    left, serdes = dict(conf), []
+    chosen = [
+        (left.pop(f"{field}.{kind}", None), left.pop(f"{field}.{kind}.builder", None)) for field in ("key", "value")
+    ]
+    for field, (serde, builder) in zip(("key", "value"), chosen, strict=True):
+        if serde is not None and builder is not None:
+            name = f"{field}.{kind}"
+            raise ValueError(f"Cannot configure both {name} and {name}.builder; use one or the other")
+        if builder is not None:
+            serde, left = builder.build(dict(left), field == "key")
+        serdes.append(serde)
+    return serdes[0], serdes[1], left
+
+
 def _packed(form: str, obj: Any) -> bytes | None:
     try:
         return None if obj is None else struct.pack(form, obj)

@@ -1,0 +1,1 @@
+"""Modules that the clients of a schema registry share, by confluent-kafka's names."""

@@ -1,0 +1,3 @@
+"""Ids of schemas, and names of subject strategies."""
+
+from ottla.compat.confluent_kafka.schema_registry.serde import *  # noqa: F403
