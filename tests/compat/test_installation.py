@@ -82,11 +82,12 @@ def test_the_interop_tests_of_confluent_kafka_pass_with_it() -> None:
     assert "2 passed" in done.stdout
 
 
-def test_the_schema_registry_without_its_extra_names_it() -> None:
+@pytest.mark.parametrize("module", ["schema_registry", "schema_registry.avro", "avro"])
+def test_the_schema_registry_without_its_extra_names_it(module: str) -> None:
     program = (
         "import sys; sys.modules['fastavro'] = None\n"
         "import ottla.compat.confluent_kafka.admin\n"
-        "import ottla.compat.confluent_kafka.schema_registry\n"
+        f"import ottla.compat.confluent_kafka.{module}\n"
     )
     done = run("-c", program)
     assert done.returncode == 1
