@@ -35,6 +35,8 @@ from ottla.compat.librdkafka.enums import (
     ElectionType,
     IsolationLevel,
 )
+from ottla.compat.librdkafka.events import ThrottleEvent
+from ottla.compat.missing import stand_ins
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -60,6 +62,7 @@ __all__ = [
     "Node",
     "Producer",
     "SerializingProducer",
+    "ThrottleEvent",
     "TopicCollection",
     "TopicPartition",
     "TopicPartitionInfo",
@@ -72,3 +75,5 @@ __all__ = [
 ]
 
 __version__ = version()
+
+globals().update(stand_ins(__name__))

@@ -25,6 +25,7 @@ from ottla.compat.librdkafka.values import (
     fnv1a,
     murmur2,
 )
+from ottla.compat.missing import stand_ins
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -61,3 +62,6 @@ def version() -> str:
 def libversion() -> tuple[str, int]:
     """Return the version of librdkafka whose behaviour this is, as text and number."""
     return "2.16.0", 0x021000FF
+
+
+globals().update(stand_ins(__name__))

@@ -1,5 +1,6 @@
 """Consumer that deserializes keys and values."""
 
+from types import GenericAlias
 from typing import Any
 
 from ottla.compat.confluent_kafka.error import ConsumeError, KeyDeserializationError, ValueDeserializationError
@@ -10,6 +11,9 @@ from ottla.compat.librdkafka.values import Message
 
 class DeserializingConsumer(Consumer):
     """Consumer with the configs key.deserializer and value.deserializer: functions `(bytes, context) -> object`."""
+
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        return GenericAlias(cls, types)
 
     def __init__(self, conf: dict[str, Any]) -> None:
         self._key_deserializer, self._value_deserializer, left = pop_serdes(conf, "deserializer")

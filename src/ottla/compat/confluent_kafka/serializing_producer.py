@@ -1,5 +1,6 @@
 """Producer that serializes keys and values."""
 
+from types import GenericAlias
 from typing import Any
 
 from ottla.compat.confluent_kafka.error import KeySerializationError, ValueSerializationError
@@ -9,6 +10,9 @@ from ottla.compat.librdkafka.producer import Callback, Producer
 
 class SerializingProducer(Producer):
     """Producer with the configs key.serializer and value.serializer: functions `(object, context) -> bytes`, or builders."""
+
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        return GenericAlias(cls, types)
 
     def __init__(self, conf: dict[str, Any]) -> None:
         self._key_serializer, self._value_serializer, left = pop_serdes(conf, "serializer")

@@ -9,6 +9,7 @@ from typing import Any, Final, Self, TypeVar
 from ottla.compat.confluent_kafka.avro.error import ClientError
 from ottla.compat.confluent_kafka.avro.load import loads
 from ottla.compat.confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
+from ottla.compat.missing import stand_ins
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -173,3 +174,6 @@ def _or_none(about: str, call: Callable[[], T]) -> T | None:
     except SchemaRegistryError as error:
         log.error("Unable to %s: %s", about, error)
         return None
+
+
+globals().update(stand_ins(__name__))

@@ -1,7 +1,5 @@
 """Client of a schema registry, and serializers of Avro, JSON and Protobuf, with confluent-kafka's names (extra `schema`)."""
 
-from ottla.compat.confluent_kafka.schema_registry.builders import AsyncSchemaRegistryClient
-from ottla.compat.confluent_kafka.schema_registry.error import SchemaRegistryError
 from ottla.compat.confluent_kafka.schema_registry.schema_ids import (
     dual_schema_id_deserializer,
     header_schema_id_serializer,
@@ -13,6 +11,7 @@ from ottla.compat.confluent_kafka.schema_registry.schema_ids import (
     topic_subject_name_strategy,
 )
 from ottla.compat.confluent_kafka.schema_registry.schema_registry_client import (
+    AsyncSchemaRegistryClient,
     ConfigCompatibilityLevel,
     Metadata,
     MetadataProperties,
@@ -26,8 +25,10 @@ from ottla.compat.confluent_kafka.schema_registry.schema_registry_client import 
     Schema,
     SchemaReference,
     SchemaRegistryClient,
+    SchemaRegistryError,
     ServerConfig,
 )
+from ottla.compat.missing import stand_ins
 from ottla.extras import install_command, is_installed
 
 __all__ = [
@@ -59,3 +60,5 @@ __all__ = [
 
 if not is_installed("fastavro"):
     raise ImportError(f"schema_registry needs the extra `schema` of Ottla: {install_command('schema')}")
+
+globals().update(stand_ins(__name__))

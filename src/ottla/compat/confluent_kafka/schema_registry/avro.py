@@ -8,6 +8,7 @@ from ottla.compat.confluent_kafka.schema_registry.builders import asynchronous, 
 from ottla.compat.confluent_kafka.schema_registry.documents import Schema
 from ottla.compat.confluent_kafka.schema_registry.serde import BaseDeserializer, BaseSerializer, switch
 from ottla.compat.confluent_kafka.serialization import SerializationContext
+from ottla.compat.missing import stand_ins
 from ottla.schemas import serializers
 from ottla.schemas.registry import AVRO
 
@@ -115,3 +116,5 @@ AsyncAvroSerializer = asynchronous(AvroSerializer)
 AsyncAvroDeserializer = asynchronous(AvroDeserializer)
 AsyncAvroSerializerBuilder = asynchronous_builder(AvroSerializerBuilder, AsyncAvroSerializer)
 AsyncAvroDeserializerBuilder = asynchronous_builder(AvroDeserializerBuilder, AsyncAvroDeserializer)
+
+globals().update(stand_ins(__name__))

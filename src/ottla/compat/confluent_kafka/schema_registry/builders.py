@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from ottla.compat.confluent_kafka.schema_registry.schema_registry_client import SchemaRegistryClient
+from ottla.compat.confluent_kafka.schema_registry.client import SchemaRegistryClient
 from ottla.compat.confluent_kafka.serialization import DeserializerBuilder, SerializerBuilder
 
 

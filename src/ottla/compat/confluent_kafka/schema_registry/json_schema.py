@@ -8,6 +8,7 @@ from ottla.compat.confluent_kafka.schema_registry.builders import asynchronous, 
 from ottla.compat.confluent_kafka.schema_registry.documents import Schema
 from ottla.compat.confluent_kafka.schema_registry.serde import BaseDeserializer, BaseSerializer, switch
 from ottla.compat.confluent_kafka.serialization import SerializationContext
+from ottla.compat.missing import stand_ins
 from ottla.schemas import serializers
 from ottla.schemas.registry import JSON
 
@@ -117,3 +118,5 @@ AsyncJSONSerializer = asynchronous(JSONSerializer)
 AsyncJSONDeserializer = asynchronous(JSONDeserializer)
 AsyncJSONSerializerBuilder = asynchronous_builder(JSONSerializerBuilder, AsyncJSONSerializer)
 AsyncJSONDeserializerBuilder = asynchronous_builder(JSONDeserializerBuilder, AsyncJSONDeserializer)
+
+globals().update(stand_ins(__name__))

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from ottla.compat.confluent_kafka.schema_registry.builders import asynchronous, asynchronous_builder, builder
 from ottla.compat.confluent_kafka.schema_registry.schema_ids import reference_subject_name_strategy
 from ottla.compat.confluent_kafka.schema_registry.serde import BaseDeserializer, BaseSerializer, switch
+from ottla.compat.missing import stand_ins
 from ottla.schemas import serializers
 from ottla.schemas.registry import PROTOBUF
 
@@ -101,3 +102,5 @@ AsyncProtobufSerializer = asynchronous(ProtobufSerializer)
 AsyncProtobufDeserializer = asynchronous(ProtobufDeserializer)
 AsyncProtobufSerializerBuilder = asynchronous_builder(ProtobufSerializerBuilder, AsyncProtobufSerializer)
 AsyncProtobufDeserializerBuilder = asynchronous_builder(ProtobufDeserializerBuilder, AsyncProtobufDeserializer)
+
+globals().update(stand_ins(__name__))

@@ -25,6 +25,7 @@ from ottla.compat.confluent_kafka.serialization import (
     SerializationError,
     Serializer,
 )
+from ottla.compat.missing import stand_ins
 from ottla.schemas.context import VALUE
 from ottla.schemas.context import SerializationContext as Context
 from ottla.schemas.framing import HEAD, BadRecord, header_name, message_indexes, schema_id
@@ -390,3 +391,6 @@ class BaseDeserializer(Deserializer):
 
     def close(self) -> None:
         """Do nothing."""
+
+
+globals().update(stand_ins(__name__))

@@ -4,6 +4,7 @@ from typing import Any
 
 from ottla.compat.confluent_kafka.avro.error import ClientError
 from ottla.compat.confluent_kafka.avro.serializer import KeySerializerError, SerializerError, ValueSerializerError
+from ottla.compat.missing import stand_ins
 from ottla.schemas.context import VALUE, SerializationContext
 from ottla.schemas.framing import HEAD, BadRecord
 from ottla.schemas.registry import AVRO, Schema, SchemaNotFound, SchemaRegistry
@@ -88,3 +89,6 @@ class MessageSerializer:
             raise SerializerError(f"unable to fetch schema with id {number}: {error}") from error
         except (SchemaNotFound, BadRecord) as error:
             raise SerializerError(str(error)) from error
+
+
+globals().update(stand_ins(__name__))
