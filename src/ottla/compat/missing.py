@@ -54,7 +54,6 @@ NAMES: Final = {
 """Module, without the package -> name -> reason."""
 
 MODULES: Final = {
-    "aio": "not built yet; ottla.aio has clients for asyncio",
     "deserializing_share_consumer": _SHARE,
     "kafkatest": "programs for the tests of Kafka",
     "schema_registry.confluent": _MESSAGES,

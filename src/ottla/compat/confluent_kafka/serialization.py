@@ -1,6 +1,7 @@
 """Serializers of single values, and what they are called with."""
 
 import struct
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -67,21 +68,39 @@ class DeserializerBuilder:
         raise NotImplementedError
 
 
-def pop_serdes(conf: dict[str, Any], kind: str) -> tuple[Any, Any, dict[str, Any]]:
-    """Return the serializers of keys and values that are configured or built, and the other configs. Raises ValueError.
+Choice = Callable[[dict[str, Any]], Any]
+"""Function from the configs of a client to a serializer and the configs that are left."""
+
+
+def chosen_serdes(conf: dict[str, Any], kind: str) -> tuple[list[Choice], dict[str, Any]]:
+    """Return the choices of the serializers of keys and values, and the other configs. Raises ValueError.
 
     kind  "serializer" or "deserializer"
     """
-    left, serdes = dict(conf), []
-    chosen = [
-        (left.pop(f"{field}.{kind}", None), left.pop(f"{field}.{kind}.builder", None)) for field in ("key", "value")
-    ]
-    for field, (serde, builder) in zip(("key", "value"), chosen, strict=True):
+    left, choices = dict(conf), []
+    for field in ("key", "value"):
+        name = f"{field}.{kind}"
+        serde, builder = left.pop(name, None), left.pop(f"{name}.builder", None)
         if serde is not None and builder is not None:
-            name = f"{field}.{kind}"
             raise ValueError(f"Cannot configure both {name} and {name}.builder; use one or the other")
-        if builder is not None:
-            serde, left = builder.build(dict(left), field == "key")
+        choices.append(_chosen(serde) if builder is None else _built(builder, field == "key"))
+    return choices, left
+
+
+def _chosen(serde: Any) -> Choice:
+    return lambda conf: (serde, conf)
+
+
+def _built(builder: Any, is_key: bool) -> Choice:
+    return lambda conf: builder.build(dict(conf), is_key)
+
+
+def pop_serdes(conf: dict[str, Any], kind: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the serializers of keys and values that are configured or built, and the other configs. Raises ValueError."""
+    choices, left = chosen_serdes(conf, kind)
+    serdes = []
+    for choice in choices:
+        serde, left = choice(left)
         serdes.append(serde)
     return serdes[0], serdes[1], left
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from ottla.compat.confluent_kafka.schema_registry.builders import build_serde
+from ottla.compat.confluent_kafka.schema_registry.builders import build_serde as build_serde
 from ottla.compat.confluent_kafka.schema_registry.documents import RuleSet, Schema, SchemaReference, _Text
 from ottla.compat.confluent_kafka.schema_registry.schema_ids import (
     SchemaId,
@@ -31,15 +31,6 @@ from ottla.schemas.context import SerializationContext as Context
 from ottla.schemas.framing import HEAD, BadRecord, header_name, message_indexes, schema_id
 from ottla.schemas.registry import PROTOBUF, Reference, Registered, SchemaRegistry
 from ottla.schemas.registry import Schema as ClientSchema
-
-__all__ = [
-    "STRATEGY_TYPE_MAP",
-    "BaseDeserializer",
-    "BaseSerializer",
-    "SchemaId",
-    "SubjectNameStrategyType",
-    "build_serde",
-]
 
 
 class SubjectNameStrategyType(_Text):
