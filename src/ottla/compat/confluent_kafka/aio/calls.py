@@ -82,17 +82,25 @@ class Calls:
         if inbox is not None and inbox.calls is self and inbox.is_open:
             return await inbox.run(call)
         await self._turn.acquire()
+        # The turn ends when the result is with the task, or kept: the next call may take what comes after it.
+        is_over = True
         try:
             future = self.loop.run_in_executor(self.executor, call)
-        except BaseException:
-            self._turn.release()
-            raise
-        future.add_done_callback(lambda _: self._turn.release())
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(partial(_kept, keep))
-            raise
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                is_over = False
+                future.add_done_callback(partial(self._keep, keep))
+                raise
+        finally:
+            if is_over:
+                self._turn.release()
+
+    def _keep(self, keep: Callable[[Any], None] | None, future: "asyncio.Future[Any]") -> None:
+        """Keep the result of a call after its task was cancelled; its error is dropped."""
+        if not future.cancelled() and future.exception() is None and keep is not None:
+            keep(future.result())
+        self._turn.release()
 
     def wrapped(self, conf: dict[str, Any]) -> dict[str, Any]:
         """Return configs with callbacks that a thread may call."""
@@ -124,12 +132,6 @@ class Calls:
         """End the threads, if they are the client's own."""
         if self.is_own:
             await self.loop.run_in_executor(None, self.executor.shutdown)
-
-
-def _kept(keep: Callable[[Any], None] | None, future: "asyncio.Future[Any]") -> None:
-    """Keep the result of a call after its task was cancelled; its error is dropped."""
-    if not future.cancelled() and future.exception() is None and keep is not None:
-        keep(future.result())
 
 
 async def awaited(value: Awaitable[Any] | Any) -> Any:

@@ -59,17 +59,22 @@ class AIOConsumer:
     async def _taken(self, most: int, timeout: float) -> list[Message]:
         """Return messages; those of a call that is cancelled are kept for the next one."""
         end = float("inf") if timeout < 0 else time.monotonic() + timeout
-        messages = [self._kept.popleft() for _ in range(min(most, len(self._kept)))]
+        messages: list[Message] = []
         try:
             while True:
                 wait = max(min(_SLICE_S, end - time.monotonic()), 0)
-                take = self._consumer.consume
-                messages += await self._call(take, most - len(messages), wait, keep=self._kept.extend)
+                messages += await self._call(self._take, most - len(messages), wait, keep=self._kept.extend)
                 if len(messages) >= most or time.monotonic() >= end:
                     return messages
         except BaseException:
             self._kept.extendleft(reversed(messages))
             raise
+
+    def _take(self, most: int, wait: float) -> list[Message]:
+        """Return messages that were kept, and new ones. Runs on a thread, in the turn of a call."""
+        messages = [self._kept.popleft() for _ in range(min(most, len(self._kept)))]
+        left = most - len(messages)
+        return messages + self._consumer.consume(left, 0 if messages else wait) if left else messages
 
     async def subscribe(self, topics: list[str], **callbacks: Callable[..., Any]) -> None:
         """Read topics as a member of the group; `on_assign`, `on_revoke` and `on_lost` are called with this consumer."""
