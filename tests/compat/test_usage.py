@@ -11,8 +11,11 @@ from ottla.compat.usage import missing_names
 CASES = {
     "import confluent_kafka": [],
     "import confluent_kafka.admin as admin\nadmin.AdminClient({}).list_groups()\nadmin.Nope": ["3 admin.Nope"],
-    "from confluent_kafka import Producer, ShareConsumer": ["1 ShareConsumer"],
-    "from confluent_kafka import ShareConsumer as S\nS.poll": ["1 ShareConsumer", "2 ShareConsumer.poll"],
+    "from confluent_kafka.schema_registry import Schema, Association": ["1 schema_registry.Association"],
+    "from confluent_kafka.schema_registry.serde import Migration as M\nM.x": [
+        "1 schema_registry.serde.Migration",
+        "2 schema_registry.serde.Migration.x",
+    ],
     "import confluent_kafka as ck\nck.KafkaError._TIMED_OUT\nck.KafkaError.NOPE": ["3 KafkaError.NOPE"],
     "import confluent_kafka\nconfluent_kafka.admin.Nope": ["2 admin.Nope"],
     "import confluent_kafka\nconfluent_kafka.nope.Nope": ["2 nope", "2 nope.Nope"],

@@ -10,7 +10,6 @@ _RULES: Final = "rules of data contracts are not executed"
 ASSOCIATIONS: Final = "associations of subjects with resources are not built"
 _OWN: Final = "part of confluent-kafka's own client or serializers"
 _MESSAGES: Final = "Confluent's Protobuf messages of decimals and variants are not built"
-_SHARE: Final = "not built yet; ottla.ShareConsumer reads share groups"
 
 _RULE_NAMES: Final = """
     FieldType FieldContext RuleContext RuleBase RuleExecutor FieldRuleExecutor RuleAction ErrorAction NoneAction
@@ -26,8 +25,6 @@ _CLIENT_NAMES: Final = "VALID_AUTH_PROVIDERS is_success is_retriable full_jitter
 _FIELD_NAMES: Final = "transform validate_message get_type get_inline_tags"
 
 _TABLE: Final[dict[str, dict[str, str]]] = {
-    "": {_SHARE: "ShareConsumer Messages DeserializingShareConsumer"},
-    "cimpl": {_SHARE: "ShareConsumer"},
     "schema_registry": {ASSOCIATIONS: _ASSOCIATION_NAMES},
     "schema_registry.schema_registry_client": {ASSOCIATIONS: _ASSOCIATION_NAMES, _OWN: _CLIENT_NAMES},
     "schema_registry.common": {_OWN: "asyncinit"},
@@ -54,7 +51,6 @@ NAMES: Final = {
 """Module, without the package -> name -> reason."""
 
 MODULES: Final = {
-    "deserializing_share_consumer": _SHARE,
     "kafkatest": "programs for the tests of Kafka",
     "schema_registry.confluent": _MESSAGES,
     "schema_registry.rule_registry": _RULES,

@@ -15,6 +15,7 @@ from ottla.compat.confluent_kafka.cimpl import (
     KafkaException,
     Message,
     Producer,
+    ShareConsumer,
     TopicPartition,
     Uuid,
     consistent,
@@ -24,6 +25,7 @@ from ottla.compat.confluent_kafka.cimpl import (
     version,
 )
 from ottla.compat.confluent_kafka.deserializing_consumer import DeserializingConsumer
+from ottla.compat.confluent_kafka.deserializing_share_consumer import DeserializingShareConsumer
 from ottla.compat.confluent_kafka.serializing_producer import SerializingProducer
 from ottla.compat.librdkafka.admin.groups import ConsumerGroupTopicPartitions
 from ottla.compat.librdkafka.admin.requests import Node
@@ -36,7 +38,7 @@ from ottla.compat.librdkafka.enums import (
     IsolationLevel,
 )
 from ottla.compat.librdkafka.events import ThrottleEvent
-from ottla.compat.missing import stand_ins
+from ottla.compat.librdkafka.share import Messages
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -53,15 +55,18 @@ __all__ = [
     "ConsumerGroupTopicPartitions",
     "ConsumerGroupType",
     "DeserializingConsumer",
+    "DeserializingShareConsumer",
     "ElectionType",
     "IllegalStateException",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",
     "Message",
+    "Messages",
     "Node",
     "Producer",
     "SerializingProducer",
+    "ShareConsumer",
     "ThrottleEvent",
     "TopicCollection",
     "TopicPartition",
@@ -75,5 +80,3 @@ __all__ = [
 ]
 
 __version__ = version()
-
-globals().update(stand_ins(__name__))

@@ -10,6 +10,7 @@ from ottla.compat.librdkafka.errors import (
     KafkaException,
 )
 from ottla.compat.librdkafka.producer import Producer
+from ottla.compat.librdkafka.share import ShareConsumer
 from ottla.compat.librdkafka.values import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -25,7 +26,6 @@ from ottla.compat.librdkafka.values import (
     fnv1a,
     murmur2,
 )
-from ottla.compat.missing import stand_ins
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -44,6 +44,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "Producer",
+    "ShareConsumer",
     "TopicPartition",
     "Uuid",
     "consistent",
@@ -62,6 +63,3 @@ def version() -> str:
 def libversion() -> tuple[str, int]:
     """Return the version of librdkafka whose behaviour this is, as text and number."""
     return "2.16.0", 0x021000FF
-
-
-globals().update(stand_ins(__name__))
