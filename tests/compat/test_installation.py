@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ottla.testing import Kafka
+
+_TESTS = Path(__file__).parents[1]
 
 _PROGRAM = """
 import importlib.metadata, sys
@@ -62,8 +66,31 @@ def test_pytest_runs_tests_with_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize(
+    "path", ["interop/test_schema_registry.py", "unit/schemas/test_serializers.py", "registry/test_header_guids.py"]
+)
+def test_tests_with_its_schema_registry_pass_with_it(path: str) -> None:
+    done = run("-m", "pytest", "-q", "-p", "ottla.compat.plugin", "-n", "0", str(_TESTS / path))
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
 def test_the_interop_tests_of_confluent_kafka_pass_with_it() -> None:
-    path = Path(__file__).parents[1] / "interop" / "test_confluent_kafka.py"
+    path = _TESTS / "interop" / "test_confluent_kafka.py"
     done = run("-m", "pytest", "-q", "-p", "ottla.compat.plugin", "-n", "0", "--interop", str(path))
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
+
+
+@pytest.mark.parametrize("module", ["schema_registry", "schema_registry.avro", "avro"])
+def test_the_schema_registry_without_its_extra_names_it(module: str) -> None:
+    program = (
+        "import sys; sys.modules['fastavro'] = None\n"
+        "import ottla.compat.confluent_kafka.admin\n"
+        f"import ottla.compat.confluent_kafka.{module}\n"
+    )
+    done = run("-c", program)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: schema_registry needs the extra `schema` of Ottla: ")
+    assert "install" in last

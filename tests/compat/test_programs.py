@@ -8,29 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import confluent_kafka
 import pytest
 
-import ottla.compat.confluent_kafka
-import ottla.compat.confluent_kafka.serialization
 from ottla.testing import Kafka
 
-LIBRARIES = (confluent_kafka, ottla.compat.confluent_kafka)
-Program = Callable[[Any, str, str], list[Any]]
-"""(library, bootstrap servers, topic of 4 partitions) -> what the program shows."""
+from .libraries import Program, compare, raised
+
 PARTITIONERS = ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
-
-
-def raised(library: Any, function: Callable[[], Any]) -> str:
-    """Return the result of a call, or its error, as text."""
-    try:
-        return repr(function())
-    except library.KafkaException as error:
-        return str(error)
-    except (RuntimeError, ValueError, BufferError) as error:
-        return f"{type(error).__name__}: {error}"
-    except TypeError:
-        return "TypeError"
 
 
 def shown(message: Any) -> tuple[Any, ...]:
@@ -379,8 +363,54 @@ def values(library: Any, servers: str, topic: str) -> list[Any]:
     full.set_topic("u")
     result.append(shown(full))
     result += [str(library.Uuid(1, 2)), library.version(), library.libversion()]
+    result.append(str(library.ThrottleEvent("b", 1, 0.5)))
     names = [name for name in dir(library) if name.startswith(("OFFSET", "TIMESTAMP"))]
     return [*result, [(name, getattr(library, name)) for name in names]]
+
+
+class Builder:
+    """Builder of a serializer, or a deserializer, that takes a config for itself."""
+
+    def __init__(self, serde: Any) -> None:
+        self.serde = serde
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        """Return the serializer and the other configs."""
+        assert is_key == ("for.keys" in conf)
+        conf.pop("for.keys", None)
+        return self.serde, conf
+
+
+def serialized_twice(library: Any, config: dict[str, Any], topic: str, module: Any) -> list[Any]:
+    """Return what a builder makes, and the error of a serializer and a builder."""
+    number = module.IntegerSerializer()
+    built = {**config, "for.keys": True, "key.serializer.builder": Builder(number)}
+    both = {**config, "key.serializer.builder": Builder(number), "key.serializer": number}
+    with library.SerializingProducer(built) as producer:
+        producer.produce(topic, key=5, value="v", partition=1)
+    return [raised(library, partial(library.SerializingProducer, both))]
+
+
+def unread(library: Any, config: dict[str, Any], topic: str, module: Any) -> list[Any]:
+    """Return the error of a message, the key and the value of which cannot be read."""
+    text, number = module.StringDeserializer(), module.IntegerDeserializer()
+    result: list[Any] = []
+    for key, value in ((text, number), (number, number)):
+        names = {"key.deserializer": key, "value.deserializer.builder": Builder(value)}
+        own = {**config, "group.id": topic, "auto.offset.reset": "earliest", **names}
+        with library.DeserializingConsumer(own) as consumer:
+            consumer.assign([library.TopicPartition(topic, 1, 0)])
+            with pytest.raises(library.KafkaException) as caught:
+                read(consumer, 1)
+            message = caught.value.kafka_message
+            result.append((type(caught.value).__name__, message.key(), message.value()))
+    with library.Producer(config) as producer:
+        producer.produce(topic, "v", "key of no number", partition=2)
+    with library.DeserializingConsumer(own) as consumer:
+        consumer.assign([library.TopicPartition(topic, 2, 0)])
+        with pytest.raises(library.KafkaException) as caught:
+            read(consumer, 1)
+    return [*result, type(caught.value).__name__]
 
 
 def serializers(library: Any, servers: str, topic: str) -> list[Any]:
@@ -412,6 +442,7 @@ def serializers(library: Any, servers: str, topic: str) -> list[Any]:
             message.value(),
             raised(library, lambda: consumer.seek(library.TopicPartition(topic, 0))),
         ]
+    result += [serialized_twice(library, config, topic, module), unread(library, config, topic, module)]
     doubles = (
         module.DoubleSerializer()(1.5),
         module.DoubleDeserializer()(b"\x3f\xf8" + bytes(6)),
@@ -420,34 +451,7 @@ def serializers(library: Any, servers: str, topic: str) -> list[Any]:
     return [*result, doubles]
 
 
-def admin_of_topics(library: Any, servers: str, topic: str) -> list[Any]:
-    module = importlib.import_module(f"{library.__name__}.admin")
-    new, more = module.NewTopic, module.NewPartitions
-    result: list[Any] = [repr(new("a", 3, 1)), repr(more("a", 3)), new("a", 3) == new("a", 5), new("a") < new("b")]
-    result += [new("a").num_partitions, new("a").config, more("a", 3).replica_assignment]
-    with module.AdminClient({"bootstrap.servers": servers}) as admin:
-
-        def outcomes(futures: dict[str, Any]) -> list[str]:
-            return [f"{name}: {raised(library, partial(future.result, 15))}" for name, future in futures.items()]
-
-        name = f"{topic}-made"
-        placed = new(f"{topic}-placed", 2, replica_assignment=[[1], [1]], config={"retention.ms": "5000"})
-        result += [outcomes(admin.create_topics([new(name, 3), placed])), outcomes(admin.create_topics([new(name, 3)]))]
-        result.append(outcomes(admin.create_topics([new("checked", 1)], validate_only=True)))
-        result.append(outcomes(admin.create_topics([new("wide", 1, 9), new("odd", 1, config={"nope": "5"})])))
-        unplaced = new("a", replica_assignment=[[1]])
-        result.append(raised(library, lambda: admin.create_topics([unplaced])))
-        result += [outcomes(admin.create_partitions([more(name, count)])) for count in (5, 2)]
-        result += [raised(library, lambda: admin.create_topics([])), raised(library, lambda: admin.delete_topics([]))]
-        topics = admin.list_topics(timeout=10).topics
-        result += [sorted(each for each in topics if each.startswith(topic)), len(topics[name].partitions)]
-        result += [outcomes(admin.delete_topics([name, placed.topic])), outcomes(admin.delete_topics([name]))]
-        result.append(admin.cluster_id(10) == admin.list_topics(timeout=10).cluster_id)
-    return result
-
-
 PROGRAMS: list[Program] = [
-    admin_of_topics,
     delivery_reports,
     refused_records,
     full_queue,
@@ -466,12 +470,4 @@ PROGRAMS: list[Program] = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_shows_the_same_with_both_libraries(program: Program, kafka: Kafka) -> None:
-    servers = kafka.client_config["bootstrap.servers"]
-    results = []
-    for library in LIBRARIES:
-        kafka.create_topic("orders", 4)
-        results.append(program(library, servers, "orders"))
-        kafka.delete_topic("orders")
-    theirs, ours = results
-    for index, (expected, actual) in enumerate(zip(theirs, ours, strict=True)):
-        assert actual == expected, f"value {index}"
+    compare(program, kafka)

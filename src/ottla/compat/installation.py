@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from ottla.compat.missing import reason_of
+
 _NAME: Final = "confluent_kafka"
 _HERE: Final = "ottla.compat.confluent_kafka"
 
@@ -53,9 +55,8 @@ class _Finder(importlib.metadata.DistributionFinder):
         if fullname != _NAME and not fullname.startswith(f"{_NAME}."):
             return None
         if importlib.util.find_spec(_HERE + fullname.removeprefix(_NAME)) is None:
-            raise ModuleNotFoundError(
-                f"{fullname} is not in ottla.compat: see its page in the documentation", name=fullname
-            )
+            reason = reason_of(fullname.partition(".")[2]) or "see its page in the documentation"
+            raise ModuleNotFoundError(f"{fullname} is not in ottla.compat: {reason}", name=fullname)
         return ModuleSpec(fullname, _Alias(), is_package=True)
 
     def find_distributions(

@@ -18,11 +18,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -36,11 +37,23 @@ _HEADERS: Final = {
     "Confluent-Accept-Unknown-Properties": "true",  # or GUIDs are left out
 }
 _WORTH_RETRYING: Final = frozenset({408, 429, 500, 502, 503, 504})
-_FIRST_PAUSE_S: Final = 0.1
+
+
+class ErrorResponse(NamedTuple):
+    """Response of a registry with an error: HTTP status, code of the registry (-1 without one), and message."""
+
+    status: int
+    code: int
+    message: str
 
 
 class SchemaNotFound(LookupError):
-    """The schema, subject or version does not exist in the registry."""
+    """The schema, subject or version does not exist in the registry.
+
+    response  response of the registry, None without one
+    """
+
+    response: ErrorResponse | None = None
 
 
 class UnsupportedSchema(ValueError):
@@ -48,11 +61,19 @@ class UnsupportedSchema(ValueError):
 
 
 class RegistryError(RuntimeError):
-    """The registry did not answer, or answered with an error."""
+    """The registry did not answer, or answered with an error.
+
+    response  response of the registry, the last one after retries; None without one
+    """
+
+    response: ErrorResponse | None = None
 
 
 class RegistryRefusal(RegistryError):
     """The registry refused a request, such as a malformed schema."""
+
+
+E = TypeVar("E", SchemaNotFound, RegistryError, RegistryRefusal)
 
 
 class Reference(NamedTuple):
@@ -83,13 +104,21 @@ class SchemaRegistry:
     """Location of schemas: one or more comma-separated addresses of a Schema Registry, or a directory.
 
     `user_info` is USER:PASSWORD for basic authentication; it may be part of the address as well. Each request times out after
-    `timeout_ms`. It is retried up to `retries` times if no address answers, or only with HTTP 408, 429, 500 or 502 to 504.
+    `timeout_ms`. It is retried up to `retries` times if no address answers, or only with HTTP 408, 429, 500, 502 to 504, after
+    `pause_ms`, which doubles each time up to `max_pause_ms`.
+
+    opener   sends the requests, for example with certificates or through a proxy
+    headers  returns headers to add to a request, such as a token
     """
 
     location: str
     user_info: str | None = field(default=None, repr=False)
     timeout_ms: int = 10_000
     retries: int = 3
+    pause_ms: int = 100
+    max_pause_ms: int = 20_000
+    opener: urllib.request.OpenerDirector | None = field(default=None, repr=False)
+    headers: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False)
 
     def by_id(self, number: int) -> Schema:
         """Return the schema of an id. Raises SchemaNotFound, RegistryError."""
@@ -202,7 +231,14 @@ class SchemaRegistry:
 
     def get(self, path: str) -> Any:
         """Return the response to a GET request, as JSON. Raises SchemaNotFound, RegistryError; a directory serves none."""
-        return self._store().get(path)
+        return self.request(path)
+
+    def request(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
+        """Return the response to a request, as JSON: GET by default, POST with a body; None for an empty response.
+
+        Raises SchemaNotFound, RegistryError; a directory serves none.
+        """
+        return self._store().request(path, body, method)
 
     @property
     def is_directory(self) -> bool:
@@ -247,8 +283,8 @@ class _Http:
         self._config = config
         self._addresses = [address.strip().rstrip("/") for address in config.location.split(",")]
 
-    def get(self, path: str) -> Any:
-        return self._answer(path)
+    def request(self, path: str, body: dict[str, Any] | None, method: str | None) -> Any:
+        return self._answer(path, body, method)
 
     def by_id(self, number: int) -> Schema:
         return _schema(self._answer(f"/schemas/ids/{number}"))
@@ -342,33 +378,42 @@ class _Http:
 
     def _answer(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         """Return the response of the first address that answers; the pause between rounds doubles each time."""
-        reason = ""
+        reason, response = "", None
         for attempt in range(self._config.retries + 1):
             if attempt:
-                time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+                time.sleep(min(self._config.pause_ms * 2 ** (attempt - 1), self._config.max_pause_ms) / 1000)
             for address in self._addresses:
                 url, credentials = _without_credentials(address)
-                request = urllib.request.Request(
-                    url + path,
-                    None if body is None else json.dumps(body).encode(),
-                    _HEADERS,
-                    method=method,
-                )
-                credentials = self._config.user_info or credentials
-                if credentials:
-                    request.add_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
+                request = self._request(url + path, self._config.user_info or credentials, body, method)
                 try:
-                    with urllib.request.urlopen(request, timeout=self._config.timeout_ms / 1000) as response:
-                        return json.load(response)
+                    return self._sent(request)
                 except urllib.error.HTTPError as error:
-                    reason = f"{url}{path}: {_reason(error)}"
+                    response = _error_response(error)
+                    reason = f"{url}{path}: {response.status} {response.message}"
                     if error.code == 404:
-                        raise SchemaNotFound(reason) from None
+                        raise _with_response(SchemaNotFound(reason), response) from None
                     if error.code not in _WORTH_RETRYING:
-                        raise RegistryRefusal(reason) from None
+                        raise _with_response(RegistryRefusal(reason), response) from None
                 except (OSError, ValueError) as failed:
                     reason = f"{url}{path}: {getattr(failed, 'reason', None) or failed}"
-        raise RegistryError(f"no schema registry answers: {reason}")
+        raise _with_response(RegistryError(f"no schema registry answers: {reason}"), response)
+
+    def _request(
+        self, url: str, credentials: str | None, body: dict[str, Any] | None, method: str | None
+    ) -> urllib.request.Request:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {**_HEADERS, **(self._config.headers() if self._config.headers else {})}
+        request = urllib.request.Request(url, content, headers, method=method)
+        if credentials:
+            request.add_header("Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")
+        return request
+
+    def _sent(self, request: urllib.request.Request) -> Any:
+        """Return the response to a request, as JSON. Raises HTTPError, OSError, ValueError."""
+        send = urllib.request.urlopen if self._config.opener is None else self._config.opener.open
+        with send(request, timeout=self._config.timeout_ms / 1000) as response:
+            content = response.read()
+        return json.loads(content) if content else None
 
 
 def _subject_path(subject: str) -> str:
@@ -385,13 +430,18 @@ def _without_credentials(address: str) -> tuple[str, str | None]:
     return urllib.parse.urlunsplit(parts._replace(netloc=host)), urllib.parse.unquote(credentials) or None
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
+def _error_response(error: urllib.error.HTTPError) -> ErrorResponse:
     try:
         with error:
-            message = json.load(error).get("message") or error.reason
-    except (OSError, ValueError, AttributeError):
-        message = error.reason
-    return f"{error.code} {message}"
+            body = json.load(error)
+        return ErrorResponse(error.code, int(body.get("error_code") or -1), str(body.get("message") or error.reason))
+    except (OSError, TypeError, ValueError, AttributeError):
+        return ErrorResponse(error.code, -1, str(error.reason))
+
+
+def _with_response(error: E, response: ErrorResponse | None) -> E:
+    error.response = response
+    return error
 
 
 def _schema(answer: dict[str, Any]) -> Schema:
@@ -420,7 +470,8 @@ class _Directory:
             )
         self._path = path
 
-    def get(self, path: str) -> Any:
+    def request(self, path: str, body: dict[str, Any] | None, method: str | None) -> Any:
+        del body, method
         raise RegistryError(f"{self._path}: a directory of schemas serves no {path}")
 
     def by_id(self, number: int) -> Schema:

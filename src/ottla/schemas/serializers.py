@@ -159,7 +159,8 @@ class AvroSerializer(_RegistrySerializer):
 
     Options, by the names of Confluent's configs: auto_register_schemas (True), use_latest_version, use_schema_id,
     subject_name_strategy (`topic_subject`). schema_id_in="header" writes the schema's GUID into a header of the record, and the
-    payload without a prefix. Raises UnsupportedSchema.
+    payload without a prefix. strict=True rejects values with other fields than the schema's, strict_allow_default=True those
+    that lack a field without a default, too. Raises UnsupportedSchema.
     """
 
     kind = AVRO
@@ -169,8 +170,12 @@ class AvroSerializer(_RegistrySerializer):
         registry: SchemaRegistry | str,
         schema_str: str | Schema | None = None,
         to_dict: Callable[[Any, SerializationContext], Any] | None = None,
+        *,
+        strict: bool = False,
+        strict_allow_default: bool = False,
         **options: Any,
     ) -> None:
+        self._strict = {"strict": strict, "strict_allow_default": strict_allow_default}
         super().__init__(registry, _schema_of(schema_str, AVRO), to_dict, **options)
 
     def _name(self) -> str | None:
@@ -186,11 +191,14 @@ class AvroSerializer(_RegistrySerializer):
         import fastavro
 
         parsed = _parsed_avro(schema, self._registry)
+        if _is_plain_bytes(parsed):
+            return _bytes_of
+        strict = self._strict
 
         def encode(value: Any) -> bytes:
             payload = BytesIO()
             try:
-                fastavro.schemaless_writer(payload, parsed, value)
+                fastavro.schemaless_writer(payload, parsed, value, **strict)
             except _BAD_BYTES as wrong:
                 raise BadRecord(f"does not fit its Avro schema: {wrong or type(wrong).__name__}") from None
             return payload.getvalue()
@@ -201,7 +209,8 @@ class AvroSerializer(_RegistrySerializer):
 class JSONSerializer(_RegistrySerializer):
     """Serializer to JSON text, validated against its JSON Schema unless validate=False.
 
-    Arguments are those of AvroSerializer; `to_dict` returns a value for `json.dumps`. Raises UnsupportedSchema.
+    Arguments are those of AvroSerializer; `to_dict` returns a value for `json.dumps`, or for the function `encode`, which
+    returns the text. Raises UnsupportedSchema.
     """
 
     kind = JSON
@@ -213,9 +222,11 @@ class JSONSerializer(_RegistrySerializer):
         to_dict: Callable[[Any, SerializationContext], Any] | None = None,
         *,
         validate: bool = True,
+        encode: Callable[[Any], str | bytes] | None = None,
         **options: Any,
     ) -> None:
         self._validate = validate
+        self._encode = encode
         super().__init__(registry, _schema_of(schema_str, JSON), to_dict, **options)
 
     def _name(self) -> str | None:
@@ -226,12 +237,13 @@ class JSONSerializer(_RegistrySerializer):
         from ottla.schemas.json_schema import JsonDocument, json_payload
 
         document = JsonDocument(schema.text, _texts(self._registry, schema))
-        check = document.checker() if self._validate else None
+        check, to_text = document.checker() if self._validate else None, self._encode or json_payload
 
         def encode(value: Any) -> bytes:
             if check is not None:
                 check(value)
-            return json_payload(value)
+            text = to_text(value)
+            return text.encode() if isinstance(text, str) else text
 
         return encode
 
@@ -243,15 +255,23 @@ class ProtobufSerializer(_RegistrySerializer):
     registry      address of a Schema Registry, a directory, or a SchemaRegistry
 
     Options are those of AvroSerializer. The schema is the file of the message, registered together with its imports (each under
-    its own name), without files of the Protobuf library.
+    its own name, or what `reference_subject` returns for its file), without files of the Protobuf library.
     """
 
     kind = PROTOBUF
 
-    def __init__(self, message_type: type[Any], registry: SchemaRegistry | str, **options: Any) -> None:
+    def __init__(
+        self,
+        message_type: type[Any],
+        registry: SchemaRegistry | str,
+        *,
+        reference_subject: Callable[[Any], str] = lambda file: str(file.name),
+        **options: Any,
+    ) -> None:
         from ottla.schemas.protobuf import in_base64_of
 
         self._class = message_type
+        self._reference_subject = reference_subject
         self._descriptor: Any = message_type.DESCRIPTOR
         super().__init__(registry, Schema(PROTOBUF, in_base64_of(self._descriptor.file)), **options)
         self._indexes = indexes_written(_indexes(self._descriptor))
@@ -270,10 +290,13 @@ class ProtobufSerializer(_RegistrySerializer):
         for other in file.dependencies:
             if other.name.startswith(OWN_FILES):
                 continue
-            schema = Schema(PROTOBUF, in_base64_of(other), self._references(other))
+            schema, subject = (
+                Schema(PROTOBUF, in_base64_of(other), self._references(other)),
+                self._reference_subject(other),
+            )
             if self._auto_register:
-                self._registry.register(other.name, schema)
-            references.append(Reference(other.name, other.name, self._registry.version_of(other.name, schema)))
+                self._registry.register(subject, schema)
+            references.append(Reference(other.name, subject, self._registry.version_of(subject, schema)))
         return tuple(references)
 
     def _encoder(self, schema: Schema) -> Encode:
@@ -347,6 +370,7 @@ class AvroDeserializer(_RegistryDeserializer):
     from_dict   (value, context) -> object
 
     logical_types=False returns dates, times and decimals as the numbers and bytes that they are stored as.
+    return_record_name=True returns a record of a union as a pair of its name and the record.
     """
 
     kind = AVRO
@@ -358,9 +382,11 @@ class AvroDeserializer(_RegistryDeserializer):
         from_dict: Callable[[Any, SerializationContext], Any] | None = None,
         *,
         logical_types: bool = True,
+        return_record_name: bool = False,
     ) -> None:
         super().__init__(registry, from_dict)
         self._logical_types = logical_types
+        self._return_record_name = return_record_name
         reader = _schema_of(schema_str, AVRO)
         self._reader = None if reader is None else _parsed_avro(reader, self._registry)
 
@@ -374,7 +400,9 @@ class AvroDeserializer(_RegistryDeserializer):
         schema, reader = self._writer_schema(number), self._reader
         assert schema is not None
         writer = _parsed_avro(schema, self._registry, logical_types=self._logical_types)
-        check = payload_check(whole(schema.text, _texts(self._registry, schema)))
+        if _is_plain_bytes(writer):
+            return lambda data: data[HEAD:]
+        check, named = payload_check(whole(schema.text, _texts(self._registry, schema))), self._return_record_name
 
         def decode(data: bytes) -> Any:
             if check is not None:
@@ -382,7 +410,7 @@ class AvroDeserializer(_RegistryDeserializer):
             payload = BytesIO(data)
             payload.seek(HEAD)
             try:
-                return fastavro.schemaless_reader(payload, writer, reader)
+                return fastavro.schemaless_reader(payload, writer, reader, return_record_name=named)
             except (*_BAD_BYTES, SchemaResolutionError) as wrong:
                 raise BadRecord(f"malformed Avro payload: {wrong or type(wrong).__name__}") from None
 
@@ -395,6 +423,7 @@ class JSONDeserializer(_RegistryDeserializer):
     schema_str  the reader's schema; without it validation needs a registry
     registry    as for AvroSerializer; without it schema ids are ignored
     from_dict   (value, context) -> object
+    decode      function that parses the text, `json.loads` by default
     """
 
     kind = JSON
@@ -406,10 +435,12 @@ class JSONDeserializer(_RegistryDeserializer):
         registry: SchemaRegistry | str | None = None,
         from_dict: Callable[[Any, SerializationContext], Any] | None = None,
         validate: bool = True,
+        decode: Callable[[bytes], Any] = json.loads,
     ) -> None:
         super().__init__(registry, from_dict)
         self._reader = _schema_of(schema_str, JSON)
         self._validate = validate
+        self._parse = decode
         if validate and self._reader is None and registry is None:
             raise ValueError("no schema: pass one, or a registry, or validate=False")
 
@@ -418,13 +449,13 @@ class JSONDeserializer(_RegistryDeserializer):
 
         schema = self._writer_schema(number)
         schema = self._reader or schema
-        check = None
+        check, parse = None, self._parse
         if self._validate and schema is not None:
             check = JsonDocument(schema.text, _texts(self._registry, schema)).checker()
 
         def decode(data: bytes) -> Any:
             try:
-                value = json.loads(data[HEAD:])
+                value = parse(data[HEAD:])
             except (ValueError, RecursionError) as wrong:
                 raise BadRecord(f"not JSON: {wrong}") from None
             if check is not None:
@@ -491,6 +522,20 @@ def _parsed_avro(schema: Schema, registry: SchemaRegistry | None, *, logical_typ
         return fastavro.parse_schema(document if logical_types else _without_logical_types(document))
     except (SchemaParseException, UnknownType, LookupError, TypeError) as wrong:
         raise UnsupportedSchema(f"not an Avro schema: {wrong}") from None
+
+
+def _is_plain_bytes(parsed: Any) -> bool:
+    """Return whether a schema is that of bytes alone, which are written as they are, as Confluent's serializers do."""
+    return parsed == "bytes" or (isinstance(parsed, dict) and parsed["type"] == "bytes" and "logicalType" not in parsed)
+
+
+def _bytes_of(value: Any) -> bytes:
+    """Return bytes as they are, and a text in UTF-8. Raises BadRecord."""
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise BadRecord(f"does not fit its Avro schema: a {type(value).__name__} is not bytes")
+    return bytes(value)
 
 
 def _without_logical_types(schema: Any) -> Any:

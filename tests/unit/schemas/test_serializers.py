@@ -126,6 +126,43 @@ def test_avro_has_the_bytes_of_confluent_s_serializer(registry: Registry, client
     assert [their_read(frame, THEIRS) for frame in frames] == [order(number) for number in range(4)]
 
 
+@pytest.mark.parametrize("schema", ['"bytes"', '{"type": "bytes"}', '"string"'])
+def test_a_plain_value_has_the_bytes_of_confluent_s_serializer(
+    registry: Registry, client: SchemaRegistryClient, schema: str
+) -> None:
+    """Bytes have no length before them: Java's serializer writes them as they are, too."""
+    value = "text" if "string" in schema else b"raw"
+    frame = AvroSerializer(registry.address, schema)(value, ORDERS)
+    theirs_frame = their_avro.AvroSerializer(client, schema)(value, THEIRS)
+    assert frame is not None
+    assert theirs_frame is not None
+    assert frame[5:] == theirs_frame[5:]
+    assert AvroDeserializer(registry.address)(frame, ORDERS) == value == their_avro.AvroDeserializer(client)(frame)
+
+
+def test_strict_avro_serializer_rejects_other_fields(registry: Registry) -> None:
+    value = {**order(1), "more": 1}
+    assert AvroSerializer(registry.address, ORDER)(value, ORDERS) is not None
+    with pytest.raises(BadRecord, match="more"):
+        AvroSerializer(registry.address, ORDER, strict=True)(value, ORDERS)
+
+
+def test_json_text_is_written_and_read_by_functions_of_the_application(registry: Registry) -> None:
+    serialize = JSONSerializer(registry.address, ORDER_JSON, encode=lambda value: json.dumps(value, indent=1))
+    frame = serialize({"id": 1}, ORDERS)
+    assert frame is not None
+    assert frame[5:] == b'{\n "id": 1\n}'
+    read = JSONDeserializer(ORDER_JSON, decode=lambda text: json.loads(text) | {"id": 2})
+    assert read(frame, ORDERS) == {"id": 2}
+
+
+def test_an_error_has_the_response_of_the_registry(registry: Registry) -> None:
+    with pytest.raises(SchemaNotFound) as caught:
+        SchemaRegistry(location=registry.address).by_id(99)
+    assert caught.value.response is not None
+    assert caught.value.response.status == 404
+
+
 def test_json_has_the_bytes_of_confluent_s_serializer(registry: Registry, client: SchemaRegistryClient) -> None:
     ours, their = JSONSerializer(registry.address, ORDER_JSON), their_json.JSONSerializer(ORDER_JSON, client)
     values = [{"id": 1, "name": "Zoë"}, {"id": 2}, {"name": 'a "b"', "id": 3}]

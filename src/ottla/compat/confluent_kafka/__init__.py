@@ -15,6 +15,7 @@ from ottla.compat.confluent_kafka.cimpl import (
     KafkaException,
     Message,
     Producer,
+    ShareConsumer,
     TopicPartition,
     Uuid,
     consistent,
@@ -24,7 +25,20 @@ from ottla.compat.confluent_kafka.cimpl import (
     version,
 )
 from ottla.compat.confluent_kafka.deserializing_consumer import DeserializingConsumer
+from ottla.compat.confluent_kafka.deserializing_share_consumer import DeserializingShareConsumer
 from ottla.compat.confluent_kafka.serializing_producer import SerializingProducer
+from ottla.compat.librdkafka.admin.groups import ConsumerGroupTopicPartitions
+from ottla.compat.librdkafka.admin.requests import Node
+from ottla.compat.librdkafka.admin.topics import TopicCollection, TopicPartitionInfo
+from ottla.compat.librdkafka.enums import (
+    AcknowledgeType,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ElectionType,
+    IsolationLevel,
+)
+from ottla.compat.librdkafka.events import ThrottleEvent
+from ottla.compat.librdkafka.share import Messages
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -34,16 +48,29 @@ __all__ = [
     "TIMESTAMP_CREATE_TIME",
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
+    "AcknowledgeType",
     "ConcurrentModificationException",
     "Consumer",
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
     "DeserializingConsumer",
+    "DeserializingShareConsumer",
+    "ElectionType",
     "IllegalStateException",
+    "IsolationLevel",
     "KafkaError",
     "KafkaException",
     "Message",
+    "Messages",
+    "Node",
     "Producer",
     "SerializingProducer",
+    "ShareConsumer",
+    "ThrottleEvent",
+    "TopicCollection",
     "TopicPartition",
+    "TopicPartitionInfo",
     "Uuid",
     "consistent",
     "fnv1a",

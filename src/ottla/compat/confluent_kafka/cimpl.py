@@ -1,6 +1,6 @@
 """Names of confluent-kafka's compiled module."""
 
-from ottla.compat.librdkafka.admin import NewPartitions, NewTopic
+from ottla.compat.librdkafka.admin.topics import NewPartitions, NewTopic
 from ottla.compat.librdkafka.constants import *  # noqa: F403
 from ottla.compat.librdkafka.consumer import Consumer
 from ottla.compat.librdkafka.errors import (
@@ -10,6 +10,7 @@ from ottla.compat.librdkafka.errors import (
     KafkaException,
 )
 from ottla.compat.librdkafka.producer import Producer
+from ottla.compat.librdkafka.share import ShareConsumer
 from ottla.compat.librdkafka.values import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -43,6 +44,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "Producer",
+    "ShareConsumer",
     "TopicPartition",
     "Uuid",
     "consistent",

@@ -1,6 +1,7 @@
 """Serializers of single values, and what they are called with."""
 
 import struct
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -49,6 +50,59 @@ class Deserializer:
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
         """Return the object in bytes."""
         raise NotImplementedError
+
+
+class SerializerBuilder:
+    """Interface of builders of serializers."""
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        """Return a serializer for keys or values, and the configs that it leaves to the client."""
+        raise NotImplementedError
+
+
+class DeserializerBuilder:
+    """Interface of builders of deserializers."""
+
+    def build(self, conf: dict[str, Any], is_key: bool) -> tuple[Any, dict[str, Any]]:
+        """Return a deserializer for keys or values, and the configs that it leaves to the client."""
+        raise NotImplementedError
+
+
+Choice = Callable[[dict[str, Any]], Any]
+"""Function from the configs of a client to a serializer and the configs that are left."""
+
+
+def chosen_serdes(conf: dict[str, Any], kind: str) -> tuple[list[Choice], dict[str, Any]]:
+    """Return the choices of the serializers of keys and values, and the other configs. Raises ValueError.
+
+    kind  "serializer" or "deserializer"
+    """
+    left, choices = dict(conf), []
+    for field in ("key", "value"):
+        name = f"{field}.{kind}"
+        serde, builder = left.pop(name, None), left.pop(f"{name}.builder", None)
+        if serde is not None and builder is not None:
+            raise ValueError(f"Cannot configure both {name} and {name}.builder; use one or the other")
+        choices.append(_chosen(serde) if builder is None else _built(builder, field == "key"))
+    return choices, left
+
+
+def _chosen(serde: Any) -> Choice:
+    return lambda conf: (serde, conf)
+
+
+def _built(builder: Any, is_key: bool) -> Choice:
+    return lambda conf: builder.build(dict(conf), is_key)
+
+
+def pop_serdes(conf: dict[str, Any], kind: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the serializers of keys and values that are configured or built, and the other configs. Raises ValueError."""
+    choices, left = chosen_serdes(conf, kind)
+    serdes = []
+    for choice in choices:
+        serde, left = choice(left)
+        serdes.append(serde)
+    return serdes[0], serdes[1], left
 
 
 def _packed(form: str, obj: Any) -> bytes | None:

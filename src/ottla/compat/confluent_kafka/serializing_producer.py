@@ -1,20 +1,22 @@
 """Producer that serializes keys and values."""
 
+from types import GenericAlias
 from typing import Any
 
 from ottla.compat.confluent_kafka.error import KeySerializationError, ValueSerializationError
-from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext
+from ottla.compat.confluent_kafka.serialization import MessageField, SerializationContext, pop_serdes
 from ottla.compat.librdkafka.producer import Callback, Producer
 
 
 class SerializingProducer(Producer):
-    """Producer with the configs key.serializer and value.serializer: functions `(object, context) -> bytes`."""
+    """Producer with the configs key.serializer and value.serializer: functions `(object, context) -> bytes`, or builders."""
+
+    def __class_getitem__(cls, types: Any) -> GenericAlias:
+        return GenericAlias(cls, types)
 
     def __init__(self, conf: dict[str, Any]) -> None:
-        copy = dict(conf)
-        self._key_serializer = copy.pop("key.serializer", None)
-        self._value_serializer = copy.pop("value.serializer", None)
-        super().__init__(copy)
+        self._key_serializer, self._value_serializer, left = pop_serdes(conf, "serializer")
+        super().__init__(left)
 
     def produce(  # type: ignore[override]  # confluent-kafka's order of the arguments
         self,

@@ -69,7 +69,7 @@ def settings(kind: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Se
         raise TypeError("expected configuration dict")
     configs = {**(args[0] if args else {}), **options}
     if kind.endswith("consumer") and not configs.get("group.id"):
-        raise ValueError(f"Failed to create {kind}: group.id must be set")
+        raise ValueError("Failed to create consumer: group.id must be set")
     return _Parsing(kind).parse(configs)
 
 
@@ -287,6 +287,7 @@ _CONVERSIONS: Final[dict[str, Callable[[str], Any]]] = {
     "connections.max.idle.ms": _without_limit,
     "queue.buffering.max.kbytes": lambda text: int(text) * 1024,
     "security.protocol": lambda text: text.upper(),
+    "share.acknowledgement.mode": lambda text: text.lower(),
     "socket.receive.buffer.bytes": _without_limit,
     "socket.send.buffer.bytes": _without_limit,
     "topic.metadata.refresh.interval.ms": lambda text: "86400000" if text == "-1" else text,

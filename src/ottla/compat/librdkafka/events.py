@@ -4,6 +4,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.addresses import address_text
@@ -11,6 +12,18 @@ from ottla.client.errors import KafkaError as ClientError
 from ottla.client.metrics import MetricValues
 from ottla.compat.librdkafka.configs import Settings, number
 from ottla.compat.librdkafka.errors import error_from
+
+
+@dataclass(eq=False)
+class ThrottleEvent:
+    """Request that a broker has throttled, for throttle_cb, which is not called so far; the time is in seconds."""
+
+    broker_name: str
+    broker_id: int
+    throttle_time: float
+
+    def __str__(self) -> str:
+        return f"{self.broker_name}/{self.broker_id} throttled for {int(self.throttle_time * 1000)} ms"
 
 
 class Events:

@@ -72,10 +72,9 @@ class TopicPartition:
         return self
 
     def __repr__(self) -> str:
-        error = None if self._error is None else self._error.str()
         return (
             f"TopicPartition{{topic={self._topic},partition={self.partition},offset={self.offset},"
-            f"leader_epoch={self._leader_epoch},error={error}}}"
+            f"leader_epoch={self._leader_epoch},error={self._error}}}"
         )
 
     __str__ = __repr__

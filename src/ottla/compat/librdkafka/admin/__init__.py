@@ -1,0 +1,1 @@
+"""Admin client of librdkafka on Ottla's: values, and requests with futures."""
