@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +134,13 @@ def test_fields_of_structs_have_statistics_and_lists_have_none() -> None:
     }
 
 
+def test_bounds_contain_both_zeros() -> None:
+    """DuckDB's reader left out a file with -0.0 at most for `WHERE x >= 0`."""
+    for zero in (0.0, -0.0):
+        found = json.loads(statistics(pa.table({"low": [zero, 1.0], "high": [-1.0, zero]})))
+        assert (str(found["minValues"]["low"]), str(found["maxValues"]["high"])) == ("-0.0", "0.0")
+
+
 @pytest.mark.parametrize(
     "column",
     [
@@ -185,6 +193,28 @@ def test_every_type_is_read_back(tmp_path: Path) -> None:
     read = table_of(tmp_path / "t")
     assert str(read.to_pylist()) == str(rows.to_pylist())  # as text, because a NaN is not equal to itself
     assert read.column_names == rows.column_names
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1.0, math.nan]),
+        pa.array([1.0, math.nan], pa.float32()),
+        pa.array([{"a": math.nan}, None]),
+        pa.array([[1.0], [math.nan]]),
+        pa.array([[("k", math.nan)]], pa.map_(pa.string(), pa.float64())),
+        pa.array([{"a": [{"b": math.nan}]}]),
+    ],
+    ids=str,
+)
+def test_a_file_has_no_bounds_that_leave_a_nan_out(column: pa.Array, tmp_path: Path) -> None:
+    """DuckDB found no rows with `WHERE x > 5`, although it orders NaN above all numbers: it believed the file's bounds."""
+    add(options(tmp_path / "nan"), pa.table({"c": column}), 0)
+    add(options(tmp_path / "numbers"), pa.table({"c": [1.0]}), 0)
+    (nan,), (numbers,) = ((tmp_path / name).glob("*.parquet") for name in ("nan", "numbers"))
+    group = pq.ParquetFile(nan).metadata.row_group(0)
+    assert [group.column(n).statistics for n in range(group.num_columns)] == [None] * group.num_columns
+    assert pq.ParquetFile(numbers).metadata.row_group(0).column(0).statistics.has_min_max
 
 
 def test_rows_go_to_the_files_of_their_partitions(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
 from ottla.spark.delta.options import TableOptions
-from ottla.spark.delta.statistics import statistics
+from ottla.spark.delta.statistics import has_nan, statistics
 from ottla.spark.offsets import InvalidOption
 
 _MEMORY: Final = 128 << 20
@@ -69,8 +69,15 @@ class FileWriter:
         del self._sizes[key]
         path = f"part-{uuid.uuid4()}.snappy.parquet"
         with self._filesystem.open_output_stream(path) as file:
-            # Without Arrow's own schema: it has names of types that other readers do not know.
-            pq.write_table(rows, file, compression="snappy", coerce_timestamps="us", store_schema=False)
+            pq.write_table(
+                rows,
+                file,
+                compression="snappy",
+                coerce_timestamps="us",
+                # Arrow leaves NaN out of the bounds in the file, and DuckDB skips rows by them that it orders above (2.0).
+                write_statistics=not any(has_nan(column.combine_chunks()) for column in rows.columns),
+                store_schema=False,  # Arrow's own
+            )
         size = self._filesystem.get_file_info(path).size
         values = dict(zip(self._partition_by, key, strict=True))
         self._files.append(AddAction(path, size, values, int(time.time() * 1000), True, statistics(rows)))

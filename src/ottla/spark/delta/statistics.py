@@ -36,6 +36,18 @@ def statistics(rows: pa.Table) -> str:
     return json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
+def has_nan(column: pa.Array) -> bool:
+    """Return whether a NaN is in a column, at any depth."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return any(has_nan(pc.struct_field(column, [index])) for index in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return has_nan(column.keys) or has_nan(column.items)
+    if pa.types.is_nested(kind):
+        return has_nan(column.flatten())
+    return bool(pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py())
+
+
 def _add(name: str, column: pa.Array, nulls: dict[str, Any], lowest: dict[str, Any], highest: dict[str, Any]) -> None:
     kind = column.type
     if pa.types.is_struct(kind):
@@ -59,7 +71,7 @@ def _bounds(column: pa.Array) -> tuple[Any, Any] | None:
     kind = column.type
     if pa.types.is_boolean(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return None
-    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+    if has_nan(column):
         return None
     try:
         bounds = pc.min_max(column).as_py()
@@ -68,11 +80,12 @@ def _bounds(column: pa.Array) -> tuple[Any, Any] | None:
         return None
     if least is None or greatest is None:
         return None
-    return (least[:_PREFIX], _above(greatest)) if isinstance(greatest, str) and _is_text(kind) else (least, greatest)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return least[:_PREFIX], _above(greatest)
+    if pa.types.is_floating(kind):
+        # Some readers order -0.0 below 0.0, as Arrow in Rust: the wider bound, as in Parquet.
+        return least or -0.0, greatest or 0.0
+    return least, greatest
 
 
 def _above(text: str) -> str:
