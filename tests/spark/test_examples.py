@@ -14,12 +14,13 @@ from ottla.testing import EmbeddedBroker
 from tests.spark import since
 
 ROOT = Path(__file__).parents[2]
+DELTA = 'format("ottla-delta")'
 
 
 @pytest.mark.parametrize("page", ["README.md", pytest.param("docs/spark.md", marks=since("4.2"))])
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if DELTA not in block]
     assert any('format("ottla")' in block for block in blocks)
     names: dict[str, Any] = {}
     with EmbeddedBroker() as broker:
@@ -39,3 +40,21 @@ def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, capsys: py
             assert "offsets/0: {" in dry_run.output
             assert rewriting.output.endswith("files rewritten\n")
     assert "hello" in capsys.readouterr().out
+
+
+@since("4.2")
+def test_the_example_of_a_delta_table_runs(spark: SparkSession, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="the extra delta")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "spark.md").read_text(encoding="utf-8"), re.DOTALL)
+    (words,) = (block for block in blocks if block.startswith("words = "))
+    (stream,) = (block for block in blocks if block.startswith("stream = "))
+    (table,) = (block for block in blocks if DELTA in block)
+    names: dict[str, Any] = {"spark": spark}
+    with EmbeddedBroker() as broker:
+        for block in [words, stream, table, words, table]:
+            code = block.replace("127.0.0.1:9092", broker.bootstrap_servers).replace("./", f"{tmp_path}/")
+            exec(compile(code, "docs/spark.md", "exec"), names)
+    written = deltalake.DeltaTable(str(tmp_path / "tables" / "words"))
+    rows = written.to_pyarrow_table(columns=["word"])
+    assert sorted(row or "" for row in rows["word"].to_pylist()) == sorted(["", "bonjour", "hello"] * 2)
+    assert written.metadata().partition_columns == ["day"]

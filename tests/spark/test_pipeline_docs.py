@@ -9,23 +9,32 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.spark.pipelines.template import FILES, SAMPLE
 from ottla.spark.releases import RELEASE
 from ottla.testing import EmbeddedBroker
 from tests.spark.test_pipeline_runs import QUICK
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+BEFORE, _, REST = PAGE.partition("## Tables")
+TABLES = REST.partition("\n## ")[0]
+
+
+def on_path(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """The environment with modules as commands."""
+    folder.mkdir()
+    programs = {name: f'"{sys.executable}" -m {name}' for name in names} | {"python": f'"{sys.executable}"'}
+    for name, program in programs.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {program} "$@"\n', encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 @pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(240)
 def test_commands_as_the_page_says(tmp_path: Path) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("ottla", "pytest"):
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {name} "$@"\n', encoding="utf-8")
-        (folder / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    commands = [line.strip() for line in PAGE.splitlines() if re.match(r"    (ottla|echo|pytest) ", line)]
+    environment = on_path(tmp_path / "bin", ("ottla", "pytest"))
+    commands = [line.strip() for line in BEFORE.splitlines() if re.match(r"    (ottla|echo|pytest) ", line)]
     assert len(commands) == 7
     said = {}
     with EmbeddedBroker() as broker:
@@ -69,3 +78,50 @@ def test_python_as_the_page_says(spark: SparkSession) -> None:
     assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, "pipelines.md", "exec"), {"spark": spark})
+
+
+@pytest.mark.usefixtures("a_spark_of_its_own")
+@pytest.mark.timeout(400)
+def test_tables_as_the_page_and_the_readme_say(tmp_path: Path) -> None:
+    """The three commands of the README on a topic with the sample data, then those of the page on more of it."""
+    pytest.importorskip("deltalake", reason="the extra delta")
+    environment = on_path(tmp_path / "bin", ("ottla",))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    three = re.findall(r"^    ((?:ottla pipeline|python -c).*)$", readme, re.MULTILINE)
+    commands = re.findall(r"^    ((?:ottla|python) .*)$", TABLES, re.MULTILINE)
+    assert (len(three), len(commands)) == (3, 5)
+    sample = tmp_path / "sample"
+    sample.write_text(FILES[SAMPLE], encoding="utf-8")
+    with EmbeddedBroker() as broker:
+        environment |= {"OTTLA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+
+        def said(command: str) -> str:
+            words = command.replace("127.0.0.1:9092", broker.bootstrap_servers)
+            if " pipeline run " in words:
+                words += f" --conf '{QUICK[-1]}'"
+            run = ["sh", "-c", words]
+            done = subprocess.run(
+                run, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150, check=False
+            )
+            assert done.returncode == 0, (command, done.stdout, done.stderr)
+            return done.stdout
+
+        said(f"ottla console-producer --topic orders < {sample}")
+        *_, table = [said(command) for command in three]
+        assert [line.split()[1:3] for line in table.splitlines()[1:]] == [
+            ["1", "ada"],
+            ["3", "ada"],
+            ["4", "eve"],
+            ["5", "bob"],
+        ]
+        (tmp_path / "lake").rename(tmp_path / "readme")
+        answers = {command.split(" --")[0]: said(command) for command in commands}
+        assert answers[commands[2]] == table
+        (shown,) = re.findall(r"```\n(TABLE.*?)```", TABLES, re.DOTALL)
+        # What the page shows, but for bytes and times.
+        rows = [
+            [cell for n, cell in enumerate(line.split()) if n not in (4, 5)]
+            for line in answers["ottla pipeline status lake"].splitlines()
+        ]
+        assert rows == [[cell for n, cell in enumerate(line.split()) if n not in (4, 5)] for line in shown.splitlines()]
+        assert "data/tables/orders" in answers["ottla pipeline compact lake"]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.spark.pipelines.template import write_table_project
 from ottla.spark.releases import RELEASE
 from tests.spark.conftest import Cluster, Sent
 from tests.spark.test_demo import alive_in_session
@@ -146,6 +147,10 @@ def test_the_project_s_own_test(spark: SparkSession, cluster: Cluster, tmp_path:
     tests = runpy.run_path(str(shop / "tests" / "test_transformations.py"))
     tests["test_rules_and_totals"](spark)
     assert spark.conf.get("shop.source") == "unread"
+    write_table_project(tmp_path / "lake", cluster.servers, "unread")
+    tests = runpy.run_path(str(tmp_path / "lake" / "tests" / "test_transformations.py"))
+    tests["test_rules_and_totals"](spark)
+    assert spark.conf.get("lake.tables") == "data/tables"
 
 
 def test_two_flows_into_one_table_are_refused(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ PUBLIC = {
         "pytest_runtest_teardown",
     },
     "pyspark_ottla": {"DefaultSource"},
+    "pyspark_ottla_delta": {"DefaultSource"},
 }
 
 

@@ -65,14 +65,14 @@ class QueryFigure:
 
 def partition_lags(end: str | None, latest: str | None) -> Lags | None:
     """Return `latest` minus `end` by partition, both as in a source's progress; None for offsets of another shape."""
-    ends, latests = _positions(end), _positions(latest)
+    ends, latests = partition_offsets(end), partition_offsets(latest)
     if ends is None or latests is None:
         return None
     return {partition: max(offset - ends.get(partition, 0), 0) for partition, offset in latests.items()}
 
 
-def _positions(text: str | None) -> dict[TopicPartition, int] | None:
-    """Parse offsets by partition from JSON; None for any other JSON."""
+def partition_offsets(text: str | None) -> dict[TopicPartition, int] | None:
+    """Parse offsets by partition from the JSON of a source; None for any other text."""
     try:
         offsets = json.loads(text) if text else None
     except ValueError:

@@ -12,10 +12,12 @@ skip_module_before("4.1")
 from click.testing import CliRunner
 
 from ottla.cli.main import main
+from ottla.cli.own import pipeline as command
+from ottla.extras import install_command
 from ottla.spark.pipelines import template
 from ottla.spark.pipelines.project import InvalidProject, open_project, resolved_confs, static_confs, written_confs
 from ottla.spark.pipelines.report import FlowReport, FlowTracker, RunReport, growth, reason, run_state
-from ottla.spark.pipelines.template import FILES, SAMPLE, write_project
+from ottla.spark.pipelines.template import FILES, SAMPLE, TABLE_FILES, write_project, write_table_project
 
 # What PySpark 4.3 told of flows, shortened in the middle.
 FAILURE = """\
@@ -197,3 +199,29 @@ def test_a_folder_without_a_project_is_one_line_and_exit_1(tmp_path: Path) -> No
     assert (result.exit_code, result.output) == (1, f"ottla: no spark-pipeline.yml in {tmp_path} or above it\n")
     result = CliRunner().invoke(main, ["pipeline", "init", str(tmp_path)])
     assert (result.exit_code, "already exists" in result.output or "a project name" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("words", [["init", "shop", "--table", "delta"], ["status"], ["compact"]], ids=str)
+def test_a_command_without_deltalake_names_the_extra(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "is_installed", lambda package: package != "deltalake")
+    result = CliRunner().invoke(main, ["pipeline", *words])
+    reason = f"ottla: Delta tables need deltalake: {install_command('delta')}\n"
+    assert (result.exit_code, result.output) == (1, reason)
+
+
+def test_a_project_of_tables_is_written(tmp_path: Path) -> None:
+    assert write_table_project(tmp_path / "web-shop", "broker:9092", "in") == list(TABLE_FILES)
+    project = open_project(tmp_path / "web-shop")
+    assert project.servers == "broker:9092"
+    assert project.configuration["web_shop.tables"] == "data/tables"
+    for name in TABLE_FILES:
+        text = (tmp_path / "web-shop" / name).read_text(encoding="utf-8")
+        assert str(tmp_path) not in text
+        if name.endswith(".py"):
+            ast.parse(text)
+
+
+def test_a_table_takes_the_place_of_the_topic(tmp_path: Path) -> None:
+    words = ["pipeline", "init", str(tmp_path / "shop"), "--table", "delta", "--to", "large"]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, "cannot be combined with --to" in result.output) == (2, True)

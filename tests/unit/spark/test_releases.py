@@ -40,7 +40,9 @@ def test_an_option_without_admission_control_is_refused(monkeypatch: pytest.Monk
         OttlaDataSource(options).streamReader(COLUMNS)
 
 
-@pytest.mark.parametrize("module", ["ottla.spark.source", "ottla.spark.session", "pyspark_ottla"])
+@pytest.mark.parametrize(
+    "module", ["ottla.spark.source", "ottla.spark.session", "pyspark_ottla", "pyspark_ottla_delta"]
+)
 def test_pyspark_3_is_refused_by_name(tmp_path: Path, module: str) -> None:
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text('__version__ = "3.5.9"\n', encoding="utf-8")

@@ -5,22 +5,25 @@ import logging
 import sys
 import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ottla.addresses import address_text
-from ottla.cli.cluster_access import address_of, bootstrap_options
+from ottla.cli.cluster_access import address_of, bootstrap_options, cluster_options, connected, json_option
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.stopping import Stop, stop_on_signals
-from ottla.cli.table import Column, echo_table
-from ottla.extras import install_command
+from ottla.cli.table import Column, echo_json, echo_table
+from ottla.extras import install_command, is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.client.topics import TopicPartition
     from ottla.spark.monitoring import QueryFigure, QueryFigures
     from ottla.spark.pipelines.project import Project
     from ottla.spark.pipelines.report import RunReport
@@ -43,15 +46,24 @@ def pipeline() -> None:
     help="Topic to read.",
     shell_complete=complete_topics,
 )
-@click.option("--to", "target", default="large-orders", show_default=True, metavar="NAME", help="Topic for results.")
-def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> None:
+@click.option("--to", "target", metavar="NAME", help="Topic for results. [default: large-orders]")
+@click.option("--table", type=click.Choice(["delta"]), help="Write the topic into tables of this format instead.")
+def init(name: Path, bootstrap_server: str | None, topic: str, target: str | None, table: str | None) -> None:
     """Create a project in the new folder NAME: spec, settings, bronze, silver, gold, a sink, rules, a test."""
+    if table is not None and target is not None:
+        raise click.UsageError("--table writes tables in place of a topic: it cannot be combined with --to")
     _needs_spark()
+    if table is not None:
+        _needs_deltalake()
     from ottla.spark.pipelines.project import InvalidProject
-    from ottla.spark.pipelines.template import SAMPLE, write_project
+    from ottla.spark.pipelines.template import SAMPLE, write_project, write_table_project
 
+    servers = address_of(bootstrap_server, {}).servers
     try:
-        written = write_project(name, address_of(bootstrap_server, {}).servers, topic, target)
+        if table is None:
+            written = write_project(name, servers, topic, target or "large-orders")
+        else:
+            written = write_table_project(name, servers, topic)
     except InvalidProject as error:
         _fail(str(error))
     for file in written:
@@ -59,6 +71,8 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str) -> N
     where = "" if bootstrap_server is None else f" --bootstrap-server {bootstrap_server}"
     click.echo(f"Send it the sample data: ottla console-producer{where} --topic {topic} < {name}/{SAMPLE}", err=True)
     click.echo(f"Run it with: ottla pipeline run {name}", err=True)
+    if table is not None:
+        click.echo(f"Look at its tables with: ottla pipeline status {name}", err=True)
 
 
 @pipeline.command("run")
@@ -151,6 +165,93 @@ def _runs(
         stop.sleep(options["interval"])
         if stop.requested:
             return
+
+
+_table_option = click.option(
+    "--table", "more", multiple=True, metavar="PATH", help="A table in another place, or its URL; may be repeated."
+)
+
+
+@pipeline.command("status")
+@click.argument("directory", type=click.Path(path_type=Path), default=".", required=False)
+@cluster_options
+@_table_option
+@json_option
+def status(
+    directory: Path, bootstrap_server: str | None, command_config: str | None, more: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Show the Delta tables of the project in DIRECTORY: version, rows, files, and lag behind the topic.
+
+    Tables are those in the project's data folder. LAG is the number of offsets after the newest batch in the table; the brokers
+    are those of --bootstrap-server, by default those of the project's spec.
+    """
+    _needs_spark()
+    _needs_deltalake()
+    from ottla.client.admin.topics import Topics
+    from ottla.client.topics import LATEST, TopicPartition
+    from ottla.spark.pipelines.project import InvalidProject, open_project
+    from ottla.spark.pipelines.tables import locations, statuses
+
+    @cache
+    def ends(topics: tuple[str, ...]) -> "dict[TopicPartition, int]":
+        with connected(Topics, servers, command_config) as cluster:
+            known = cluster.ask(cluster.admin.list_topics())
+            partitions = [TopicPartition(name, n) for name in topics if name in known for n in known[name].leaders]
+            offsets = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(partitions, LATEST))).check()
+        return {partition: end.offset for partition, end in offsets.items()}
+
+    try:
+        project = open_project(directory)
+        servers = bootstrap_server or project.servers
+        tables = statuses(project, locations(project, more), ends)
+    except InvalidProject as error:
+        _fail(str(error))
+    if as_json:
+        echo_json([table.document() for table in tables])
+        return
+    titles = ("TABLE", "VERSION", "ROWS", "FILES", "BYTES", "COMMITTED", "FLOW", "BATCH", "LAG")
+    rows: list[tuple[Any, ...]] = []
+    for table in tables:
+        figures = (*table[:5], _utc(table.committed_ms))
+        rows += [(*figures, *flow) for flow in table.flows] or [(*figures, None, None, None)]
+    echo_table([Column(title) for title in titles], rows)
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pipeline.command("compact")
+@click.argument("directory", type=click.Path(path_type=Path), default=".", required=False)
+@click.option(
+    "--retention",
+    type=click.IntRange(0),
+    metavar="HOURS",
+    help="Delete files that no version of these last hours needs, whatever kills have left among them. With 0 a query that "
+    "writes now loses its files. [default: that of the table, a week]",
+)
+@_table_option
+@json_option
+def compact(directory: Path, retention: int | None, more: tuple[str, ...], *, as_json: bool) -> None:
+    """Rewrite the small files of the project's Delta tables as large ones, and delete files that no reader needs (VACUUM).
+
+    Queries may write meanwhile.
+    """
+    _needs_spark()
+    _needs_deltalake()
+    from ottla.spark.pipelines import tables
+    from ottla.spark.pipelines.project import InvalidProject, open_project
+
+    try:
+        project = open_project(directory)
+        compactions = list(tables.compact(project, tables.locations(project, more), retention))
+    except InvalidProject as error:
+        _fail(str(error))
+    if as_json:
+        echo_json([compaction._asdict() for compaction in compactions])
+        return
+    titles = ("TABLE", "FILES-BEFORE", "FILES-AFTER", "DELETED")
+    echo_table([Column(title) for title in titles], compactions)
 
 
 class _Show:
@@ -271,6 +372,12 @@ def _needs_spark() -> None:
         if type(missing).__name__ != "PySparkImportError":
             raise
         _fail(f"pipelines need PySpark with Spark Connect ({missing}): {install_command('pipelines')}")
+
+
+def _needs_deltalake() -> None:
+    """Fail with installation instructions if deltalake is missing."""
+    if not is_installed("deltalake"):
+        _fail(f"Delta tables need deltalake: {install_command('delta')}")
 
 
 def _fail(why: str) -> NoReturn:

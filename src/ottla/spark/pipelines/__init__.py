@@ -3,7 +3,7 @@
     template.py      files of `ottla pipeline init`           project.py      spec and Spark settings of a project
     server.py        Spark Connect server of a run            run.py          one run, from definitions to report
     report.py        report of the flows of a run             definitions.py  loading of definition files
-    expectations.py  data quality rules
+    expectations.py  data quality rules                       tables.py       Delta tables: lag, compaction
 
 This module exports the names that projects import.
 """

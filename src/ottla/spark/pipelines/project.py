@@ -18,6 +18,8 @@ from ottla.spark import SESSION_CONFS
 
 DATA = "data"
 """Folder of a project's tables, catalog, checkpoints and logs, beside its spec."""
+TABLES = f"{DATA}/tables"
+"""Folder of its Delta tables."""
 
 
 class InvalidProject(Exception):
@@ -43,6 +45,12 @@ class Project(NamedTuple):
         """Absolute address of the checkpoints, as Spark requires it; a relative one is resolved against the project."""
         address = self.spec.storage
         return address if "://" in address or address.startswith("file:") else f"file://{self.root / address}"
+
+    @property
+    def servers(self) -> str | None:
+        """Brokers in the spec's configuration, as `ottla pipeline init` writes them: NAME.bootstrap.servers."""
+        names = (name for name in self.configuration if name.endswith(".bootstrap.servers"))
+        return next((self.configuration[name] for name in names), None)
 
 
 def open_project(directory: Path, configuration: Mapping[str, str] | None = None) -> Project:

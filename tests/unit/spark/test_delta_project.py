@@ -1,0 +1,158 @@
+"""Delta tables of a project, without Spark: `ottla pipeline status` and `compact`."""
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from ottla import Producer
+from ottla.cli.main import main
+from ottla.client.topics import TopicPartition
+from ottla.testing import EmbeddedBroker
+from tests.spark import skip_module_before
+
+skip_module_before("4.1")
+pytest.importorskip("deltalake", reason="the extra delta")
+
+from deltalake import DeltaTable  # noqa: E402
+
+from ottla.spark.pipelines import tables  # noqa: E402
+from ottla.spark.pipelines.project import open_project  # noqa: E402
+from ottla.spark.pipelines.template import write_project, write_table_project  # noqa: E402
+from tests.unit.spark.test_delta_table import add, options, read_ids, written  # noqa: E402
+
+HEAD = "v1\n{}\n"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["pipeline", *arguments])
+    return result.exit_code, result.output
+
+
+def ids(*numbers: int) -> pa.Table:
+    return pa.table({"id": pa.array(numbers, pa.int64())})
+
+
+def checkpoint(root: Path, flow: str, query: str, *ends: Mapping[str, Mapping[str, int]] | str) -> None:
+    """A checkpoint with the ends of the source of each batch."""
+    folder = root / "data/checkpoints/_checkpoints" / f"{flow}_table" / flow / "0"
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "metadata").write_text(json.dumps({"id": query}), encoding="utf-8")
+    for batch, end in enumerate(ends):
+        text = end if isinstance(end, str) else json.dumps({**end, "#topicIds": {"orders": "x"}})
+        (folder / "offsets" / str(batch)).write_text(HEAD + text, encoding="utf-8")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    root = tmp_path / "shop"
+    write_table_project(root, "127.0.0.1:1", "orders")
+    return root.resolve()
+
+
+def test_a_table_s_lag_is_that_of_the_batch_that_it_has(shop: Path) -> None:
+    orders = options(shop / "data/tables/orders")
+    add(orders, ids(1, 2), 0, query="q1")
+    add(orders, ids(3), 1, query="q1")
+    add(options(shop / "data/tables/other"), ids(4), 5, query="q2")
+    # Batch 2 is planned, and not in the table; q2 reads no topic, and has lost its offsets.
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}}, {"orders": {"0": 3}}, {"orders": {"0": 9}})
+    checkpoint(shop, "to_other", "q2", "{}")
+    checkpoint(shop, "never_run", "q3")
+    asked = []
+
+    def ends(topics: tuple[str, ...]) -> dict[TopicPartition, int]:
+        asked.append(topics)
+        return {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): 20}
+
+    project = open_project(shop)
+    first, second = tables.statuses(project, tables.locations(project, []), ends)
+    assert (first.table, first.version, first.rows, first.files) == ("data/tables/orders", 2, 3, 2)
+    assert first.flows == [("to_orders", 1, 24)]
+    assert (second.table, second.flows) == ("data/tables/other", [("to_other", 5, None)])
+    assert asked == [("orders",)]
+    assert first.bytes == sum(file.stat().st_size for file in (shop / "data/tables/orders").glob("*.parquet"))
+
+
+def test_status_asks_the_brokers(shop: Path) -> None:
+    add(options(shop / "data/tables/orders"), ids(1, 2), 0, query="q1")
+    add(options(shop / "elsewhere"), ids(1), 0)
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}})
+    with EmbeddedBroker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(5):
+            producer.produce("orders", value="x")
+        producer.flush()
+        where = ["--bootstrap-server", broker.bootstrap_servers, "--table", str(shop / "elsewhere")]
+        code, output = run("status", str(shop), *where)
+        assert code == 0, output
+        title, orders, elsewhere = (line.split() for line in output.splitlines())
+        assert title == ["TABLE", "VERSION", "ROWS", "FILES", "BYTES", "COMMITTED", "FLOW", "BATCH", "LAG"]
+        assert (orders[:4], orders[6:]) == (["data/tables/orders", "1", "2", "1"], ["to_orders", "0", "3"])
+        assert (elsewhere[:4], elsewhere[6:]) == (["elsewhere", "1", "1", "1"], ["-", "-", "-"])
+        code, output = run("status", str(shop), *where, "--json")
+        assert json.loads(output)[0]["flows"] == [{"flow": "to_orders", "batch": 0, "lag": 3}]
+
+
+def test_what_cannot_be_shown_is_one_line(shop: Path, tmp_path: Path) -> None:
+    write_project(tmp_path / "plain", "127.0.0.1:1", "in", "out")
+    (tmp_path / "empty").mkdir()
+    broken = tmp_path / "broken" / "_delta_log"
+    broken.mkdir(parents=True)
+    (broken / f"{0:020}.json").write_text("{", encoding="utf-8")
+    for arguments, reason in (
+        ([str(tmp_path / "empty")], "no spark-pipeline.yml in"),
+        ([str(tmp_path / "plain")], "has no Delta tables in data: run the project first, or use --table PATH"),
+        ([str(shop), "--table", str(tmp_path / "missing")], f"cannot read the table {tmp_path}/missing"),
+        ([str(shop), "--table", str(broken.parent)], f"cannot read the table {broken.parent}"),
+    ):
+        for name in ("status", "compact"):
+            code, output = run(name, *arguments)
+            assert (code, len(output.splitlines())) == (1, 1), output
+            assert reason in output
+
+
+def test_brokers_that_do_not_answer_are_one_line(shop: Path) -> None:
+    add(options(shop / "data/tables/orders"), ids(1), 0, query="q1")
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}})
+    code, output = run("status", str(shop), "--timeout", "500")
+    assert (code, len(output.splitlines())) == (1, 1), output
+    assert "127.0.0.1:1" in output
+
+
+def test_compact_rewrites_small_files_and_deletes_what_kills_left(shop: Path) -> None:
+    orders = options(shop / "data/tables/orders")
+    for number in range(5):
+        add(orders, ids(number), number)
+    written(orders, ids(99))
+    folder = shop / "data/tables/orders"
+    code, output = run("compact", str(shop))
+    assert (code, output.splitlines()[1].split()) == (0, ["data/tables/orders", "5", "1", "0"]), output
+    assert len(list(folder.glob("*.parquet"))) == 7  # all are younger than a week
+    code, output = run("compact", str(shop), "--retention", "0", "--json")
+    assert json.loads(output) == [{"table": "data/tables/orders", "files_before": 1, "files_after": 1, "deleted": 6}]
+    assert len(list(folder.glob("*.parquet"))) == 1
+    add(orders, ids(4), 4)  # is in the table still
+    assert (read_ids(folder), DeltaTable(str(folder)).transaction_version("9e8a31c2")) == ([0, 1, 2, 3, 4], 4)
+
+
+def test_a_query_may_write_while_its_table_is_compacted(shop: Path) -> None:
+    orders = options(shop / "data/tables/orders")
+    add(orders, ids(0), 0)
+    project = open_project(shop)
+
+    def compacting() -> None:
+        for _ in range(10):
+            list(tables.compact(project, [orders.location], None))
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(compacting)
+        number = 1
+        while not done.done() or number < 20:
+            add(orders, ids(number), number)
+            number += 1
+        done.result()
+    assert read_ids(Path(orders.location)) == list(range(number))
