@@ -34,8 +34,6 @@ from ottla.tasks.turns import Turns
 
 _logger = logging.getLogger("ottla.metadata")
 PRODUCER_ID_BLOCK: Final = 1000
-_DELIVERIES_A_STEP: Final = 50
-"""Number of deliveries that are applied in one turn of the loop, if they waited."""
 _TIMEOUT_MS: Final = 30_000
 """Maximum time for the watch to deliver a change, and for a plan to be made again."""
 Listener = Callable[[Delta], Answer[object]]
@@ -159,12 +157,9 @@ class Metadata:
 
     async def _follow(self) -> None:
         """Apply the deliveries, each after the listeners have acted on the one before."""
-        count = 0
         try:
             while self._deliveries:
-                count += 1
-                if count % _DELIVERIES_A_STEP == 0:
-                    await self.tasks.sleep(0)
+                await self.tasks.pace()
                 revision, entries, is_whole = self._deliveries.popleft()
                 if is_whole:
                     older = self._older(entries)
