@@ -142,7 +142,8 @@ def partitions_of_keys(library: Any, servers: str, topic: str) -> list[Any]:
 
 def transactions(library: Any, servers: str, topic: str) -> list[Any]:
     name = f"{topic}-{library.__name__}"
-    producer = library.Producer({"bootstrap.servers": servers, "transactional.id": name})
+    # What is aborted must not be sent before, however slow the machine is.
+    producer = library.Producer({"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 2000})
     reports: list[Any] = []
 
     def report(error: Any, _: Any) -> None:

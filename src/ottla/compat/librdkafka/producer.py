@@ -50,6 +50,8 @@ _FOREVER_MS: Final = 2**40
 _SLICE: Final = 0.1
 """Seconds after which `flush` runs callbacks again."""
 _DIGITS: Final = 1_000_000
+_AT_ONCE: Final = 20_000
+"""Waiting records that are appended before other work of the client has its turn."""
 
 Callback = Callable[[KafkaError | None, Message], Any]
 _About = tuple[Callback, str, int, Any, Any, int]
@@ -68,6 +70,12 @@ class _Waiting:
 
     def __init__(self) -> None:
         self.rows: deque[tuple[int, int, bytes | None, bytes | None, Any, Listener]] = deque()
+
+
+def _fail(queue: _Waiting, error: ClientError, most: int | None = None) -> None:
+    """Fail the waiting records of a topic, at most so many of the oldest ones."""
+    for _ in range(len(queue.rows) if most is None else min(most, len(queue.rows))):
+        queue.rows.popleft()[-1](error, None)
 
 
 class RecordQueue(blocking.Producer):
@@ -90,8 +98,10 @@ class RecordQueue(blocking.Producer):
         """Number of records without an outcome."""
         if self._released:
             return 0
-        waiting = sum(len(queue.rows) for queue in list(self._waiting.values())) if self._waiting else 0
-        return self._producer.accumulator.records + waiting
+        count = self._producer.accumulator.records
+        if self._waiting:
+            count += sum(len(queue.rows) for queue in list(self._waiting.values()))
+        return count
 
     def offer(
         self,
@@ -128,25 +138,42 @@ class RecordQueue(blocking.Producer):
             self._call(lambda: self._core.scheduler.background(self._fill(topic, queue), "metadata of a topic"))
 
     async def _fill(self, topic: str, queue: _Waiting) -> None:
-        """Append the waiting records of a topic once it is known, or fail them."""
+        """Append the waiting records of a topic once it is known, or fail them.
+
+        Threads that produce wait for the lock meanwhile: they would add records faster than one by one is appended, and none of
+        theirs would take the short way.
+        """
         failure = await self._learn(topic)
         core = self._producer
         while True:
             with self._lock:
+                is_full = failure is None and not self._append_waiting(topic, queue)
+                if failure is not None:
+                    _fail(queue, failure)
                 if not queue.rows:
                     del self._waiting[topic]
                     return
-                partition, timestamp, key, value, headers, listener = queue.rows[0]
-            error = failure
-            if error is None:
-                try:
-                    while not core.append(topic, partition, timestamp, key, value, headers, listener):
-                        await core.wait_for_room(self._core.clock.now_ms() + self._timeout_ms)
-                except ClientError as refused:
-                    error = refused
-            queue.rows.popleft()
-            if error is not None:
-                listener(error, None)
+            try:
+                if is_full:
+                    await core.wait_for_room(self._core.clock.now_ms() + self._timeout_ms)
+                else:
+                    await self._core.scheduler.sleep(0)
+            except ClientError as error:
+                with self._lock:
+                    _fail(queue, error, 1)
+
+    def _append_waiting(self, topic: str, queue: _Waiting) -> bool:
+        """Append some of the waiting records; return whether there is room for more. The caller has the lock."""
+        rows = queue.rows
+        for _ in range(min(len(rows), _AT_ONCE)):
+            partition, timestamp, key, value, headers, listener = rows[0]
+            try:
+                if not self._producer.append(topic, partition, timestamp, key, value, headers, listener):
+                    return False
+            except ClientError as refused:
+                listener(refused, None)
+            rows.popleft()
+        return True
 
     async def _learn(self, topic: str) -> ClientError | None:
         """Wait for the metadata of a topic; return the error of its records if it does not come."""
@@ -250,8 +277,10 @@ class Producer:
             raise RuntimeError("Producer has been closed")
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
-        value = value.encode() if isinstance(value, str) else _payload(value)
-        key = key.encode() if isinstance(key, str) else _payload(key)
+        if value is not None and type(value) is not bytes:  # written out: a call takes as long as the rest
+            value = value.encode() if isinstance(value, str) else _payload(value)
+        if key is not None and type(key) is not bytes:
+            key = key.encode() if isinstance(key, str) else _payload(key)
         pairs = None if headers is None else _headers(headers)
         partition, timestamp = operator.index(partition), operator.index(timestamp)
         function = on_delivery or callback or self._on_delivery
