@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.extras import install_command
-from tests.spark import skip_module_before
+from tests.spark import since, skip_module_before
 from tests.spark.conftest import Cluster, Reading, Sent
 from tests.spark.test_errors import said
 
@@ -125,6 +125,7 @@ def test_a_complete_output_is_refused(spark: SparkSession, reading: Reading, clu
     assert 'ottla-delta only appends: use outputMode("append")' in str(raised.value)
 
 
+@since("4.2")
 def test_a_stream_goes_on_after_its_checkpoint(reading: Reading, cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic([Sent(b"%d" % n, partition=n % 2) for n in range(50)], 2)
     frame = reading.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=20)
@@ -139,6 +140,7 @@ def test_a_stream_goes_on_after_its_checkpoint(reading: Reading, cluster: Cluste
     assert DeltaTable(str(tmp_path / "t")).transaction_version(first.id) == 3
 
 
+@since("4.2")
 def test_a_batch_that_spark_has_not_noted_is_skipped(reading: Reading, cluster: Cluster, tmp_path: Path) -> None:
     source = cluster.topic([Sent(b"%d" % n) for n in range(30)])
     frame = reading.stream(subscribe=source, startingOffsets="earliest").selectExpr("CAST(value AS STRING) AS value")
@@ -152,6 +154,7 @@ def test_a_batch_that_spark_has_not_noted_is_skipped(reading: Reading, cluster: 
     assert DeltaTable(str(tmp_path / "t")).version() == version + 1
 
 
+@since("4.2")
 def test_a_process_that_is_killed_at_any_step_loses_and_repeats_nothing(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:

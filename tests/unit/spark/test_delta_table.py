@@ -44,7 +44,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 def frame_fields(rows: pa.Table) -> list[Field]:
-    return fields_of(from_arrow_schema(rows.schema))
+    return fields_of(from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
 def options(folder: Path, **given: str) -> TableOptions:
