@@ -37,6 +37,7 @@ ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "beginning_offsets": ([TopicPartition("t", 0)],),
     "committed": ([TopicPartition("t", 0)],),
     "end_offsets": ([TopicPartition("t", 0)],),
+    "high_watermark": (TopicPartition("t", 0),),
     "lag": (TopicPartition("t", 0),),
     "offsets_for_times": ({TopicPartition("t", 0): 0},),
     "partitions_for": ("t",),

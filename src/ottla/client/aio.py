@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -346,8 +346,7 @@ class Producer(Asynchronous):
         """
         await self._run(self._producer.transactional().abort(limit_ms(timeout)))
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
+    def transaction(self) -> AbstractAsyncContextManager[None]:
         """Begin a transaction that is committed at the end of the block, or aborted if it raises.
 
             async with producer.transaction():
@@ -356,6 +355,11 @@ class Producer(Asynchronous):
         Raises what the block or the commit raises. After RequestTimedOut of a commit the transaction is still open; any other
         error of a commit that can be aborted has aborted it.
         """
+        self._check()
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
         self.begin_transaction()
         try:
             yield

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -396,8 +396,7 @@ class Producer(Blocking):
         self._run(self._producer.transactional().abort(limit_ms(timeout)))
         self.poll()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Begin a transaction that is committed at the end of the block, or aborted if it raises.
 
             with producer.transaction():
@@ -406,6 +405,11 @@ class Producer(Blocking):
         Raises what the block or the commit raises. After RequestTimedOut of a commit the transaction is still open; any other
         error of a commit that can be aborted has aborted it.
         """
+        self._check()
+        return self._transaction()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         self.begin_transaction()
         try:
             yield
