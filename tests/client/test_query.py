@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -367,6 +368,10 @@ class Terminal:
         deadline = time.monotonic() + 60
         while until not in seen:
             assert time.monotonic() < deadline, seen
+            if not select.select([self.own], [], [], 5)[0]:
+                if text == "\x03":  # readline does not notice one that comes when it is about to wait: type it again
+                    os.write(self.own, text.encode())
+                continue
             seen += os.read(self.own, 4096).decode()
         return seen
 

@@ -151,6 +151,8 @@ def test_a_broker_that_is_cut_off_is_replaced(cluster: ReplicatedCluster) -> Non
         wait_until(lambda: leader(wire) not in (old, -1))
         assert append(brokers.direct[leader(wire)], b"kept") == NONE
     brokers.network.cut(())
+    with closing(Wire(("127.0.0.1", brokers.direct[old]), is_kafka=False)) as wire:
+        wait_until(lambda: leader(wire) not in (old, -1))  # before it knows, it describes a partition that is whole
     cluster.wait_until_whole()
     brokers.stop()
     first, *others = (logs(cluster, node_id, "orders", 0) for node_id in NODES)

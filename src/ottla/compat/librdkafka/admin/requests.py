@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ottla.addresses import address_text
 from ottla.client import blocking
 from ottla.client.admin.results import Results
 from ottla.client.errors import BrokersUnreachable, NotAuthenticated
@@ -35,7 +36,8 @@ class Node:
         self.id_string = str(self.id)
 
     def __str__(self) -> str:
-        return f"({self.id}) {self.host}:{self.port} {f'(Rack - {self.rack})' if self.rack else ''}"
+        rack = f"(Rack - {self.rack})" if self.rack else ""
+        return f"({self.id}) {address_text(self.host, self.port)} {rack}"
 
 
 class Admin(blocking.Admin):
