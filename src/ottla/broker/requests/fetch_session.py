@@ -40,7 +40,6 @@ class RequestedPartition:
     current_epoch   leader epoch the client believes in, -1 for any
     last_fetched_epoch  leader epoch of the record before the fetch offset, -1 if it is not checked (KIP-595)
     start_offset    log start offset of a follower, -1 for a consumer
-    key             within its session
     order           place in the order of its session
     watched         partition whose changes are reported to the session; None without one
     """
@@ -49,7 +48,6 @@ class RequestedPartition:
         "current_epoch",
         "fetch_offset",
         "index",
-        "key",
         "last_fetched_epoch",
         "last_high_watermark",
         "last_stable_offset",
@@ -77,7 +75,6 @@ class RequestedPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.key = topic, topic_id, index
         self.current_epoch = current_epoch
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
@@ -89,6 +86,11 @@ class RequestedPartition:
         self.order = 0
         self.session: FetchSession | None = None
         self.watched: Partition | None = None
+
+    @property
+    def key(self) -> tuple[str, bytes, int]:
+        """Return what the partition is found by in its session."""
+        return self.topic, self.topic_id, self.index
 
     def watch(self, partition: Partition | None) -> None:
         """Watch `partition` instead of the one watched before: its changes are reported to the session. None ends that."""
@@ -164,9 +166,10 @@ class FetchSession:
                 removed.watch(None)
                 self._due.pop(removed, None)
         for partition in requested:
-            held = self.partitions.get(partition.key)
+            key = partition.key
+            held = self.partitions.get(key)
             if held is None:
-                self.partitions[partition.key] = held = partition
+                self.partitions[key] = held = partition
                 partition.session = self
                 self._put_last(partition)
             else:
@@ -183,8 +186,9 @@ class FetchSession:
 
     def move_to_end(self, partition: RequestedPartition) -> None:
         """Move a partition to the end of the order, unless it has left the session."""
-        if self.partitions.get(partition.key) is partition:
-            self.partitions.move_to_end(partition.key)
+        key = partition.key
+        if self.partitions.get(key) is partition:
+            self.partitions.move_to_end(key)
             self._put_last(partition)
 
     def due(self) -> list[RequestedPartition]:

@@ -3,7 +3,19 @@
 Versions by release: 0 in 2.4, 1 in 4.1.
 """
 
-from ottla.protocol.schema import Array, Bool, Int16, Int32, Request, Response, String, Struct, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    field,
+    message,
+)
 
 
 class ReassignablePartition(Struct):
@@ -18,6 +30,7 @@ class ReassignableTopic(Struct):
 
 @message(api=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
+    ELEMENTS = MOST_OF_CHANGES
     timeout_ms: int = field(Int32, default=60000)
     allow_replication_factor_change: bool = field(Bool, versions="1+", default=True)
     topics: list[ReassignableTopic] = field(Array(ReassignableTopic))

@@ -53,6 +53,7 @@ async def describe_topic_partitions(
         names = [name for name in names if name >= request.cursor.topic_name]
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
+    request.topics.clear()  # very many names are held once
     allowed = []
     for name in names:
         await broker.tasks.pace()
