@@ -14,7 +14,7 @@ import pytest
 
 from ottla import Admin
 from ottla import TopicPartition as Place
-from ottla.protocol.errors import NONE
+from ottla.protocol.errors import NONE, NOT_LEADER_OR_FOLLOWER
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import build
@@ -149,7 +149,15 @@ def test_a_broker_that_is_cut_off_is_replaced(cluster: ReplicatedCluster) -> Non
     assert append(brokers.direct[old], b"lost") != NONE, "a leader without followers has acknowledged a record"
     with closing(Wire(("127.0.0.1", brokers.direct[other]), is_kafka=False)) as wire:
         wait_until(lambda: leader(wire) not in (old, -1))
-        assert append(brokers.direct[leader(wire)], b"kept") == NONE
+        outcomes = []
+
+        def is_appended_or_refused() -> bool:
+            """Whether the new leader knows that it leads; a broker that does not yet appends nothing."""
+            outcomes.append(append(brokers.direct[leader(wire)], b"kept"))
+            return outcomes[-1] != NOT_LEADER_OR_FOLLOWER
+
+        wait_until(is_appended_or_refused)
+        assert outcomes[-1] == NONE
     brokers.network.cut(())
     with closing(Wire(("127.0.0.1", brokers.direct[old]), is_kafka=False)) as wire:
         wait_until(lambda: leader(wire) not in (old, -1))  # before it knows, it describes a partition that is whole

@@ -94,7 +94,11 @@ async def serve_in_parts(
 
 async def answer_in_parts(target: Route, envelope: "Envelope", request: Any, broker: "Broker") -> Response | None:
     """Serve a request whose response may have many rows, of which it names none. The handler is a coroutine."""
-    response: Response = await target.handler(request, broker)  # type: ignore[misc]
+    if envelope.api.key == api.METADATA:  # of a few topics, as a rule
+        response: Response = await target.handler(request, broker)  # type: ignore[misc]
+    else:
+        with broker.large_work():
+            response = await target.handler(request, broker)  # type: ignore[misc]
     return await _encoded(response, target, envelope, broker)
 
 
