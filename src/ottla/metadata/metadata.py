@@ -34,6 +34,9 @@ from ottla.tasks.turns import Turns
 
 _logger = logging.getLogger("ottla.metadata")
 PRODUCER_ID_BLOCK: Final = 1000
+_ENTRIES_OF_STEP: Final = 500
+"""Number of entries, and of deliveries, that are applied in one turn of the loop, if they waited."""
+_FEW_KEYS: Final = 50
 _TIMEOUT_MS: Final = 30_000
 """Maximum time for the watch to deliver a change, and for a plan to be made again."""
 Listener = Callable[[Delta], Answer[object]]
@@ -157,9 +160,14 @@ class Metadata:
 
     async def _follow(self) -> None:
         """Apply the deliveries, each after the listeners have acted on the one before."""
+        entries_of_step = 0
         try:
             while self._deliveries:
-                await self.tasks.pace()
+                # Few entries, such as those of a failover, are applied at once: no request sees the image between them.
+                entries_of_step += 1 + len(self._deliveries[0][1])
+                if entries_of_step > _ENTRIES_OF_STEP:
+                    entries_of_step = 0
+                    await self.tasks.sleep(0)
                 revision, entries, is_whole = self._deliveries.popleft()
                 if is_whole:
                     older = self._older(entries)
@@ -312,7 +320,8 @@ class Metadata:
         return awaitable(self._turns.take(lambda: self.tasks.start(self._make(change, is_valid))), self.tasks)
 
     async def _make(self, change: Change, is_valid: Callable[[Image], bool]) -> None:
-        await self.tasks.pace()  # the changes of one request may come one after another
+        if len(change.put) + len(change.delete) > _FEW_KEYS:
+            await self.tasks.pace()  # a request may make many such changes, one after another
         if not (change.put or change.delete or change.delete_under):
             return
         if not is_valid(self.image):
