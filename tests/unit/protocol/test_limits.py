@@ -27,7 +27,6 @@ MANY = {
     "ConsumerGroupDescribe",
     "DescribeConfigs",
     "DescribeGroups",
-    "DescribeTopicPartitions",
     "ListOffsets",
     "OffsetCommit",
     "OffsetFetch",

@@ -3,7 +3,20 @@
 Versions by release: 0 in 3.8.
 """
 
-from ottla.protocol.schema import Array, Bool, Int16, Int32, Request, Response, String, Struct, Uuid, field, message
+from ottla.protocol.schema import (
+    MOST_OF_CHANGES,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    field,
+    message,
+)
 
 
 class TopicRequest(Struct):
@@ -17,7 +30,9 @@ class Cursor(Struct):
 
 @message(api=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
-    topics: list[TopicRequest] = field(Array(TopicRequest), many=True)
+    ELEMENTS = MOST_OF_CHANGES  # a topic takes 430 bytes of memory, and its names are sorted in one pass
+
+    topics: list[TopicRequest] = field(Array(TopicRequest))
     response_partition_limit: int = field(Int32, default=2000)
     cursor: Cursor | None = field(Cursor, nullable="0+", default=None)
 

@@ -54,13 +54,13 @@ async def describe_topic_partitions(
         if names and names[0] == request.cursor.topic_name:
             first = request.cursor.partition_index
     request.topics.clear()  # very many names are held once
-    allowed = []
+    allowed: list[str] = []
+    denied: list[str] = []
     for name in names:
         await broker.tasks.pace()
-        if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all):
-            allowed.append(name)
-    permitted = set(allowed)
-    denied = [] if fetch_all else [name for name in names if name not in permitted]
+        may_describe = may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all)
+        (allowed if may_describe else denied).append(name)
+    del names
     most = broker.config.integer("max.request.partition.size.limit")
     left = max(1, min(most, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
@@ -81,9 +81,10 @@ async def describe_topic_partitions(
             cursor = Cursor(topic_name=name, partition_index=end)
             break
         first = 0
-    topics += [
-        DescribeTopicPartitionsResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=name) for name in denied
-    ]
+    if not fetch_all:
+        topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=name) for name in denied
+        ]
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
