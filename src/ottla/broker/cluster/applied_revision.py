@@ -67,7 +67,7 @@ class AppliedRevision:
             return
         value = {"version": 0, "revision": newest.revision, "key": newest.key, "key_revision": newest.key_revision}
         try:
-            self._files.write(self._path, json.dumps(value).encode())
+            self._files.replace(self._path, json.dumps(value).encode())  # also a loss of power must not hide a restore
         except OSError as cause:  # an older value finds less, and nothing wrong
             if not self._has_failed:
                 _logger.warning("cannot write %s: %s", self._path, cause.strerror)

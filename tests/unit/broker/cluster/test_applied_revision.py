@@ -1,6 +1,7 @@
 """The newest applied revision in the data directory, and a start on older metadata."""
 
 import errno
+import random
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def test_a_higher_revision_with_an_older_key_is_refused() -> None:
     assert "/a is of revision 12, and was of 18" in reason
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_an_older_store_is_refused_after_a_loss_of_power(seed: int) -> None:
+    files = kept(Newest(20, "/a", 18)).power_loss(random.Random(seed))
+    assert why_older(files, HOME, contents(19, a=18)) is not None
+
+
 def test_a_damaged_file_refuses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryStore()
     files.write(HOME / "ottla-metadata-revision", b"{}")
@@ -56,11 +63,11 @@ def test_the_revision_is_written_when_it_has_changed(caplog: pytest.LogCaptureFi
     time, writes, newest = VirtualTime(), list[bytes](), [1]
 
     class Files(MemoryStore):
-        def write(self, path: Path, data: bytes) -> None:
+        def replace(self, path: Path, data: bytes) -> None:
             if newest[0] == 3:
                 raise OSError(errno.ENOSPC, "No space left on device")
             writes.append(data)
-            super().write(path, data)
+            super().replace(path, data)
 
     applied = AppliedRevision(Files(), HOME, lambda: Newest(newest[0], "/a", 1), time)
     applied.begin()
