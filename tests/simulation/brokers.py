@@ -111,6 +111,7 @@ class SimulatedBroker:
     starts      all starts of processes
     was_stopped  True if the process before the current one was stopped cleanly
     live_epoch  broker epoch with which it was live last
+    replaced_us  time at which its disk was replaced last; -1 if it never was
     lost_power  called after a loss of power, with the node id
     served      called when the broker begins to serve requests
     left        called when it removes its own sign of life, at the end of a clean stop, with the us since its begin
@@ -136,6 +137,7 @@ class SimulatedBroker:
         self.starts: list[Start] = []
         self.was_stopped = True
         self.live_epoch = 0
+        self.replaced_us = -1
         self.lost_power: Callable[[int], None] = lambda _: None
         self.served: Callable[[SimulatedBroker], None] = lambda _: None
         self.left: Callable[[SimulatedBroker, int], None] = lambda broker, us: None
@@ -305,6 +307,11 @@ class SimulatedBroker:
     def was_replaced(self) -> None:
         """Note that the next process begins on another disk, as after an unclean stop."""
         self._has_stopped = False
+        self.replaced_us = self.host.world.now_us
+
+    def knows_metadata(self, settled_us: int) -> bool:
+        """Return True if its disk has what its process has applied until `settled_us`."""
+        return self.replaced_us < 0 or self.replaced_us < self.starts[-1].serving_us < settled_us
 
     def set_disk(self, state: DiskState) -> None:
         """Change the condition of the disk."""

@@ -18,9 +18,10 @@ import h11
 
 from ottla.environment import Address, Receiver, Timers
 from ottla.metadata.store import Change, Entry, Snapshot
-from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata
+from ottla.metadata.store.memory import MemoryMetadataStore, SharedMetadata, _Lease
 
 Json = dict[str, Any]
+_ENDED: Final = _Lease(10_000, 0)
 _LATIN: Final = "utf-8", "surrogateescape"
 
 
@@ -86,10 +87,22 @@ class SimulatedEtcd:
         self.shared.thaw()
 
     def restore(self, taken: Snapshot, *, bump: int = 0) -> None:
-        """Begin with the contents of a snapshot, with a higher revision if `bump` is set; the history is empty."""
-        self.shared = shared = SharedMetadata(self.shared._clock, self.timers)
+        """Begin with the contents of a snapshot, with a higher revision if `bump` is set; the history is empty, and leases have
+        their whole time again.
+        """
+        newest, kept = self.shared, {entry.lease for entry in taken.entries if entry.lease}
+        self.shared = shared = SharedMetadata(newest._clock, self.timers)
+        shared._leases = {lease: newest._leases.get(lease, _ENDED) for lease in kept}
+        shared._newest_lease = newest._newest_lease
+        for lease in sorted(kept):
+            shared.renew(lease)
         shared._entries = {entry.key: entry for entry in taken.entries}
         shared.revision = shared._compacted = taken.revision + bump
+        self._pages.clear()
+
+    def restore_shared(self, shared: SharedMetadata) -> None:
+        """Go on with other contents and their history."""
+        self.shared = shared
         self._pages.clear()
 
     def header(self, lag: int = 0) -> Json:

@@ -22,7 +22,10 @@ _ADDRESSES: Final = tuple((f"etcd{number}", 2379) for number in range(1, 4))
 
 
 class EtcdStoreHost(StoreHost):
-    """Host of a simulated etcd of three members, and its faults."""
+    """Host of a simulated etcd of three members, and its faults.
+
+    older_since_us  time at which an older store was put in the place of `shared`; None if none is there
+    """
 
     def __init__(self, host: Host, cluster: str) -> None:
         super().__init__(host, cluster)
@@ -32,6 +35,7 @@ class EtcdStoreHost(StoreHost):
         self._etcd.cluster_id += int(cluster.removeprefix("c"))
         self.members = [SimulatedMember(self._etcd, address) for address in _ADDRESSES]
         self._networks: dict[str, SimulatedNetwork] = {}
+        self.older_since_us: int | None = None
 
     def connect(self, life: Life, tasks: Scheduler) -> MetadataStore:
         """Open the connection of a process."""
@@ -70,6 +74,27 @@ class EtcdStoreHost(StoreHost):
     def compact(self) -> None:
         """Drop the history."""
         self._etcd.compact()
+
+    def is_cut(self, name: str) -> bool:
+        """Return True if a broker is cut off."""
+        return name in self._cuts
+
+    def restore(self, taken: Snapshot) -> None:
+        """Stop the members and start them with the contents of a snapshot, until `put_back`."""
+        self._etcd.restore(taken)
+        self.older_since_us = self.host.world.now_us
+        self._restart_members()
+
+    def put_back(self) -> None:
+        """Stop the members and start them with the newest contents."""
+        self._etcd.restore_shared(self.shared)
+        self.older_since_us = None
+        self._restart_members()
+
+    def _restart_members(self) -> None:
+        for member in self.members:
+            member.kill()
+            member.restart()
 
     def hang_watch(self, number: int) -> None:
         """Deliver nothing to the watches of a member, which goes on to answer requests."""

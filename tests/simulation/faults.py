@@ -29,6 +29,14 @@ _READ_MS: Final = (0, 2_000)
 _UNREAD: Final = 0.2
 _ATTEMPTS: Final = 20
 _COPY_AGE_MS: Final = (1_000, 15_000)
+_SNAPSHOT_AGE_MS: Final = (2_000, 10_000)
+_SETTLED_MS: Final = 2_000
+"""Brokers have written the revision that they have applied to their disks after that."""
+_OLDER_MS: Final = (1_000, 40_000)
+_FEWEST_LOST: Final = 10
+"""Revisions that a restored store lacks: what brokers write before they notice it must not make up for them."""
+_ON_DISKS: Final = ("full disk", "failing disk", "disk replaced", "one of two directories", "old copy")
+"""Names of faults after which a broker may not know which revision it has applied."""
 _ELECTED_AFTER_US: Final = 10 * SECOND_US
 _SLOW_MS: Final = (1_000, 10_000)
 _MOST_DRIFT_PPM: Final = 20_000
@@ -114,7 +122,7 @@ class Faults:
             self._kinds = [(1, self._stop)]
             return
         if any(isinstance(store, EtcdStoreHost) for store in stores):
-            self._kinds.append((3, self._hang_watch))
+            self._kinds += [(3, self._hang_watch), (1, self._restore_store)]
         if len(brokers) > 1:
             self._kinds += [
                 (2, partial(self._cut_brokers, one_way=False)),
@@ -310,6 +318,32 @@ class Faults:
                 apply, end = partial(store.hang_watch, number), partial(store.release_watch, number)
                 self._begin("hung watch", (target,), _CUT_MS, apply, end)
 
+    def _restore_store(self) -> None:
+        """Restore the store from a snapshot that is taken now, and put the newest contents back later."""
+        store = self._random.choice(self._stores)
+        if not isinstance(store, EtcdStoreHost) or store.older_since_us is not None:
+            return
+        taken = store.shared.snapshot()
+        settled: list[int] = []
+
+        def restore() -> None:
+            now_us = self._world.now_us
+            is_free = now_us < self._ends_us and self._is_free(store.host.name) and store.older_since_us is None
+            knows = all(
+                broker.knows_metadata(now_us - _SETTLED_MS * MS_US) for broker in self._brokers if broker.store is store
+            ) and not any(active.name.startswith(_ON_DISKS) for active in self._active.values())
+            if is_free and knows and settled[0] - taken.revision >= _FEWEST_LOST:
+                self._begin(
+                    "restored store", (store.host.name,), _OLDER_MS, partial(store.restore, taken), store.put_back
+                )
+
+        age_ms = self._random.randint(*_SNAPSHOT_AGE_MS)
+        self._world.call_after(age_ms * MS_US, lambda: settled.append(store.shared.revision))
+        self._world.call_after((age_ms + _SETTLED_MS) * MS_US, restore)
+
+    def _has_older_store(self, broker: SimulatedBroker) -> bool:
+        return isinstance(broker.store, EtcdStoreHost) and broker.store.older_since_us is not None
+
     def _slow_store(self) -> None:
         store = self._random.choice(self._stores)
         if self._is_free(store.host.name):
@@ -348,7 +382,7 @@ class Faults:
 
     def _disk(self, state: DiskState) -> None:
         broker = self._free_broker()
-        if broker is None:
+        if broker is None or self._has_older_store(broker):
             return
 
         def end() -> None:
@@ -387,9 +421,9 @@ class Faults:
         """Choose a broker whose disk may be replaced: others have all that is on it."""
         broker = self._free_broker()
         replication = next((one for one in self._replication if broker and broker.node_id in one.nodes), None)
-        if broker is None or replication is None or not replication.may_replace_disk(broker):
+        if broker is None or replication is None or self._has_older_store(broker):
             return None
-        return broker, replication
+        return (broker, replication) if replication.may_replace_disk(broker) else None
 
     def _replace_disk(self, *, only_one: bool = False) -> None:
         chosen = self._replaceable()
@@ -420,6 +454,7 @@ class Faults:
         def replace() -> None:
             replication = next(one for one in self._replication if broker.node_id in one.nodes)
             is_free = broker.is_serving and self._is_free(broker.name) and broker.incarnation != copied_from
+            is_free = is_free and not self._has_older_store(broker)
             if self._world.now_us >= self._ends_us or not is_free or not replication.may_replace_disk(broker):
                 return
 

@@ -42,6 +42,7 @@ from .metadata import StoreHost
 from .planted_disks import DISK_BUGS
 from .planted_eligibility import ELIGIBILITY_BUGS
 from .planted_replication import REPLICATION_BUGS
+from .planted_stores import STORE_BUGS
 from .planting import Patch, Planted, cut_from_store, every, later, restart, restart_client, settings, together
 from .run import Simulation
 
@@ -335,6 +336,7 @@ PLANTED: Final[dict[str, Planted]] = {
     **REPLICATION_BUGS,
     **ELIGIBILITY_BUGS,
     **DISK_BUGS,
+    **STORE_BUGS,
 }
 
 

@@ -51,6 +51,7 @@ from .history import Commit, History, Outcome, PartitionKey, Read
 from .hosts import Host
 from .metadata import StoreHost, elections
 from .network import Network
+from .older_stores import OlderStores
 from .reassignments import Reassigner, logs_of_replicas, reassignments_end
 from .replication import Replication, at_rest
 from .results import Result, Settings
@@ -208,6 +209,7 @@ class Simulation:
         )
         self.replication = [self._observed(store) for store in self.stores]
         self.faults.observe(self.replication)
+        self.older_stores = OlderStores(self.world, self.stores, self.brokers)
         self.leaderships: dict[Leadership, None] = {}
         self.high_watermarks: list[tuple[str, int, int, str, int]] = []
 
@@ -326,6 +328,7 @@ class Simulation:
                     self.leaderships[leadership] = None
                     self.high_watermarks.append((*where, broker.name, partition.log.high_watermark))
                     replication.sample(broker, partition, leadership)
+        self.older_stores.sample()
         self.world.call_after(_SAMPLE_US, self._sample)
 
     def _ready(self, cluster: Cluster) -> None:
@@ -387,6 +390,7 @@ class Simulation:
         self.violations += checks.order_kept([one for one in acknowledged if one.partition not in lossy])
         self.violations += checks.one_content(self.batches)
         self.violations += checks.one_leader(self.leaderships)
+        self.violations += self.older_stores.violations
         self.world.counts["leader epochs"] = len({(one.topic_id, one.partition, one.epoch) for one in self.leaderships})
         self.world.counts["metadata revisions"] = sum(len(store.shared.revisions) for store in self.stores)
         self.violations += checks.high_watermarks_monotonic(self.high_watermarks)
