@@ -38,7 +38,14 @@ from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.producer.undelivered import watch
 from ottla.client.producer.wakeup import Wakeup
-from ottla.client.serialization import Deserializers, Serializers, deserializers_of, serializers_of
+from ottla.client.serialization import (
+    Deserializers,
+    Serializers,
+    deserializers_of,
+    fetched_record,
+    serializers_of,
+    shared_objects_of,
+)
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
@@ -68,9 +75,18 @@ class ShareConsumer(Asynchronous):
 
     _ends_waits_first = True
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Any = None,  # Deserializer | None; Any, so that **options of one type can be given
+        value_deserializer: Any = None,
+        **options: Any,
+    ) -> None:
         super().__init__(config, options)
         self._share = self._made(lambda: ShareConsumerCore(self._core))
+        self._objects = shared_objects_of(key_deserializer, value_deserializer)
 
     @checked
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -88,11 +104,26 @@ class ShareConsumer(Asynchronous):
         return self._share.subscription
 
     async def poll(self, timeout: Timeout = None) -> list[Record]:
-        """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit)."""
-        return await self._run(self._share.poll(milliseconds(timeout)))
+        """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit).
+
+        Raises UnreadableRecord for a record of an earlier poll that no deserializer could read, and KafkaErrors.
+        """
+        objects = self._objects
+        if objects is None:
+            return await self._run(self._share.poll(milliseconds(timeout)))
+        objects.raise_earlier()
+        records = await self._run(self._share.poll(milliseconds(timeout)))
+        try:
+            # In a thread: deserializers may have to query a schema registry.
+            read = await asyncio.to_thread(objects.read, records)
+        except BaseException:  # a cancelled call returns none of them
+            self._share.release(records)
+            raise
+        return objects.polled(*read, self._share.release)
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
+        record = fetched_record(record)
         if type(record) is not Record or type(kind) is not AcknowledgeType:  # a check of every record would be slow
             check_call(ShareConsumer.acknowledge, (self, record, kind), {})
         self._check()

@@ -32,7 +32,13 @@ from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.partitioners import Partitioner
 from ottla.client.producer.undelivered import watch
 from ottla.client.producer.wakeup import Wakeup
-from ottla.client.serialization import Deserializers, deserializers_of, serializers_of
+from ottla.client.serialization import (
+    Deserializers,
+    deserializers_of,
+    fetched_record,
+    serializers_of,
+    shared_objects_of,
+)
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
 from ottla.client.topics import EARLIEST, LATEST, FoundOffset, TopicPartition
@@ -64,6 +70,9 @@ class ShareConsumer(Blocking):
     Not thread-safe. Raises InvalidClientConfig.
 
     member_id  id of a failed member to resume; a new id by default
+    key_deserializer, value_deserializer  (bytes, SerializationContext) -> object: `poll` and iteration return deserialized
+                                          records. One that cannot be read is released, and the poll after that raises
+                                          UnreadableRecord
     """
 
     _ends_waits_first = True
@@ -74,10 +83,13 @@ class ShareConsumer(Blocking):
         /,
         *,
         member_id: str | None = None,
+        key_deserializer: Any = None,  # Deserializer | None; Any, so that **options of one type can be given
+        value_deserializer: Any = None,
         **options: Any,
     ) -> None:
         super().__init__(config, options)
         self._share = self._made(lambda: ShareConsumerCore(self._core, member_id))
+        self._objects = shared_objects_of(key_deserializer, value_deserializer)
 
     @checked
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -97,12 +109,18 @@ class ShareConsumer(Blocking):
         """Return up to max.poll.records records; an empty list if none arrived within `timeout` seconds (None: no limit).
 
         Raises IllegalState while records of the last poll are not acknowledged (explicit mode), CorruptBatch, NotAuthorized
-        and other KafkaErrors that cannot be retried.
+        and other KafkaErrors that cannot be retried; UnreadableRecord for a record of an earlier poll that no deserializer
+        could read.
         """
-        return self._run(self._share.poll(milliseconds(timeout)))
+        objects = self._objects
+        if objects is None:
+            return self._run(self._share.poll(milliseconds(timeout)))
+        objects.raise_earlier()
+        return objects.polled(*objects.read(self._run(self._share.poll(milliseconds(timeout)))), self._share.release)
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""
+        record = fetched_record(record)
         if type(record) is not Record or type(kind) is not AcknowledgeType:  # a check of every record would be slow
             check_call(ShareConsumer.acknowledge, (self, record, kind), {})
         self._share.acknowledge(record, kind)

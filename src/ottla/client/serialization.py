@@ -4,7 +4,8 @@ Any function (object, context) -> bytes serializes, any function (bytes, context
 those for Avro, JSON Schema and Protobuf. Without serializers the cost is one comparison for each record.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from ottla.records.record import Header, Record
@@ -12,7 +13,8 @@ from ottla.schemas.context import KEY, VALUE, Deserializer, SerializationContext
 
 
 class UnreadableRecord(ValueError):
-    """A deserializer failed on the key or value of a record. The position is past the record: the next poll continues.
+    """A deserializer failed on the key or value of a record. The position is past the record: the next poll continues. A share
+    consumer has released it.
 
     record  the fetched record, with key and value as bytes
     """
@@ -102,6 +104,17 @@ class Deserializers:
                 return deserialized, unreadable
         return deserialized, None
 
+    def readable(self, records: Iterable[Record]) -> tuple[list[Record], list[UnreadableRecord]]:
+        """Deserialize all records that can be read; return them, and the errors of the others."""
+        deserialized: list[Record] = []
+        unreadable: list[UnreadableRecord] = []
+        for record in records:
+            try:
+                deserialized.append(self.record(record))
+            except UnreadableRecord as error:
+                unreadable.append(error)
+        return deserialized, unreadable
+
     def _read(self, deserializer: Deserializer | None, field: str, data: bytes | None, record: Record) -> Any:
         if deserializer is None:
             return data
@@ -117,6 +130,43 @@ def serializers_of(key: Serializer | None, value: Serializer | None) -> Serializ
     return None if key is None and value is None else Serializers(key, value)
 
 
+class SharedObjects:
+    """Deserialized records of the polls of a share consumer.
+
+    What can be read is returned first. A record that cannot be read is released, and its error is raised by the poll after
+    that; by the same poll if it has nothing to return.
+    """
+
+    def __init__(self, deserializers: Deserializers) -> None:
+        self.read = deserializers.readable
+        self._unreadable: deque[UnreadableRecord] = deque()
+
+    def raise_earlier(self) -> None:
+        """Raise the oldest error of an earlier poll. Raises UnreadableRecord."""
+        if self._unreadable:
+            raise self._unreadable.popleft()
+
+    def polled(
+        self, records: list[Record], unreadable: list[UnreadableRecord], release: Callable[[Iterable[Record]], None]
+    ) -> list[Record]:
+        """Return what could be read of a poll, and release the rest. Raises UnreadableRecord."""
+        release(error.record for error in unreadable)
+        self._unreadable += unreadable
+        if not records:
+            self.raise_earlier()
+        return records
+
+
+def fetched_record(record: Any) -> Any:
+    """Return the fetched record of a deserialized one; anything else as it is."""
+    return record.record if type(record) is DeserializedRecord else record
+
+
 def deserializers_of(key: Deserializer | None, value: Deserializer | None) -> Deserializers | None:
     """Return the deserializers of a consumer; None if it has none."""
     return None if key is None and value is None else Deserializers(key, value)
+
+
+def shared_objects_of(key: Deserializer | None, value: Deserializer | None) -> SharedObjects | None:
+    """Return what deserializes the polls of a share consumer; None if it has no deserializers."""
+    return None if key is None and value is None else SharedObjects(Deserializers(key, value))

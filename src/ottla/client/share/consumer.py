@@ -176,11 +176,23 @@ class ShareConsumerCore:
         """
         if not self._explicit:
             raise IllegalState("implicit mode acknowledges by itself: share.acknowledgement.mode=explicit is for this")
+        if not self._set(record, kind):
+            raise IllegalState(
+                f"the record {record.topic}-{record.partition}@{record.offset} waits for no acknowledgement"
+            )
+
+    def release(self, records: Iterable[Record]) -> None:
+        """Release records of the last poll that cannot be read, in both modes, as Kafka's share consumer does."""
+        for record in records:
+            self._set(record, AcknowledgeType.RELEASE)
+
+    def _set(self, record: Record, kind: AcknowledgeType) -> bool:
+        """Set the acknowledgement of a record. Return False if it waits for none."""
         where = (record.topic, record.partition)
-        for delivered in self._delivered:
-            if delivered.home.partition == where and delivered.acknowledge(record.offset, kind):
-                return
-        raise IllegalState(f"the record {record.topic}-{record.partition}@{record.offset} waits for no acknowledgement")
+        return any(
+            delivered.home.partition == where and delivered.acknowledge(record.offset, kind)
+            for delivered in self._delivered
+        )
 
     # -- fetching --
 
