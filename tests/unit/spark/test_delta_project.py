@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from ottla import Producer
 from ottla.cli.main import main
+from ottla.cli.own import pipeline
 from ottla.client.topics import TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.spark import skip_module_before
@@ -26,6 +27,7 @@ pytest.importorskip("deltalake", reason="the extra delta")
 
 from deltalake import DeltaTable  # noqa: E402
 
+from ottla.spark.monitoring import QueryFigures  # noqa: E402
 from ottla.spark.pipelines import tables  # noqa: E402
 from ottla.spark.pipelines.project import open_project  # noqa: E402
 from ottla.spark.pipelines.template import write_project, write_table_project  # noqa: E402
@@ -149,6 +151,23 @@ def test_version_and_lag_are_metrics_also_while_nothing_runs(shop: Path) -> None
     assert {name: value for name, value in then.items() if name != lag} == alone  # an unknown lag is not 0
     names = {"version", "rows", "files", "bytes", "committed_timestamp_seconds"}
     assert set(alone) == {f"ottla_table_{name}{{{table}}}" for name in names} | {batch}
+
+
+def test_a_run_serves_the_versions_of_its_tables(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client", reason="the extra metrics")
+    from ottla.observability.metrics import metrics_page
+
+    figures = QueryFigures()
+    add(options(shop / "data/tables/orders"), ids(1), 0, query="q1")
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}})
+
+    def served() -> str:
+        return metrics_page(*pipeline._run_collectors(open_project(shop), figures)).body.decode()
+
+    assert 'ottla_table_version{table="data/tables/orders"} 1.0' in served()
+    assert "ottla_table_lag{" not in served()  # ottla_spark_lag is that of the running flow
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert ("ottla_spark_batches_total" in served(), "ottla_table" in served()) == (True, False)
 
 
 def test_what_cannot_be_shown_is_one_line(shop: Path, tmp_path: Path) -> None:
