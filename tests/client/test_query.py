@@ -19,6 +19,7 @@ import pytest
 
 import ottla
 from ottla import Admin, NewTopic, Producer
+from ottla.cli.own.query_shell import Shell
 from ottla.schemas import AvroSerializer, SchemaRegistry
 
 from .commands import Commands
@@ -403,6 +404,18 @@ def test_the_shell_runs_statements_completes_names_and_keeps_a_history(
     history = tmp_path / "ottla" / "query_history"
     assert "FROM nowhere;" in history.read_text()
     assert history.stat().st_mode & 0o077 == 0
+
+
+def test_the_shell_completes_topics_columns_and_words_of_sql(session: Any, topic: str, send: Any) -> None:
+    shell = Shell(session, "table")
+    other = fresh("Complete.me")
+    send(other, "v")
+    assert shell.matches(topic[:6]) == [f'"{topic}"']  # it has a hyphen
+    assert shell.matches("complete.") == shell.matches('"COMPLETE.') == [f'"{other}"']
+    assert shell.matches("off") == ['"offset"']
+    assert shell.matches("raw_") == ["raw_key", "raw_value"]
+    assert shell.matches("wher") == ["WHERE"]
+    assert [shell.complete("raw_", state) for state in range(3)] == ["raw_key", "raw_value", None]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
