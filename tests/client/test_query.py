@@ -73,6 +73,27 @@ def test_a_topic_has_its_records_as_rows(rows: Sql, send: Any, topic: str) -> No
     assert [name for name, *_ in rows("DESCRIBE {t}", topic)] == query.SCHEMA.names
 
 
+def test_times_are_utc_whatever_zone_the_machine_has(bootstrap_servers: str, send: Any, topic: str) -> None:
+    send(topic, "v", timestamp=1_767_323_045_678)
+    statement = (
+        f"SELECT timestamp, timestamp = '2026-01-02 03:04:05.678' AS same, hour(timestamp) AS hour FROM \"{topic}\""
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "query",
+        "--bootstrap-server",
+        bootstrap_servers,
+        "--format",
+        "csv",
+        statement,
+    ]
+    environment = {**os.environ, "TZ": "Asia/Kathmandu"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "timestamp,same,hour\n2026-01-02 03:04:05.678+00,true,3\n"
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "shown"),
     [
