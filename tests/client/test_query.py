@@ -19,6 +19,7 @@ import pytest
 
 import ottla
 from ottla import Admin, NewTopic, Producer
+from ottla.cli.own.query_shell import Shell
 from ottla.schemas import AvroSerializer, SchemaRegistry
 
 from .commands import Commands
@@ -70,6 +71,27 @@ def test_a_topic_has_its_records_as_rows(rows: Sql, send: Any, topic: str) -> No
     assert (second[0], second[1], *second[3:]) == (1, 0, None, None, None, None, None)
     assert rows("SELECT timestamp::VARCHAR FROM {t} WHERE partition = 0", topic) == [("2026-01-02 03:04:05.678+00",)]
     assert [name for name, *_ in rows("DESCRIBE {t}", topic)] == query.SCHEMA.names
+
+
+def test_times_are_utc_whatever_zone_the_machine_has(bootstrap_servers: str, send: Any, topic: str) -> None:
+    send(topic, "v", timestamp=1_767_323_045_678)
+    statement = (
+        f"SELECT timestamp, timestamp = '2026-01-02 03:04:05.678' AS same, hour(timestamp) AS hour FROM \"{topic}\""
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "query",
+        "--bootstrap-server",
+        bootstrap_servers,
+        "--format",
+        "csv",
+        statement,
+    ]
+    environment = {**os.environ, "TZ": "Asia/Kathmandu"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "timestamp,same,hour\n2026-01-02 03:04:05.678+00,true,3\n"
 
 
 @pytest.mark.parametrize(
@@ -403,6 +425,18 @@ def test_the_shell_runs_statements_completes_names_and_keeps_a_history(
     history = tmp_path / "ottla" / "query_history"
     assert "FROM nowhere;" in history.read_text()
     assert history.stat().st_mode & 0o077 == 0
+
+
+def test_the_shell_completes_topics_columns_and_words_of_sql(session: Any, topic: str, send: Any) -> None:
+    shell = Shell(session, "table")
+    other = fresh("Complete.me")
+    send(other, "v")
+    assert shell.matches(topic[:6]) == [f'"{topic}"']  # it has a hyphen
+    assert shell.matches("complete.") == shell.matches('"COMPLETE.') == [f'"{other}"']
+    assert shell.matches("off") == ['"offset"']
+    assert shell.matches("raw_") == ["raw_key", "raw_value"]
+    assert shell.matches("wher") == ["WHERE"]
+    assert [shell.complete("raw_", state) for state in range(3)] == ["raw_key", "raw_value", None]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

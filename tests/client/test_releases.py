@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla import Admin, Consumer, NewTopic, Producer, ShareConsumer, TopicPartition
+from ottla import LATEST, Admin, Consumer, NewTopic, Producer, ShareConsumer, TopicPartition, sql
 from ottla.client.config import ClientConfig
 from ottla.client.errors import KafkaError, UnsupportedVersion
 from ottla.protocol.releases import RELEASES
@@ -148,6 +148,44 @@ def test_headers_are_refused_where_they_would_be_lost(kafka: Kafka, servers: str
         with pytest.raises(UnsupportedVersion, match=r"record headers need Kafka 0\.11\.0 or newer"):
             with_headers.result(10)
         assert producer.send(topic, "next").result(10).offset == 1
+
+
+@pytest.mark.parametrize(
+    ("moment", "named", "offset"),
+    [(150, "0.10.1", 2), (0, "0.10.1", 0), (-3, "3.0", 2), (-4, "3.5", 0), (-5, "3.9", -1)],
+)
+def test_an_offset_by_time_is_that_of_a_record_or_refused(
+    kafka: Kafka, servers: str, release: str, moment: int, named: str, offset: int
+) -> None:
+    """Version 0 finds beginnings of segments, and a special value that is unknown was taken for a time."""
+    kafka.create_topic(topic := fresh())
+    with Producer(bootstrap_servers=servers) as producer:
+        for at in (100, 101, 200):
+            producer.produce(topic, "v", timestamp=at)
+    place = TopicPartition(topic, 0)
+    with Admin(bootstrap_servers=servers) as admin:
+        if at_least(release, named):
+            assert admin.list_offsets({place: moment})[place].offset == offset
+            return
+        with pytest.raises(UnsupportedVersion, match=rf"needs Kafka {named} or newer"):
+            admin.list_offsets({place: moment}).check()
+        assert admin.list_offsets({place: LATEST})[place].offset == 3
+
+
+def test_a_query_reads_any_release(kafka: Kafka, servers: str) -> None:
+    pytest.importorskip("duckdb", reason="the extra sql")
+    kafka.create_topic(topic := fresh(), 2)
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(10):
+            producer.produce(topic, f"v{number}", partition=number % 2, timestamp=1_000_000 * number)
+    for where, count in (
+        ("true", 10),
+        ("partition = 1", 5),
+        ('"offset" >= 3', 4),
+        ("timestamp >= TIMESTAMPTZ '1970-01-01 01:00:00Z'", 6),
+        ("timestamp >= TIMESTAMPTZ '1980-01-01'", 0),
+    ):
+        assert sql(f'SELECT count(*) FROM "{topic}" WHERE {where}', bootstrap_servers=servers).fetchall() == [(count,)]
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,13 @@ from ottla import (
     ResourceType,
     ShareConsumer,
     TopicPartition,
+    sql,
 )
 from ottla.client.errors import BrokersUnreachable, UnsupportedVersion
 from ottla.protocol.errors import UNSUPPORTED_COMPRESSION_TYPE
 from ottla.protocol.releases import RELEASES, release_named
 from tests.client.commands import Commands
+from tests.conformance.members import wait_for
 from tests.console import Broker
 from tests.console.browser import browsing, console_application, settings_for
 from tests.free_ports import free_ports
@@ -112,6 +114,7 @@ def test_a_supported_broker(servers: str, version: str, spark: SparkSession) -> 
     check_codecs(servers, version)
     check_group(servers)
     check_transactions(servers, version)
+    check_query(servers, version)
     if is_since(version, "0.10.1"):
         check_commands(Commands(servers), version)
     for release, use in FEATURES.values():
@@ -165,6 +168,18 @@ def check_transactions(servers: str, version: str) -> None:
         producer.begin_transaction()
         producer.produce("flights", b"paid", partition=1)
         producer.commit_transaction()
+
+
+def check_query(servers: str, version: str) -> None:
+    """All records, by each codec, and predicates on partition, offset and time."""
+    pytest.importorskip("duckdb", reason="the extra sql")
+    paid = [(1, 1)] if is_since(version, "0.11.0") else []
+    counts = "SELECT partition, count(*) FROM flights GROUP BY partition ORDER BY partition"
+    sent = 5 if is_since(version, "2.1") else 4  # one of each codec
+    # Kafka acknowledges the end of a transaction before it has written the markers.
+    wait_for(lambda: sql(counts, bootstrap_servers=servers).fetchall() == [(0, sent), *paid])
+    recent = 'partition = 0 AND "offset" >= 1 AND timestamp > now() - INTERVAL 1 day AND value = raw_value::VARCHAR'
+    assert sql(f"SELECT count(*) FROM flights WHERE {recent}", bootstrap_servers=servers).fetchall() == [(sent - 1,)]
 
 
 def check_commands(commands: Commands, version: str) -> None:

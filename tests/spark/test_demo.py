@@ -13,10 +13,19 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.usefixtures("a_spark_of_its_own")
 @pytest.mark.timeout(360)
-def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_delta", [True, False], ids=["with deltalake", "without deltalake"])
+def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path, has_delta: bool) -> None:
+    if has_delta:
+        pytest.importorskip("deltalake", reason="the extra delta")
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    if not has_delta:  # in every process of the demo
+        (hiding / "sitecustomize.py").write_text("import sys\nsys.modules['deltalake'] = None\n")
+    path = os.pathsep.join(filter(None, [str(hiding), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, "-m", "demo.flights", "--tenth", "--output", str(tmp_path / "out")],
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -29,6 +38,10 @@ def test_the_demo_counts_every_flight_and_leaves_nothing_running(tmp_path: Path)
         assert "✓ of them more than once: 0" in shown
         assert "✓ flights over all hours, in the table delays: 33,677" in shown
         assert "✓ broken records in the quarantine: 3" in shown
+        assert ("✓ flights in the Delta table flights: 33,677" in shown) == has_delta
+        assert ("✓ of them more than once in the table: 0" in shown) == has_delta
+        assert ("The Delta table is left out, deltalake is missing: " in shown) != has_delta
+        assert (tmp_path / "out" / "project" / "data" / "tables").exists() == has_delta
         for name in ("delays.png", "delays.html"):
             assert str(tmp_path / "out" / name) in shown
             assert (tmp_path / "out" / name).stat().st_size > 20_000

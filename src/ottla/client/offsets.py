@@ -1,12 +1,19 @@
 """Offsets by timestamp (ListOffsets): the ends of partitions, and the first record at or after a timestamp."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from ottla.client.core import Core
-from ottla.client.errors import KafkaError, Permission, error_for
+from ottla.client.errors import KafkaError, Permission, UnsupportedVersion, error_for
 from ottla.client.topics import FoundOffset, TopicPartition
-from ottla.protocol.errors import NONE
+from ottla.protocol.errors import NONE, UNSUPPORTED_VERSION
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.releases import needs
+
+_FIRST_WITH_TIMES: Final = 1
+"""First version of ListOffsets that finds records by time. Version 0 finds segments, of which a time leaves out the newest."""
+_FIRST_WITH_SPECIAL: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
+"""First versions by special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023); older brokers take one for a time."""
 
 
 async def list_offsets(
@@ -20,7 +27,7 @@ async def list_offsets(
 
     committed  True: LATEST is the last stable offset; by default as isolation.level says
 
-    Raises the first error that is not retriable: UnknownTopic, NotAuthorized; RequestTimedOut.
+    Raises the first error that is not retriable: UnknownTopic, NotAuthorized, UnsupportedVersion; RequestTimedOut.
     """
     lookup = Lookup(core, targets, core.config.read_committed if committed is None else committed)
     await core.metadata.retrying("list offsets", lookup.attempt, timeout_ms)
@@ -69,10 +76,18 @@ class Lookup:
             version = link.version(ListOffsetsRequest)
             topics: dict[str, ListOffsetsTopic] = {}
             for part in partitions:
+                least = _first_version(self._left[part])
+                if version < least:
+                    looked_up = f"list offsets of {part} by timestamp {self._left[part]}"
+                    reason = f"{looked_up}: {link} is too old{needs(ListOffsetsRequest.API, least)}"
+                    self._settle(part, UnsupportedVersion(reason, UNSUPPORTED_VERSION))
+                    continue
                 topic = topics.setdefault(part.topic, ListOffsetsTopic(name=part.topic))
                 topic.partitions.append(
                     ListOffsetsPartition(partition_index=part.partition, timestamp=self._left[part])
                 )
+            if not topics:
+                return None
             request = ListOffsetsRequest(
                 replica_id=-1, topics=list(topics.values()), timeout_ms=self._core.config["request.timeout.ms"]
             )
@@ -102,3 +117,8 @@ class Lookup:
                 else:
                     self._settle(part, refused)
         return again
+
+
+def _first_version(timestamp: int) -> int:
+    """Return the first version of ListOffsets that knows a timestamp."""
+    return _FIRST_WITH_TIMES if timestamp >= 0 else _FIRST_WITH_SPECIAL.get(timestamp, 0)

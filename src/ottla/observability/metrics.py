@@ -134,10 +134,11 @@ def _label(key: str) -> str:
     return f"attribute_{name}" if is_taken else f"_{name}" if name[0].isdigit() else name
 
 
-def metrics_page(collector: Collector) -> HttpResponse:
-    """Return the metrics of a collector in Prometheus' text format."""
+def metrics_page(*collectors: Collector) -> HttpResponse:
+    """Return the metrics of collectors in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE)
 
 
@@ -171,6 +172,6 @@ def _converted(registry: CollectorRegistry) -> Iterator[Family]:
     return chain.from_iterable(by_name.values())
 
 
-def serve_collector(host: str, port: int, collector: Collector) -> tuple[int, Callable[[], None]]:
+def serve_collectors(host: str, port: int, *collectors: Collector) -> tuple[int, Callable[[], None]]:
     """Serve GET /metrics in a thread; returns the port (a free one for 0) and a function that stops it. Raises OSError."""
-    return serve_pages(host, port, {"/metrics": lambda _: metrics_page(collector)})
+    return serve_pages(host, port, {"/metrics": lambda _: metrics_page(*collectors)})

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ottla.client.config import ClientConfig
+from ottla.client.errors import UnsupportedVersion
 from ottla.query.pruning import Pruning
 from ottla.query.reader import ROWS, QueryReader
 from ottla.query.texts import Texts
@@ -110,7 +111,10 @@ class TopicScan(ds.Dataset):  # type: ignore[misc]
         if since is None:
             return left
         # All records before the first one that is as new are older. There may be older ones behind it, too.
-        begins = reader.offsets(dict.fromkeys((piece.partition for piece in left), since))
+        try:
+            begins = reader.offsets(dict.fromkeys((piece.partition for piece in left), since))
+        except UnsupportedVersion:  # Kafka 0.10.0 has no look-up by time: the filter is applied to everything
+            return left
         newer = [piece._replace(start=max(piece.start, begins[piece.partition])) for piece in left]
         return [piece for piece in newer if begins[piece.partition] >= 0 and piece.start < piece.end]
 

@@ -199,7 +199,7 @@ def _batch_ms(progress: StreamingQueryProgress) -> int:
     return int(durations.get("triggerExecution", 0))
 
 
-def _collector(figures: QueryFigures) -> "Collector":
+def collector(figures: QueryFigures) -> "Collector":
     """Return the collector for prometheus-client. Raises ImportError without the extra `metrics`."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import Collector
@@ -244,9 +244,9 @@ def serve_figures(host: str, port: int, figures: QueryFigures) -> tuple[int, Cal
 
     Raises OSError, and ImportError without the extra `metrics`.
     """
-    from ottla.observability.metrics import serve_collector
+    from ottla.observability.metrics import serve_collectors
 
-    return serve_collector(host, port, _collector(figures))
+    return serve_collectors(host, port, collector(figures))
 
 
 def write_figures(path: Path, figures: QueryFigures) -> None:
@@ -257,5 +257,5 @@ def write_figures(path: Path, figures: QueryFigures) -> None:
     from prometheus_client import CollectorRegistry, write_to_textfile
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_collector(figures))
+    registry.register(collector(figures))
     write_to_textfile(str(path), registry)

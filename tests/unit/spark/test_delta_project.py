@@ -1,8 +1,14 @@
 """Delta tables of a project, without Spark: `ottla pipeline status` and `compact`."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +17,7 @@ from click.testing import CliRunner
 
 from ottla import Producer
 from ottla.cli.main import main
+from ottla.cli.own import pipeline
 from ottla.client.topics import TopicPartition
 from ottla.testing import EmbeddedBroker
 from tests.spark import skip_module_before
@@ -20,6 +27,7 @@ pytest.importorskip("deltalake", reason="the extra delta")
 
 from deltalake import DeltaTable  # noqa: E402
 
+from ottla.spark.monitoring import QueryFigures  # noqa: E402
 from ottla.spark.pipelines import tables  # noqa: E402
 from ottla.spark.pipelines.project import open_project  # noqa: E402
 from ottla.spark.pipelines.template import write_project, write_table_project  # noqa: E402
@@ -97,6 +105,71 @@ def test_status_asks_the_brokers(shop: Path) -> None:
         assert json.loads(output)[0]["flows"] == [{"flow": "to_orders", "batch": 0, "lag": 3}]
 
 
+def test_version_and_lag_are_metrics_also_while_nothing_runs(shop: Path) -> None:
+    pytest.importorskip("prometheus_client", reason="the extra metrics")
+    orders = options(shop / "data/tables/orders")
+    add(orders, ids(1, 2), 0, query="q1")
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}}, {"orders": {"0": 4}})
+    (shop / "data/tables/broken/_delta_log").mkdir(parents=True)
+    with ExitStack() as stack:
+        broker = ExitStack()
+        servers = broker.enter_context(EmbeddedBroker()).bootstrap_servers
+        stack.callback(broker.close)
+        with Producer(bootstrap_servers=servers) as producer:
+            for _ in range(5):
+                producer.produce("orders", value="x")
+            producer.flush()
+        command = [sys.executable, "-m", "ottla", "pipeline", "status", str(shop), "--metrics", "127.0.0.1:0"]
+        command += ["--bootstrap-server", servers, "--timeout", "2000"]
+        process = stack.enter_context(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        stack.callback(process.kill)
+        assert process.stderr is not None
+        address = re.search(r"http://\S+", process.stderr.readline())
+        assert address is not None
+
+        def served() -> dict[str, float]:
+            with urllib.request.urlopen(address[0], timeout=20) as answer:
+                lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+            return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+        first = served()
+        add(orders, ids(3, 4), 1, query="q1")
+        then = served()
+        broker.close()
+        alone = served()
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=30)
+        assert (output, process.returncode) == ("", 0)
+        assert {line.rpartition(": ")[2] for line in errors.splitlines()} <= {"Connection refused"}
+    table = 'table="data/tables/orders"'
+    assert {name for name in first if table not in name} == set()
+    assert (first[f"ottla_table_version{{{table}}}"], then[f"ottla_table_version{{{table}}}"]) == (1, 2)
+    lag, batch = (f'ottla_table_{name}{{flow="to_orders",{table}}}' for name in ("lag", "batch"))
+    assert [(found[lag], found[batch]) for found in (first, then)] == [(3, 0), (1, 1)]
+    assert {name: value for name, value in then.items() if name != lag} == alone  # an unknown lag is not 0
+    names = {"version", "rows", "files", "bytes", "committed_timestamp_seconds"}
+    assert set(alone) == {f"ottla_table_{name}{{{table}}}" for name in names} | {batch}
+
+
+def test_a_run_serves_the_versions_of_its_tables(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client", reason="the extra metrics")
+    from ottla.observability.metrics import metrics_page
+
+    figures = QueryFigures()
+    add(options(shop / "data/tables/orders"), ids(1), 0, query="q1")
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}})
+
+    def served() -> str:
+        return metrics_page(*pipeline._run_collectors(open_project(shop), figures)).body.decode()
+
+    assert 'ottla_table_version{table="data/tables/orders"} 1.0' in served()
+    assert "ottla_table_lag{" not in served()  # ottla_spark_lag is that of the running flow
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert ("ottla_spark_batches_total" in served(), "ottla_table" in served()) == (True, False)
+
+
 def test_what_cannot_be_shown_is_one_line(shop: Path, tmp_path: Path) -> None:
     write_project(tmp_path / "plain", "127.0.0.1:1", "in", "out")
     (tmp_path / "empty").mkdir()
@@ -115,12 +188,27 @@ def test_what_cannot_be_shown_is_one_line(shop: Path, tmp_path: Path) -> None:
             assert reason in output
 
 
-def test_brokers_that_do_not_answer_are_one_line(shop: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--metrics", "127.0.0.1:0"]], ids=["table", "metrics"])
+def test_brokers_that_do_not_answer_are_one_line(shop: Path, more: list[str]) -> None:
     add(options(shop / "data/tables/orders"), ids(1), 0, query="q1")
     checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}})
-    code, output = run("status", str(shop), "--timeout", "500")
+    code, output = run("status", str(shop), "--timeout", "500", *more)
     assert (code, len(output.splitlines())) == (1, 1), output
     assert "127.0.0.1:1" in output
+
+
+def test_the_lag_behind_a_topic_that_is_gone_is_unknown(shop: Path) -> None:
+    add(options(shop / "data/tables/orders"), ids(1), 0, query="q1")
+    checkpoint(shop, "to_orders", "q1", {"orders": {"0": 2}})
+    project = open_project(shop)
+    (table,) = tables.statuses(project, tables.locations(project, []), lambda topics: {})
+    assert table.flows == [("to_orders", 0, None)]
+
+
+def test_metrics_take_the_place_of_a_table(shop: Path) -> None:
+    for arguments in (["--metrics", "127.0.0.1:0", "--json"], ["--metrics", "9400"]):
+        code, output = run("status", str(shop), *arguments)
+        assert (code, "--metrics" in output) == (2, True), output
 
 
 def test_compact_rewrites_small_files_and_deletes_what_kills_left(shop: Path) -> None:

@@ -18,11 +18,16 @@ from ottla.cli.command_group import CommandGroup
 from ottla.cli.completion import complete_topics
 from ottla.cli.stopping import Stop, stop_on_signals
 from ottla.cli.table import Column, echo_json, echo_table
+from ottla.client.errors import KafkaError
 from ottla.extras import install_command, is_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from prometheus_client.registry import Collector
+
+    from ottla.cli.cluster_access import AdminConnection
+    from ottla.client.admin.topics import Topics
     from ottla.client.topics import TopicPartition
     from ottla.spark.monitoring import QueryFigure, QueryFigures
     from ottla.spark.pipelines.project import Project
@@ -92,7 +97,11 @@ def init(name: Path, bootstrap_server: str | None, topic: str, target: str | Non
 @click.option("--full-refresh", multiple=True, metavar="A,B", help="Tables to empty and recompute.")
 @click.option("--full-refresh-all", is_flag=True, help="Empty and recompute all tables.")
 @click.option("--refresh", multiple=True, metavar="A,B", help="Only these tables.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus: rows, rates and lag of flows.")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve /metrics for Prometheus: rows, rates and lag of flows, and versions of Delta tables.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each run.")
 def run(directory: Path, **options: Any) -> None:
     """Run the pipeline of the project in DIRECTORY until all available data is processed.
@@ -104,6 +113,7 @@ def run(directory: Path, **options: Any) -> None:
         raise click.UsageError("--interval must not be negative")
     if options["remote"] and (options["master"] or options["confs"]):
         raise click.UsageError("--remote uses a running Spark: it cannot be combined with --master or --conf")
+    listen = _host_and_port(options["metrics"]) if options["metrics"] else None
     confs, settings = _pairs(options["confs"], "--conf"), _pairs(options["settings"], "--set")
     _needs_spark()
     from ottla.spark.java import JavaMissing
@@ -118,8 +128,8 @@ def run(directory: Path, **options: Any) -> None:
         project = open_project(directory, settings)
         with stop_on_signals() as stop, ExitStack() as stack:
             figures = QueryFigures(show.progress)
-            if options["metrics"]:
-                stack.callback(_serve(options["metrics"], figures))
+            if listen is not None:
+                stack.callback(_serve(*listen, lambda: _run_collectors(project, figures)))
             with stop.interruptible():
                 show.status("starting Spark")
                 address = options["remote"] or stack.enter_context(
@@ -177,32 +187,47 @@ _table_option = click.option(
 @cluster_options
 @_table_option
 @json_option
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve /metrics for Prometheus until Ctrl-C or SIGTERM, in place of the table.",
+)
 def status(
-    directory: Path, bootstrap_server: str | None, command_config: str | None, more: tuple[str, ...], *, as_json: bool
+    directory: Path,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    more: tuple[str, ...],
+    *,
+    as_json: bool,
+    metrics: str | None,
 ) -> None:
     """Show the Delta tables of the project in DIRECTORY: version, rows, files, and lag behind the topic.
 
     Tables are those in the project's data folder. LAG is the number of offsets after the newest batch in the table; the brokers
     are those of --bootstrap-server, by default those of the project's spec.
     """
+    if metrics is not None and as_json:
+        raise click.UsageError("--metrics serves the figures: it cannot be combined with --json")
+    listen = None if metrics is None else _host_and_port(metrics)
     _needs_spark()
     _needs_deltalake()
     from ottla.client.admin.topics import Topics
-    from ottla.client.topics import LATEST, TopicPartition
     from ottla.spark.pipelines.project import InvalidProject, open_project
     from ottla.spark.pipelines.tables import locations, statuses
-
-    @cache
-    def ends(topics: tuple[str, ...]) -> "dict[TopicPartition, int]":
-        with connected(Topics, servers, command_config) as cluster:
-            known = cluster.ask(cluster.admin.list_topics())
-            partitions = [TopicPartition(name, n) for name in topics if name in known for n in known[name].leaders]
-            offsets = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(partitions, LATEST))).check()
-        return {partition: end.offset for partition, end in offsets.items()}
 
     try:
         project = open_project(directory)
         servers = bootstrap_server or project.servers
+        if listen is not None:
+            with connected(Topics, servers, command_config) as cluster:
+                _serve_status(listen, project, more, cluster)
+            return
+
+        @cache
+        def ends(topics: tuple[str, ...]) -> "Mapping[TopicPartition, int]":
+            with connected(Topics, servers, command_config) as cluster:
+                return _ends(cluster, topics)
+
         tables = statuses(project, locations(project, more), ends)
     except InvalidProject as error:
         _fail(str(error))
@@ -215,6 +240,46 @@ def status(
         figures = (*table[:5], _utc(table.committed_ms))
         rows += [(*figures, *flow) for flow in table.flows] or [(*figures, None, None, None)]
     echo_table([Column(title) for title in titles], rows)
+
+
+def _ends(cluster: "AdminConnection[Topics]", topics: tuple[str, ...]) -> "Mapping[TopicPartition, int]":
+    """Return the ends of the partitions of topics that exist. Raises KafkaError."""
+    from ottla.client.topics import LATEST, TopicPartition
+
+    known = cluster.ask(cluster.admin.list_topics())
+    partitions = [TopicPartition(name, n) for name in topics if name in known for n in known[name].leaders]
+    offsets = cluster.ask(cluster.admin.list_offsets(dict.fromkeys(partitions, LATEST))).check()
+    return {partition: end.offset for partition, end in offsets.items()}
+
+
+def _serve_status(
+    listen: tuple[str, int], project: "Project", more: tuple[str, ...], cluster: "AdminConnection[Topics]"
+) -> None:
+    """Serve the metrics of a project's tables until a signal."""
+    from ottla.spark.pipelines.tables import collector
+
+    def ends(topics: tuple[str, ...]) -> "Mapping[TopicPartition, int]":
+        try:
+            return _ends(cluster, topics)
+        except KafkaError:
+            return {}  # the versions are known all the same
+
+    with stop_on_signals() as stop, ExitStack() as stack:
+        stack.callback(_serve(*listen, lambda: [collector(project, more, ends)]))
+        while not stop.requested:
+            stop.sleep(3600)
+
+
+def _run_collectors(project: "Project", figures: "QueryFigures") -> "list[Collector]":
+    """Return the collectors of a run: its queries, and its Delta tables, whose lag is that of the queries."""
+    from ottla.spark import monitoring
+
+    collectors = [monitoring.collector(figures)]
+    if is_installed("deltalake"):
+        from ottla.spark.pipelines import tables
+
+        collectors.append(tables.collector(project, (), lambda _: {}))
+    return collectors
 
 
 def _utc(time_ms: int) -> str:
@@ -336,20 +401,25 @@ def _pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
     return values_by_name
 
 
-def _serve(address: str, figures: "QueryFigures") -> "Callable[[], None]":
-    """Serve metrics at HOST:PORT; return a function that stops it. Raises UsageError."""
-    from ottla.spark.monitoring import serve_figures
-
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Parse HOST:PORT of --metrics. Raises UsageError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise click.UsageError(f"--metrics requires HOST:PORT, not {address!r}")
+    return host.strip("[]"), int(port)
+
+
+def _serve(host: str, port: int, collectors: "Callable[[], list[Collector]]") -> "Callable[[], None]":
+    """Serve metrics; return a function that stops it."""
     try:
-        bound, stop = serve_figures(host.strip("[]"), int(port), figures)
+        from ottla.observability.metrics import serve_collectors
+
+        bound, stop = serve_collectors(host, port, *collectors())
     except ImportError as missing:
         _fail(f"--metrics needs {missing.name}: {install_command('metrics')}")
     except OSError as error:
-        _fail(f"cannot serve metrics on {address}: {error.strerror or error}")
-    click.echo(f"serving metrics at http://{address_text(host.strip('[]'), bound)}/metrics", err=True)
+        _fail(f"cannot serve metrics on {address_text(host, port)}: {error.strerror or error}")
+    click.echo(f"serving metrics at http://{address_text(host, bound)}/metrics", err=True)
     return stop
 
 

@@ -1,4 +1,4 @@
-"""Delta tables of a project: how far they are, and compaction. Spark is not started.
+"""Delta tables of a project: how far they are, as metrics too, and compaction. Spark is not started.
 
 The newest batch of a query is in the log of its table, under the query's id; what it had read by then is in the checkpoint of
 that id, in offsets/N. The difference to the ends of the topics is the table's lag.
@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
@@ -18,11 +18,26 @@ from ottla.client.topics import TopicPartition
 from ottla.spark.monitoring import partition_offsets
 from ottla.spark.pipelines.project import DATA, InvalidProject, Project
 
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
 _HEAD: Final = 2
 """Lines of a file of offsets before those of the sources."""
 
+_TABLE_METRICS: Final = (
+    ("version", "Newest version of a Delta table."),
+    ("rows", "Rows of the newest version."),
+    ("files", "Data files of the newest version."),
+    ("bytes", "Bytes of these files."),
+    ("committed_timestamp_seconds", "Time of the newest version."),
+)
+_FLOW_METRICS: Final = (
+    ("batch", "Newest batch of a flow in its table."),
+    ("lag", "Offsets of the flow's topics after that batch."),
+)
+
 Ends = Callable[[tuple[str, ...]], Mapping[TopicPartition, int]]
-"""Function that looks up the ends of all partitions of topics."""
+"""Function that looks up the ends of all partitions of topics; empty if they are unknown."""
 
 
 class FlowStatus(NamedTuple):
@@ -30,7 +45,8 @@ class FlowStatus(NamedTuple):
 
     flow   name of the flow
     batch  its newest batch in the table
-    lag    offsets of its topics after that batch; None if it reads no topic, or its checkpoint has lost the batch
+    lag    offsets of its topics after that batch; None if it reads no topic, its checkpoint has lost the batch, or the ends
+           are unknown
     """
 
     flow: str
@@ -73,20 +89,56 @@ class _Checkpoint(NamedTuple):
 
 def locations(project: Project, more: Sequence[str]) -> list[str]:
     """Return the tables in the data folder of a project, and `more`. Raises InvalidProject if the list is empty."""
-    paths = sorted(str(log.parent) for log in _folders(project.root / DATA, "_delta_log"))
-    # A relative path is one of the user's working directory.
-    paths += [location if "://" in location else str(Path(location).absolute()) for location in more]
+    paths = _found(project, more)
     if not paths:
         raise InvalidProject(
             f"{project.root} has no Delta tables in {DATA}: run the project first, or use --table PATH"
         )
-    return list(dict.fromkeys(paths))
+    return paths
 
 
 def statuses(project: Project, tables: Sequence[str], ends: Ends) -> list[TableStatus]:
     """Return the states of tables. Raises InvalidProject for one that cannot be read, and any error of `ends`."""
     checkpoints = list(_checkpoints(project))
     return [_status(project, location, checkpoints, ends) for location in tables]
+
+
+def collector(project: Project, more: Sequence[str], ends: Ends) -> "Collector":
+    """Return a collector for prometheus-client, which looks at the tables of a project, and `more`, whenever it is asked.
+
+    A table that cannot be read has no metrics, and an unknown lag is left out. Raises ImportError without the extra `metrics`.
+    """
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+    class TableCollector(Collector):
+        """Prometheus collector of the states of tables."""
+
+        def collect(self) -> Iterator[Any]:
+            """Yield one metric family per field."""
+            by_table = {
+                name: GaugeMetricFamily(f"ottla_table_{name}", text, labels=["table"]) for name, text in _TABLE_METRICS
+            }
+            by_flow = {
+                name: GaugeMetricFamily(f"ottla_table_{name}", text, labels=["table", "flow"])
+                for name, text in _FLOW_METRICS
+            }
+            checkpoints = list(_checkpoints(project))
+            for location in _found(project, more):
+                try:
+                    state = _status(project, location, checkpoints, ends)
+                except InvalidProject:
+                    continue
+                figures = (state.version, state.rows, state.files, state.bytes, state.committed_ms / 1000)
+                for metric, figure in zip(by_table.values(), figures, strict=True):
+                    metric.add_metric([state.table], figure)
+                for flow in state.flows:
+                    by_flow["batch"].add_metric([state.table, flow.flow], flow.batch)
+                    if flow.lag is not None:
+                        by_flow["lag"].add_metric([state.table, flow.flow], flow.lag)
+            yield from (*by_table.values(), *by_flow.values())
+
+    return TableCollector()
 
 
 def compact(project: Project, tables: Sequence[str], hours: int | None) -> Iterator[Compaction]:
@@ -105,6 +157,14 @@ def compact(project: Project, tables: Sequence[str], hours: int | None) -> Itera
         except DeltaError as error:
             raise InvalidProject(f"cannot compact {location}: {_line(error)}") from None
         yield Compaction(_shown(project, location), before, len(table.file_uris()), len(deleted))
+
+
+def _found(project: Project, more: Sequence[str]) -> list[str]:
+    """Return the tables in the data folder of a project, and `more`, each once."""
+    paths = sorted(str(log.parent) for log in _folders(project.root / DATA, "_delta_log"))
+    # A relative path is one of the user's working directory.
+    paths += [location if "://" in location else str(Path(location).absolute()) for location in more]
+    return list(dict.fromkeys(paths))
 
 
 def _status(project: Project, location: str, checkpoints: Sequence[_Checkpoint], ends: Ends) -> TableStatus:
@@ -179,4 +239,6 @@ def _lag(checkpoint: Path, batch: int, ends: Ends) -> int | None:
         return None
     # A partition that the batch did not know yet is read from its beginning: all of it is behind.
     newest = ends(tuple(sorted({partition.topic for partition in read})))
+    if not newest:
+        return None
     return sum(max(offset - read.get(partition, 0), 0) for partition, offset in newest.items())
