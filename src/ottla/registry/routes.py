@@ -15,6 +15,7 @@ from ottla.registry.operations import Operations
 from ottla.registry.records import Json, Record, SchemaValue
 from ottla.registry.refusals import Refusal, invalid_level, invalid_policy, schema_not_found, subject_not_found
 from ottla.registry.state import State, Version, digest_of
+from ottla.schemas.compatibility.levels import POLICIES
 from ottla.schemas.registry import AVRO
 from ottla.version import VERSION
 
@@ -309,8 +310,8 @@ _CONFIG_FIELDS: Final[dict[str, type]] = {
     "defaultRuleSet": dict,
     "overrideRuleSet": dict,
 }
-
-_POLICIES: Final = ("STRICT", "LENIENT", "LOGICAL")
+_POLICIES: Final = (*POLICIES, "LOGICAL")
+"""LOGICAL, which adds rules of table formats in Confluent's registry, is stored, and compared as STRICT."""
 
 
 def _setting_subject(call: Call) -> str:
