@@ -165,11 +165,21 @@ class SchemaRegistry:
         return sorted(self._store().referrers(subject, number))
 
     def compatibility(self, subject: str | None) -> str | None:
-        """Return the compatibility level of a subject, its own or the default one; None for a directory, which has none.
+        """Return the compatibility level of a subject, its own or the default one; None for a directory without.
 
         Without a subject it is the default one. Raises RegistryError.
         """
-        return self._store().compatibility(subject)
+        config = self._store().setting("config", subject)
+        level: str | None = config.get("compatibilityLevel") or config.get("compatibility")
+        return level
+
+    def policy(self, subject: str) -> str | None:
+        """Return the compatibility policy of a subject, its own or the default one, such as LENIENT; None without.
+
+        Raises RegistryError.
+        """
+        policy: str | None = self._store().setting("config", subject).get("compatibilityPolicy")
+        return policy
 
     def set_compatibility(self, subject: str | None, level: str | None) -> None:
         """Set the compatibility level of a subject, or the default one without a subject; None removes it.
@@ -180,7 +190,7 @@ class SchemaRegistry:
 
     def mode(self, subject: str | None) -> str:
         """Return the mode of a subject, its own or the default one, such as READWRITE. Raises RegistryError."""
-        return self._store().mode(subject)
+        return str(self._store().setting("mode", subject).get("mode"))
 
     def set_mode(self, subject: str | None, mode: str | None) -> None:
         """Set the mode of a subject, or the default one without a subject; None removes it.
@@ -322,15 +332,7 @@ class _Http:
     def versions(self, subject: str) -> list[int]:
         return list(self._answer(f"{_subject_path(subject)}/versions"))
 
-    def compatibility(self, subject: str | None) -> str | None:
-        answer = self._setting("config", subject)
-        level = answer.get("compatibilityLevel") or answer.get("compatibility")
-        return None if level is None else str(level)
-
-    def mode(self, subject: str | None) -> str:
-        return str(self._setting("mode", subject).get("mode"))
-
-    def _setting(self, kind: str, subject: str | None) -> dict[str, Any]:
+    def setting(self, kind: str, subject: str | None) -> dict[str, Any]:
         """Return the config or mode of a subject, or the default one; some registries do not know defaultToGlobal."""
         if subject is not None:
             with suppress(SchemaNotFound):
@@ -539,12 +541,9 @@ class _Directory:
             raise SchemaNotFound(f"{self._path / INDEX}: no subject {subject}")
         return list(range(1, len(numbers) + 1))
 
-    def compatibility(self, subject: str | None) -> None:
-        del subject
-
-    def mode(self, subject: str | None) -> str:
-        del subject
-        return "READWRITE"
+    def setting(self, kind: str, subject: str | None) -> dict[str, Any]:
+        """Return the config or mode of a subject, or the default one; only an export has configs."""
+        return {"mode": "READWRITE"} if kind == "mode" else {**self.config(None), **self.config(subject)}
 
     def set(self, kind: str, field: str, subject: str | None, value: str | None) -> None:
         del field, subject, value
@@ -555,8 +554,7 @@ class _Directory:
         return {"subject": subject, "version": number, "id": registered.id, **request_body(registered.schema)}
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        del subject
-        return {}
+        return dict(self._index().get("configs", {}).get(subject or "", {}))
 
     def set_config(self, subject: str | None, config: dict[str, Any]) -> None:
         del subject, config
