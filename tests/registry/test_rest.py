@@ -117,6 +117,16 @@ def test_list_of_schemas(registry: Registry, subject: str) -> None:
     assert len(registry.get(f"/schemas?subjectPrefix={subject}&deleted=True").value) == 3
 
 
+def test_list_of_schemas_with_a_type_of_rules(own_registry: Registry) -> None:
+    rule = {"name": "r", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    own_registry.register("a", ONE)
+    own_registry.register("b", ONE, ruleSet={"domainRules": [rule]})
+    own_registry.register("c", ONE, ruleSet={"encodingRules": [rule]})
+    own_registry.register("d", ONE, ruleSet={"domainRules": [{**rule, "type": "CEL"}]})
+    for rule_type, expected in (("ENCRYPT", ["b", "c"]), ("CEL", ["d"]), ("none", []), ("", ["a", "b", "c", "d"])):
+        assert [row["subject"] for row in own_registry.get(f"/schemas?ruleType={rule_type}").value] == expected
+
+
 # Subjects and versions.
 
 
@@ -761,6 +771,10 @@ def test_liveness_and_version(registry: Registry) -> None:
     scope = registry.get("/v1/metadata/id").value["scope"]
     assert scope["clusters"]["schema-registry-cluster"] == "schema-registry"
     assert registry.get("/v1/metadata/version").value["version"].startswith("ottla-")
+
+
+def test_deployment_has_no_attributes(own_registry: Registry) -> None:
+    assert own_registry.get("/v1/metadata/deployment").value == {"attributes": []}
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,11 @@ def _problem(rule: Json, modes: frozenset[str], names: set[str]) -> str | None:
     return None
 
 
+def has_rule_of(rule_set: Json | None, rule_type: str) -> bool:
+    """Return whether a rule set has a rule of a type, such as ENCRYPT."""
+    return any(rule.get("type") == rule_type for part in _MODES for rule in (rule_set or {}).get(part) or ())
+
+
 def with_version(metadata: Json | None, number: int, *, is_asked: bool) -> Json | None:
     """Return metadata with the number of the version that they are of, where they have one, or the request asks for it."""
     properties = (metadata or {}).get("properties") or {}
