@@ -107,8 +107,9 @@ class SchemaRegistry:
     `timeout_ms`. It is retried up to `retries` times if no address answers, or only with HTTP 408, 429, 500, 502 to 504, after
     `pause_ms`, which doubles each time up to `max_pause_ms`.
 
-    opener   sends the requests, for example with certificates or through a proxy
-    headers  returns headers to add to a request, such as a token
+    opener     sends the requests, for example with certificates or through a proxy
+    headers    returns headers to add to a request, such as a token
+    normalize  whether the registry normalizes schemas that are registered and looked up; a directory compares them as JSON
     """
 
     location: str
@@ -119,6 +120,7 @@ class SchemaRegistry:
     max_pause_ms: int = 20_000
     opener: urllib.request.OpenerDirector | None = field(default=None, repr=False)
     headers: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False)
+    normalize: bool = False
 
     def by_id(self, number: int) -> Schema:
         """Return the schema of an id. Raises SchemaNotFound, RegistryError."""
@@ -292,6 +294,7 @@ class _Http:
     def __init__(self, config: SchemaRegistry) -> None:
         self._config = config
         self._addresses = [address.strip().rstrip("/") for address in config.location.split(",")]
+        self._query = "?normalize=true" if config.normalize else ""
 
     def request(self, path: str, body: dict[str, Any] | None, method: str | None) -> Any:
         return self._answer(path, body, method)
@@ -314,11 +317,11 @@ class _Http:
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
         """Return id and version of a schema in a subject."""
-        answer = self._answer(_subject_path(subject), request_body(schema))
+        answer = self._answer(f"{_subject_path(subject)}{self._query}", request_body(schema))
         return int(answer["id"]), int(answer["version"])
 
     def register(self, subject: str, schema: Schema) -> int:
-        return int(self._answer(f"{_subject_path(subject)}/versions", request_body(schema))["id"])
+        return int(self._answer(f"{_subject_path(subject)}/versions{self._query}", request_body(schema))["id"])
 
     def subjects(self, *, deleted: bool) -> list[str]:
         return list(self._answer(f"/subjects{'?deleted=true' if deleted else ''}"))
