@@ -58,7 +58,7 @@ class FieldSchemas:
         self._last: i64 = -1
         """Id in payloads that was accepted last, whatever follows it."""
         self._last_guid = b""
-        """GUID in headers that was accepted last, whatever follows it; b"" is none."""
+        """GUID in headers that was accepted last, whatever follows it; b"" before the first."""
 
     def forget(self) -> None:
         """Forget all that was learned."""
