@@ -34,6 +34,7 @@ _SIDES: Final = {
     "aiokafka": "aiokafka",
     "kio": "kio",
     "sendfile": "sendfile",
+    "Apicurio 3.3.3": "Apicurio 3.3.3",
 }
 """Columns of the tables by the names that scripts give to what they measure; a name may go on, such as "ottla 100"."""
 _SIDE: Final = re.compile(rf"({'|'.join(map(re.escape, _SIDES))})(?:$|,? (.*))")

@@ -241,3 +241,22 @@ def test_while_the_transaction_before_is_ending(
     producer.end(commit=False)
     found = fetched(producer.wire, topic, *range(8))
     assert {(each.high_watermark, each.last_stable_offset) for each in found} == {(40, 40)}
+
+
+@pytest.mark.parametrize("version", [*VERIFIES, *ADDS])
+def test_batches_outside_of_a_transaction_are_fenced_once_the_newer_epoch_has_written(
+    producer: TransactionalProducer, topic: Topic, version: int
+) -> None:
+    """InitProducerId alone stops nobody: a partition learns of the epoch by a batch."""
+
+    def ask(sequence: int, epoch_by: int = 0) -> tuple[str, int]:
+        outside = {"transactional": False, "transactional_id": None}
+        return producer.ask_produce(topic, version=version, sequence=sequence, epoch_by=epoch_by, **outside)[:2]
+
+    assert ask(0) == ("NONE", 0)
+    assert ask(1) == ("NONE", 1)
+    producer.begin_anew()
+    assert ask(2, epoch_by=-1) == ("NONE", 2)
+    assert ask(0) == ("NONE", 3)
+    assert ask(3, epoch_by=-1)[0] == "INVALID_PRODUCER_EPOCH"
+    assert ask(1) == ("NONE", 4)

@@ -117,6 +117,16 @@ def test_list_of_schemas(registry: Registry, subject: str) -> None:
     assert len(registry.get(f"/schemas?subjectPrefix={subject}&deleted=True").value) == 3
 
 
+def test_list_of_schemas_with_a_type_of_rules(own_registry: Registry) -> None:
+    rule = {"name": "r", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    own_registry.register("a", ONE)
+    own_registry.register("b", ONE, ruleSet={"domainRules": [rule]})
+    own_registry.register("c", ONE, ruleSet={"encodingRules": [rule]})
+    own_registry.register("d", ONE, ruleSet={"domainRules": [{**rule, "type": "CEL"}]})
+    for rule_type, expected in (("ENCRYPT", ["b", "c"]), ("CEL", ["d"]), ("none", []), ("", ["a", "b", "c", "d"])):
+        assert [row["subject"] for row in own_registry.get(f"/schemas?ruleType={rule_type}").value] == expected
+
+
 # Subjects and versions.
 
 
@@ -763,6 +773,10 @@ def test_liveness_and_version(registry: Registry) -> None:
     assert registry.get("/v1/metadata/version").value["version"].startswith("ottla-")
 
 
+def test_deployment_has_no_attributes(own_registry: Registry) -> None:
+    assert own_registry.get("/v1/metadata/deployment").value == {"attributes": []}
+
+
 @pytest.mark.parametrize(
     "path", ["/nonsense", "/subjects/a/b", "/schemas/ids", "/associations/a", "/subjects//versions", "//"]
 )
@@ -912,6 +926,78 @@ def test_lenient_policy_lets_an_open_object_have_further_properties(own_registry
         '{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":"string"},"more":{"type":"string"}}}'
     )
     assert own_registry.post("/subjects/a/versions", {"schema": changed, "schemaType": "JSON"}).status == 409
+
+
+RESERVING = {
+    "AVRO": (
+        '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}',
+        '{"type":"record","name":"O","fields":[{"name":"id","type":"long"},{"name":"note","type":"string","default":""}]}',
+    ),
+    "JSON": (
+        '{"type":"object","properties":{"id":{"type":"integer"}},"additionalProperties":false}',
+        '{"type":"object","properties":{"id":{"type":"integer"},"note":{"type":"string"}},"additionalProperties":false}',
+    ),
+    "PROTOBUF": (
+        'syntax = "proto3"; message O { int64 id = 1; }',
+        'syntax = "proto3"; message O { int64 id = 1; string note = 2; }',
+    ),
+}
+"""A schema, and the same with a field `note`."""
+
+
+@pytest.mark.parametrize("level", ["BACKWARD", "NONE"])
+@pytest.mark.parametrize("kind", RESERVING)
+def test_reserved_fields_cannot_be_added(own_registry: Registry, kind: str, level: str) -> None:
+    """Where the config says that fields are validated; whatever the level is."""
+    without, with_note = RESERVING[kind]
+    reserving: dict[str, Any] = {"metadata": {"properties": {"confluent:reserved": "note, other"}}}
+    body = {"schema": with_note, "schemaType": kind}
+    own_registry.put("/config/a", {"compatibility": level, "validateFields": True})
+    first = own_registry.post("/subjects/a/versions", {**body, **reserving})
+    assert first.error == (409, 409)
+    assert "{errorType:'FIELD_CONFLICTS_WITH_RESERVED_FIELD'" in first.message
+    assert first.message.endswith(f"{{validateFields: 'true', compatibility: '{level}'}}]")
+    own_registry.register("a", without, kind, **reserving)
+    refused = own_registry.post("/subjects/a/versions", body)  # it gets the metadata of the version before
+    assert refused.error == (409, 409)
+    for path in ("/compatibility/subjects/a/versions", "/compatibility/subjects/a/versions/latest"):
+        checked = own_registry.post(f"{path}?verbose=true", body).value
+        assert [text for text in checked["messages"] if "RESERVED_FIELD" in text] == [
+            "{errorType:'FIELD_CONFLICTS_WITH_RESERVED_FIELD', description:'The new schema has the field 'note', which it"
+            " reserves'}"
+        ]
+    own_registry.put("/config/a", {"validateFields": False})
+    assert own_registry.post("/subjects/a/versions", body).status == 200
+
+
+def test_reserved_fields_stay_reserved(own_registry: Registry) -> None:
+    without, with_note = RESERVING["AVRO"]
+    own_registry.put("/config", {"validateFields": True})
+
+    def post(text: str, names: str) -> Any:
+        metadata = {"properties": {"confluent:reserved": names}}
+        return own_registry.post("/subjects/a/versions", {"schema": text, "metadata": metadata})
+
+    assert post(without, "note,other").status == 200
+    refused = post(with_note, "other")
+    assert refused.error == (409, 409)
+    assert (
+        "{errorType:'RESERVED_FIELD_REMOVED', description:'The field 'note', which the old schema reserves, is not reserved"
+        " by the new schema'}, {validateFields: 'true', compatibility: 'BACKWARD'}]"
+    ) in refused.message
+    assert post(without, "note,other,third").status == 200
+    assert post(with_note.replace("note", "more"), "note,other,third").status == 200
+
+
+def test_names_of_fields_with_two_dollar_signs(own_registry: Registry) -> None:
+    text = RESERVING["JSON"][1].replace("note", "$$note")
+    body = {"schema": text, "schemaType": "JSON"}
+    own_registry.put("/config/a", {"validateFields": True})
+    refused = own_registry.post("/subjects/a/versions", body)
+    assert refused.error == (422, 42201)
+    assert refused.message.endswith("details: the name $$note of a field begins with $$")
+    own_registry.put("/config/a", {"validateFields": None})
+    assert own_registry.post("/subjects/a/versions", body).status == 200
 
 
 def metadata_of(registry: Registry, subject: str, version: int) -> object:

@@ -23,6 +23,7 @@ from ottla import (
 from ottla.registry.records import setting_record
 from ottla.registry.service import RegistryConfig, RegistryThread
 from ottla.testing import Kafka
+from ottla.testing.cluster import KafkaCluster
 from tests.free_ports import free_ports
 from tests.registry.client import Registry
 from tests.registry.schemas import ONE, TWO
@@ -261,10 +262,13 @@ def test_registry_that_may_not_join_the_group_leads_alone() -> None:
             assert registry.register("a", TWO) == 2
 
 
-def test_leader_is_killed_under_registrations(kafka: Kafka, request: pytest.FixtureRequest) -> None:
-    """No id is given twice, no version that was answered is lost, and registrations go on after its session."""
+def test_leader_is_killed_under_registrations(kafka_cluster: Any, request: pytest.FixtureRequest) -> None:
+    """Of three registries on three brokers. No id is given twice, no version that was answered is lost, and registrations go
+    on after its session.
+    """
     rounds = int(request.config.getoption("--soak"))
-    ports = free_ports(2)
+    kafka: KafkaCluster = kafka_cluster(3)
+    ports = sorted(free_ports(3), key=str)
     with ExitStack() as stack:
         arguments = (
             "schema-registry",
@@ -276,7 +280,7 @@ def test_leader_is_killed_under_registrations(kafka: Kafka, request: pytest.Fixt
         )
         processes = [stack.enter_context(running(*arguments, f"127.0.0.1:{port}")) for port in ports]
         registries = [process.registry() for process in processes]
-        kafka.wait_for_group(GROUP, members=2, timeout=20)
+        kafka.wait_for_group(GROUP, members=3, timeout=20)
         leader_of(registries)
         registries[0].put("/config", {"compatibility": "NONE"})
         answered: dict[str, int] = {}
@@ -284,22 +288,22 @@ def test_leader_is_killed_under_registrations(kafka: Kafka, request: pytest.Fixt
 
         def register(number: int) -> None:
             while not ended.is_set():
-                number += 2
+                number += 3
                 text = json.dumps({"type": "fixed", "name": "F", "size": number}, separators=(",", ":"))
                 try:
-                    answer = registries[number // 2 % 2].post("/subjects/a/versions", {"schema": text})
+                    answer = registries[number // 3 % 3].post("/subjects/a/versions", {"schema": text})
                 except (OSError, http.client.HTTPException):
                     time.sleep(0.05)  # that process is dead
                     continue
                 if answer.status == 200:
                     answered[text] = answer.value["id"]
 
-        clients = [threading.Thread(target=register, args=(start,)) for start in (0, 1)]
+        clients = [threading.Thread(target=register, args=(start,)) for start in range(3)]
         for client in clients:
             client.start()
         for _ in range(rounds):
             time.sleep(0.5)
-            processes[0].process.kill()  # it has the smaller URL
+            processes[0].process.kill()  # it has the smallest URL
             processes[0].finish()
             count = len(answered)
             deadline = time.monotonic() + 20

@@ -14,6 +14,7 @@ class Registry:
     """What it holds, and what it was asked; `failures` statuses are answered first; `user_info`, if set, is demanded.
 
     settings  configs and modes, by kind ("config" or "mode") and subject, "" for the default one
+    policy    compatibility policy of all subjects
     """
 
     def __init__(self) -> None:
@@ -23,6 +24,7 @@ class Registry:
         self.asked: list[str] = []
         self.failures: list[int] = []
         self.user_info: str | None = None
+        self.policy: str | None = None
         self.settings = {("config", ""): "BACKWARD", ("mode", ""): "READWRITE"}
 
     def add(self, subject: str, text: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
@@ -69,7 +71,9 @@ class Registry:
         match [unquote(part) for part in urlsplit(path).path.strip("/").split("/")], body:
             case ["config" | "mode" as kind, *subjects], None:
                 value = self.settings.get((kind, "".join(subjects)), self.settings[(kind, "")])
-                return 200, {"mode" if kind == "mode" else "compatibilityLevel": value}
+                if kind == "mode":
+                    return 200, {"mode": value}
+                return 200, {"compatibilityLevel": value, "compatibilityPolicy": self.policy}
             case ["compatibility", "subjects", subject, "versions", "latest"], dict() if subject in self.subjects:
                 kind = self.schemas[self.subjects[subject][-1] - 1]["schemaType"]
                 if kind == body["schemaType"]:

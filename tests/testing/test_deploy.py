@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "ottla.yaml"
+KUBERNETES_REGISTRY = DEPLOY / "kubernetes" / "schema-registry.yaml"
 MONITORING = sorted((DEPLOY / "prometheus").glob("*.yml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 UNITS = sorted((DEPLOY / "systemd").rglob("*.service"))
@@ -46,7 +48,9 @@ def passes(*command: str | Path) -> None:
 # -- linters --
 
 
-@pytest.mark.parametrize("path", [COMPOSE, KUBERNETES, *MONITORING, *WORKFLOWS], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [COMPOSE, KUBERNETES, KUBERNETES_REGISTRY, *MONITORING, *WORKFLOWS], ids=lambda path: path.name
+)
 def test_yaml_is_tidy(path: Path) -> None:
     passes(COMMANDS / "yamllint", "--strict", "--config-data", STYLE, path)
 
@@ -60,8 +64,9 @@ def test_workflows_follow_their_schema() -> None:
     passes(COMMANDS / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS)
 
 
-def test_kubernetes_accepts_the_manifest() -> None:
-    passes(COMMANDS / "kubernetes-validate", "--strict", "--quiet", KUBERNETES)
+@pytest.mark.parametrize("path", [KUBERNETES, KUBERNETES_REGISTRY], ids=lambda path: path.name)
+def test_kubernetes_accepts_the_manifests(path: Path) -> None:
+    passes(COMMANDS / "kubernetes-validate", "--strict", "--quiet", path)
 
 
 @pytest.mark.skipif(not (COMMANDS / "hadolint").exists(), reason="hadolint is packaged for Linux only")
@@ -327,3 +332,58 @@ def test_the_registry_of_the_unit_serves(kafka: Kafka, tmp_path: Path) -> None:
     arguments = started[1].replace("/etc/ottla/schema-registry.properties", str(properties)).split()
     program = 'import urllib.request; urllib.request.urlopen("http://127.0.0.1:8081/readyz", timeout=5)'
     assert_registry(kafka, arguments, program)
+
+
+def status_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return 0
+
+
+def test_the_registries_of_the_kubernetes_manifest_serve_together(kafka: Kafka) -> None:
+    """Changes that are sent to any pod arrive at the one that is elected, and are seen by all."""
+    resources = {one["kind"]: one for one in yaml.safe_load_all(KUBERNETES_REGISTRY.read_text())}
+    brokers = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(KUBERNETES.read_text())}
+    assert ("Service", "ottla") in brokers
+    workload = resources["Deployment"]["spec"]
+    (container,) = workload["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    assert resources["Service"]["spec"]["selector"] == workload["template"]["metadata"]["labels"]
+    assert resources["Service"]["spec"]["ports"][0]["targetPort"] == port["name"]
+    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    assert {probe["port"] for probe in probes} == {port["name"]}
+    assert container["env"] == [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    assert container["command"][0] == "ottla"
+    processes = []
+    addresses = [f"127.0.0.1:{free}" for free in free_ports(workload["replicas"])]
+    try:
+        for address in addresses:
+            arguments = [
+                expanded(argument, {"POD_IP": "0.0.0.0"})
+                .replace(f"0.0.0.0:{port['containerPort']}", address)
+                .replace("=ottla:9092", f"={kafka.bootstrap_servers}")
+                for argument in container["args"]
+            ]
+            command = [sys.executable, "-m", *container["command"], *arguments, "--log-level", "error"]
+            processes.append(subprocess.Popen(command))
+        for address in addresses:
+            for probe in probes:
+                wait_until(lambda url=f"http://{address}{probe['path']}": status_of(url) == 200, 30)  # type: ignore[misc]
+        kafka.wait_for_group("schema-registry", members=len(addresses), timeout=20)
+        registries = [SchemaRegistry(location=f"http://{address}") for address in addresses]
+        for number, registry in enumerate(registries, 1):
+            assert (
+                registry.register(f"s{number}", Schema("AVRO", f'{{"type":"fixed","name":"F","size":{number}}}'))
+                == number
+            )
+        for registry in registries:
+            wait_until(lambda registry=registry: registry.subjects() == ["s1", "s2"], 10)  # type: ignore[misc]
+    finally:
+        for process in processes:
+            process.terminate()
+        assert [process.wait(30) for process in processes] == [0] * len(processes)

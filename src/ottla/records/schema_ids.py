@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, final
 
-from librt.strings import read_i32_be
 from mypy_extensions import i64
 
 from ottla.records.varints import read_varint
@@ -58,12 +57,15 @@ class FieldSchemas:
         """Time of the oldest refusal."""
         self._last: i64 = -1
         """Id in payloads that was accepted last, whatever follows it."""
+        self._last_guid = b""
+        """GUID in headers that was accepted last, whatever follows it; b"" before the first."""
 
     def forget(self) -> None:
         """Forget all that was learned."""
         self._accepted.clear()
         self._refused.clear()
         self._last = -1
+        self._last_guid = b""
 
     def expire(self, now_ms: i64) -> None:
         """Forget refusals that are old. Times are those of a clock that never goes back."""
@@ -130,29 +132,27 @@ class FieldSchemas:
         """
         if size < 0:
             return None
-        if data[headers] == 0 and size >= _ID_SIZE and data[at] == 0:
-            first: i64 = data[at + 1]
-            number: i64 = (first << 24) | (data[at + 2] << 16) | (data[at + 3] << 8) | data[at + 4]
-            if number == self._last:
-                return None
-            return self._judged(number, data, at + _ID_SIZE, at + size, unknown, is_last=True)
-        return self._refusal_by_header(data, at, size, headers, stop, unknown)
-
-    def _refusal_by_header(
-        self, data: bytes, at: i64, size: i64, headers: i64, stop: i64, unknown: dict[UnknownSchema, None]
-    ) -> str | None:
-        """Judge a record by its header; without one by its payload."""
-        begin, end = _header_value(data, headers, stop, self._header)
-        if begin >= 0:
-            if end - begin >= _GUID_SIZE and data[begin] == 1:
-                guid = data[begin + 1 : begin + _GUID_SIZE]
-                return self._judged(guid, data, begin + _GUID_SIZE, end, unknown)
-            if end - begin >= _ID_SIZE and data[begin] == 0:
-                return self._judged(_unsigned(data, begin + 1), data, begin + _ID_SIZE, end, unknown)
-            return f"The header {self._header.decode()} has neither a GUID nor a schema id"
+        if data[headers] != 0:
+            begin, end = _header_value(data, headers, stop, self._header)
+            if begin >= 0:
+                return self._refusal_by_header(data, begin, end, unknown)
         if size < _ID_SIZE or data[at] != 0:
             return self._malformed(size if size < _ID_SIZE else _ID_SIZE + data[at])
-        return self._judged(_unsigned(data, at + 1), data, at + _ID_SIZE, at + size, unknown)
+        number = _unsigned(data, at + 1)
+        if number == self._last:
+            return None
+        return self._judged(number, data, at + _ID_SIZE, at + size, unknown, is_last=True)
+
+    def _refusal_by_header(self, data: bytes, begin: i64, end: i64, unknown: dict[UnknownSchema, None]) -> str | None:
+        """Judge a record by the value of its header."""
+        if end - begin >= _GUID_SIZE and data[begin] == 1:
+            if _is_at(data, begin + 1, self._last_guid):
+                return None
+            guid = data[begin + 1 : begin + _GUID_SIZE]
+            return self._judged(guid, data, begin + _GUID_SIZE, end, unknown, is_last=True)
+        if end - begin >= _ID_SIZE and data[begin] == 0:
+            return self._judged(_unsigned(data, begin + 1), data, begin + _ID_SIZE, end, unknown)
+        return f"The header {self._header.decode()} has neither a GUID nor a schema id"
 
     def _malformed(self, kind: int) -> str:
         """Return why a payload has no schema id; each text is made once, as a batch may have 100,000 such records.
@@ -168,6 +168,12 @@ class FieldSchemas:
             self._reasons[kind] = reason
         return reason
 
+    def _remember(self, schema: SchemaKey) -> None:
+        if isinstance(schema, bytes):
+            self._last_guid = schema
+        else:
+            self._last = schema
+
     def _judged(
         self,
         schema: SchemaKey,
@@ -181,8 +187,8 @@ class FieldSchemas:
         accepted = self._accepted.get(schema)
         if accepted is not None:
             if accepted is _ANY or b"" in accepted:
-                if is_last and isinstance(schema, int):
-                    self._last = schema
+                if is_last:
+                    self._remember(schema)
                 return None
             if data.startswith(accepted, begin, end):
                 return None
@@ -251,22 +257,75 @@ class SchemaRules:
         return None if value is None else value.refusal(data, value_at, value_size, headers, stop, unknown)
 
 
-def _unsigned(data: bytes, at: i64) -> int:
-    number: int = read_i32_be(data, at)
-    return number & 0xFFFFFFFF
+def _unsigned(data: bytes, at: i64) -> i64:
+    first: i64 = data[at]
+    return (first << 24) | (data[at + 1] << 16) | (data[at + 2] << 8) | data[at + 3]
+
+
+def _is_at(data: bytes, at: i64, part: bytes) -> bool:
+    """Return whether a part, which is not empty, is at a position of data that is long enough.
+
+    A call of a method of bytes costs more than this loop, compiled.
+    """
+    index: i64 = 0
+    length: i64 = len(part)
+    while index < length:
+        if data[at + index] != part[index]:
+            return False
+        index += 1
+    return length > 0
 
 
 def _header_value(data: bytes, pos: i64, stop: i64, name: bytes) -> tuple[i64, i64]:
     """Return begin and end of the value of the first header of this name that is not null, (-1, -1) without one."""
+    b: i64
+    c: i64
     count: i64
     size: i64
     length: i64 = len(name)
-    count, pos = read_varint(data, pos, stop)
+    # varint: begin count, pos = read_varint(data, pos, stop)
+    b = data[pos]
+    c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+    if b < 0x80:
+        pos += 1
+        count = (b >> 1) ^ -(b & 1)
+    elif 0 < c < 0x80:
+        pos += 2
+        b = (b & 0x7F) | (c << 7)
+        count = (b >> 1) ^ -(b & 1)
+    else:
+        count, pos = read_varint(data, pos, stop)
+    # varint: end
     while count > 0:
         count -= 1
-        size, pos = read_varint(data, pos, stop)
-        is_named = size == length and data.startswith(name, pos, pos + size)
-        size, pos = read_varint(data, pos + size, stop)
+        # varint: begin size, pos = read_varint(data, pos, stop)
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+        if b < 0x80:
+            pos += 1
+            size = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            size = (b >> 1) ^ -(b & 1)
+        else:
+            size, pos = read_varint(data, pos, stop)
+        # varint: end
+        is_named = size == length and _is_at(data, pos, name)
+        pos += size
+        # varint: begin size, pos = read_varint(data, pos, stop)
+        b = data[pos]
+        c = data[pos + 1] if b >= 0x80 and pos + 1 < stop else 0
+        if b < 0x80:
+            pos += 1
+            size = (b >> 1) ^ -(b & 1)
+        elif 0 < c < 0x80:
+            pos += 2
+            b = (b & 0x7F) | (c << 7)
+            size = (b >> 1) ^ -(b & 1)
+        else:
+            size, pos = read_varint(data, pos, stop)
+        # varint: end
         if is_named and size >= 0:
             return pos, pos + size
         if size > 0:

@@ -11,13 +11,21 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.registry.refusals import INCOMPATIBLE, INVALID_SCHEMA, Refusal
 from ottla.schemas import canonical
-from ottla.schemas.compatibility.levels import LEVELS, ParsedSchema, first_failure, parsed
+from ottla.schemas.compatibility.levels import (
+    LEVELS,
+    ParsedSchema,
+    field_names,
+    first_failure,
+    parsed,
+    reserved_findings,
+)
 from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Schema, UnsupportedSchema
 
 R = TypeVar("R")
 KINDS: Final = (JSON, PROTOBUF, AVRO)
 _MOST_KEPT: Final = 1000
 _LARGEST_KEPT: Final = 20_000
+_RESERVED_PREFIX: Final = "$$"
 Referred = tuple[tuple[str, str], ...]
 """Names and texts of the schemas that one refers to, each after its own references."""
 
@@ -36,19 +44,32 @@ class Earlier(NamedTuple):
     resolved: Resolved
 
 
-def stored_form(posted: Resolved, subject: str, *, normalize: bool, strict: bool) -> Schema:
+class Reserved(NamedTuple):
+    """Names of fields that a schema reserves, and those that the version before it does."""
+
+    names: frozenset[str]
+    before: frozenset[str]
+
+
+def stored_form(
+    posted: Resolved, subject: str, *, normalize: bool, strict: bool, validates_fields: bool = False
+) -> Schema:
     """Return the form of a schema in which it is stored. Raises Refusal 42201.
 
-    strict  whether it is checked as a new schema is: names, defaults
+    strict            whether it is checked as a new schema is: names, defaults
+    validates_fields  whether names of fields that begin with $$ are refused; only JSON Schema has such names
     """
     if posted.schema.kind not in KINDS:
         raise Refusal(INVALID_SCHEMA, f"Invalid schema type {posted.schema.kind}")
     try:
         form = _form(posted, normalize)
-        if strict:
-            _parsed(Resolved(form, posted.referred), True)
+        tree = _parsed(Resolved(form, posted.referred), True) if strict else None
     except (UnsupportedSchema, RecursionError) as wrong:
         raise invalid(posted.schema, subject, str(wrong)) from None
+    if tree is not None and validates_fields:
+        for name in sorted(field_names(tree)):
+            if name.startswith(_RESERVED_PREFIX):
+                raise invalid(posted.schema, subject, f"the name {name} of a field begins with {_RESERVED_PREFIX}")
     return form
 
 
@@ -112,30 +133,30 @@ def incompatibilities(
     earlier: Sequence[Earlier],
     level: str,
     *,
-    validates_fields: bool = False,
+    reserved: Reserved | None = None,
     is_lenient: bool = False,
 ) -> list[str]:
     """Return why a schema is not compatible with the first of these versions that fails, in Confluent's form; empty if it is.
 
+    reserved  names of fields that are reserved, whatever the level is; None if fields are not validated
+
     Raises Refusal 42201 if a comparison would take too long.
     """
-    if level == "NONE":
+    if level == "NONE" and reserved is None:
         return []
     try:
+        findings = [] if reserved is None else reserved_findings(_parsed(new, False), *reserved)
         compared = [_parsed(old.resolved, False) for old in earlier]
-        failure = first_failure(_parsed(new, True), compared, level, is_lenient=is_lenient)
+        failure = None if level == "NONE" else first_failure(_parsed(new, True), compared, level, is_lenient=is_lenient)
     except (UnsupportedSchema, RecursionError) as wrong:
         raise Refusal(INVALID_SCHEMA, f"The schemas cannot be compared: {wrong}") from None
-    if failure is None:
-        return []
-    index, findings = failure
-    old = earlier[index]
-    return [
-        *(finding.message for finding in findings),
-        f"{{oldSchemaVersion: {old.version}}}",
-        f"{{oldSchema: '{old.resolved.schema.text}'}}",
-        f"{{validateFields: '{str(validates_fields).lower()}', compatibility: '{level}'}}",
-    ]
+    reasons = [finding.message for finding in findings]
+    if failure is not None:
+        old = earlier[failure[0]]
+        reasons += [finding.message for finding in failure[1]]
+        reasons += [f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.resolved.schema.text}'}}"]
+    validates = "false" if reserved is None else "true"
+    return [*reasons, f"{{validateFields: '{validates}', compatibility: '{level}'}}"] if reasons else []
 
 
 def incompatible(subject: str, reasons: Sequence[str]) -> Refusal:

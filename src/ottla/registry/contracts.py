@@ -12,6 +12,8 @@ from ottla.registry.refusals import Refusal
 
 VERSION_PROPERTY: Final = "confluent:version"
 """Property of metadata with the number of the version."""
+_RESERVED_PROPERTY: Final = "confluent:reserved"
+"""Property of metadata with names of fields that a schema may not have, separated by commas."""
 _INVALID: Final = 42210
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,255}")
 _KINDS: Final = frozenset({"TRANSFORM", "CONDITION"})
@@ -68,12 +70,23 @@ def _problem(rule: Json, modes: frozenset[str], names: set[str]) -> str | None:
     return None
 
 
+def has_rule_of(rule_set: Json | None, rule_type: str) -> bool:
+    """Return whether a rule set has a rule of a type, such as ENCRYPT."""
+    return any(rule.get("type") == rule_type for part in _MODES for rule in (rule_set or {}).get(part) or ())
+
+
 def with_version(metadata: Json | None, number: int, *, is_asked: bool) -> Json | None:
     """Return metadata with the number of the version that they are of, where they have one, or the request asks for it."""
     properties = (metadata or {}).get("properties") or {}
     if not is_asked and VERSION_PROPERTY not in properties:
         return metadata
     return {**(metadata or {}), "properties": {**properties, VERSION_PROPERTY: str(number)}}
+
+
+def reserved_names(metadata: Json | None) -> frozenset[str]:
+    """Return the names of fields that metadata reserve."""
+    names = ((metadata or {}).get("properties") or {}).get(_RESERVED_PROPERTY) or ""
+    return frozenset(name.strip() for name in str(names).split(",") if name.strip())
 
 
 def are_equal(one: Json | None, other: Json | None) -> bool:

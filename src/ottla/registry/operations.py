@@ -15,11 +15,12 @@ from weakref import WeakValueDictionary
 from ottla.client.errors import KafkaError
 from ottla.protocol.errors import MESSAGE_TOO_LARGE
 from ottla.registry import checks, contracts, decisions, subjects
-from ottla.registry.checks import Earlier, Resolved
+from ottla.registry.checks import Earlier, Reserved, Resolved
 from ottla.registry.decisions import Candidate
 from ottla.registry.records import Json, Record, SchemaValue
 from ottla.registry.refusals import Refusal, not_leading, version_not_found
 from ottla.registry.state import State, Version
+from ottla.schemas.compatibility.levels import LENIENT
 from ottla.schemas.registry import Reference, Schema
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ class Operations:
             if version is not None and candidate.version in (None, version.number):
                 raise Refusal(42207, "The ID of an imported schema does not match the existing ID")
             if candidate.id is None and not force:
-                reasons = await self._incompatibilities(candidate, decisions.earlier(self.state, candidate))
+                reasons = await self._incompatibilities(candidate)
                 if reasons:
                     raise checks.incompatible(candidate.subject, reasons)
             return await self.change(partial(self._registration, candidate))
@@ -146,17 +147,15 @@ class Operations:
         """
         candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
         if number is None:
-            versions = decisions.earlier(self.state, candidate)
-        else:
-            version = (
-                self.state.latest(posted.subject)
-                if number == decisions.LATEST
-                else self.state.version(posted.subject, number)
-            )
-            if number != decisions.LATEST and (version is None or version.deleted):
-                raise version_not_found(number)
-            versions = [] if version is None else [version]
-        return await self._incompatibilities(candidate, versions)
+            return await self._incompatibilities(candidate)
+        version = (
+            self.state.latest(posted.subject)
+            if number == decisions.LATEST
+            else self.state.version(posted.subject, number)
+        )
+        if number != decisions.LATEST and (version is None or version.deleted):
+            raise version_not_found(number)
+        return await self._incompatibilities(candidate, [] if version is None else [version])
 
     async def text(self, subject: str, schema: Schema, form: str) -> str:
         """Return the text of a stored schema in a format of requests. Raises Refusal 42201."""
@@ -177,7 +176,15 @@ class Operations:
             schema = latest.schema
         else:
             resolved = self._resolved(posted.subject, posted.schema)
-            check = partial(checks.stored_form, resolved, posted.subject, normalize=normalize, strict=strict)
+            validates_fields = config.get("validateFields") is True
+            check = partial(
+                checks.stored_form,
+                resolved,
+                posted.subject,
+                normalize=normalize,
+                strict=strict,
+                validates_fields=validates_fields,
+            )
             schema = await self._in_worker(check)
         return Candidate(posted.subject, schema, posted.metadata, posted.rule_set, posted.id, posted.version)
 
@@ -215,16 +222,25 @@ class Operations:
         index = await self._in_worker(first_equal) if resolved else None
         return None if index is None else versions[index]
 
-    async def _incompatibilities(self, candidate: Candidate, versions: Sequence[Version]) -> list[str]:
+    async def _incompatibilities(self, candidate: Candidate, versions: Sequence[Version] | None = None) -> list[str]:
+        """Return why a schema is not compatible with versions; None are those that registering compares with."""
         config = self.state.config(candidate.subject)
+        if versions is None:
+            versions, previous = decisions.earlier(self.state, candidate), self.state.latest(candidate.subject)
+        else:
+            previous = next(iter(versions), None)
+        reserved = None
+        if config.get("validateFields") is True:
+            before = None if previous is None else previous.value.metadata
+            reserved = Reserved(contracts.reserved_names(candidate.metadata), contracts.reserved_names(before))
         earlier = [Earlier(version.number, self._laxly_resolved(version)) for version in versions]
         compare = partial(
             checks.incompatibilities,
             self._resolved(candidate.subject, candidate.schema),
             earlier,
             str(config["compatibilityLevel"]),
-            validates_fields=config.get("validateFields") is True,
-            is_lenient=str(config.get("compatibilityPolicy")).upper() == "LENIENT",
+            reserved=reserved,
+            is_lenient=str(config.get("compatibilityPolicy")).upper() == LENIENT,
         )
         return await self._in_worker(compare)
 

@@ -15,6 +15,7 @@ from ottla.registry.operations import Operations
 from ottla.registry.records import Json, Record, SchemaValue
 from ottla.registry.refusals import Refusal, invalid_level, invalid_policy, schema_not_found, subject_not_found
 from ottla.registry.state import State, Version, digest_of
+from ottla.schemas.compatibility.levels import POLICIES
 from ottla.schemas.registry import AVRO
 from ottla.version import VERSION
 
@@ -166,6 +167,9 @@ def _schemas(operations: Operations, call: Call) -> Answer:
     for subject in _names(call.text("subjectPrefix"), list(state.subjects)):
         versions = state.versions(subject, deleted=call.flag("deleted"))
         listed += versions[-1:] if call.flag("latestOnly") else versions
+    rule_type = call.text("ruleType")
+    if rule_type:
+        listed = [version for version in listed if contracts.has_rule_of(version.value.rule_set, rule_type)]
     return [_entity(version, call) for version in call.page(listed, most=_MOST_SCHEMAS)]
 
 
@@ -309,8 +313,8 @@ _CONFIG_FIELDS: Final[dict[str, type]] = {
     "defaultRuleSet": dict,
     "overrideRuleSet": dict,
 }
-
-_POLICIES: Final = ("STRICT", "LENIENT", "LOGICAL")
+_POLICIES: Final = (*POLICIES, "LOGICAL")
+"""LOGICAL, which adds rules of table formats in Confluent's registry, is stored, and compared as STRICT."""
 
 
 def _setting_subject(call: Call) -> str:
@@ -406,6 +410,10 @@ def _release(_: Operations, __: Call) -> Answer:
     return {"version": f"ottla-{VERSION}", "commitId": ""}
 
 
+def _deployment(_: Operations, __: Call) -> Answer:
+    return {"attributes": []}
+
+
 class Route(NamedTuple):
     """A row of the table. `path` has {} for a variable part."""
 
@@ -455,6 +463,7 @@ ROUTES: Final = tuple(
         ("DELETE", "contexts/{}", _delete_context),
         ("GET", "v1/metadata/id", _cluster_id),
         ("GET", "v1/metadata/version", _release),
+        ("GET", "v1/metadata/deployment", _deployment),
     )
 )
 

@@ -107,8 +107,9 @@ class SchemaRegistry:
     `timeout_ms`. It is retried up to `retries` times if no address answers, or only with HTTP 408, 429, 500, 502 to 504, after
     `pause_ms`, which doubles each time up to `max_pause_ms`.
 
-    opener   sends the requests, for example with certificates or through a proxy
-    headers  returns headers to add to a request, such as a token
+    opener     sends the requests, for example with certificates or through a proxy
+    headers    returns headers to add to a request, such as a token
+    normalize  whether the registry normalizes schemas that are registered and looked up; a directory compares them as JSON
     """
 
     location: str
@@ -119,6 +120,7 @@ class SchemaRegistry:
     max_pause_ms: int = 20_000
     opener: urllib.request.OpenerDirector | None = field(default=None, repr=False)
     headers: Callable[[], Mapping[str, str]] | None = field(default=None, repr=False)
+    normalize: bool = False
 
     def by_id(self, number: int) -> Schema:
         """Return the schema of an id. Raises SchemaNotFound, RegistryError."""
@@ -165,11 +167,21 @@ class SchemaRegistry:
         return sorted(self._store().referrers(subject, number))
 
     def compatibility(self, subject: str | None) -> str | None:
-        """Return the compatibility level of a subject, its own or the default one; None for a directory, which has none.
+        """Return the compatibility level of a subject, its own or the default one; None for a directory without.
 
         Without a subject it is the default one. Raises RegistryError.
         """
-        return self._store().compatibility(subject)
+        config = self._store().setting("config", subject)
+        level: str | None = config.get("compatibilityLevel") or config.get("compatibility")
+        return level
+
+    def policy(self, subject: str) -> str | None:
+        """Return the compatibility policy of a subject, its own or the default one, such as LENIENT; None without.
+
+        Raises RegistryError.
+        """
+        policy: str | None = self._store().setting("config", subject).get("compatibilityPolicy")
+        return policy
 
     def set_compatibility(self, subject: str | None, level: str | None) -> None:
         """Set the compatibility level of a subject, or the default one without a subject; None removes it.
@@ -180,7 +192,7 @@ class SchemaRegistry:
 
     def mode(self, subject: str | None) -> str:
         """Return the mode of a subject, its own or the default one, such as READWRITE. Raises RegistryError."""
-        return self._store().mode(subject)
+        return str(self._store().setting("mode", subject).get("mode"))
 
     def set_mode(self, subject: str | None, mode: str | None) -> None:
         """Set the mode of a subject, or the default one without a subject; None removes it.
@@ -282,6 +294,7 @@ class _Http:
     def __init__(self, config: SchemaRegistry) -> None:
         self._config = config
         self._addresses = [address.strip().rstrip("/") for address in config.location.split(",")]
+        self._query = "?normalize=true" if config.normalize else ""
 
     def request(self, path: str, body: dict[str, Any] | None, method: str | None) -> Any:
         return self._answer(path, body, method)
@@ -304,11 +317,11 @@ class _Http:
 
     def find(self, subject: str, schema: Schema) -> tuple[int, int]:
         """Return id and version of a schema in a subject."""
-        answer = self._answer(_subject_path(subject), request_body(schema))
+        answer = self._answer(f"{_subject_path(subject)}{self._query}", request_body(schema))
         return int(answer["id"]), int(answer["version"])
 
     def register(self, subject: str, schema: Schema) -> int:
-        return int(self._answer(f"{_subject_path(subject)}/versions", request_body(schema))["id"])
+        return int(self._answer(f"{_subject_path(subject)}/versions{self._query}", request_body(schema))["id"])
 
     def subjects(self, *, deleted: bool) -> list[str]:
         return list(self._answer(f"/subjects{'?deleted=true' if deleted else ''}"))
@@ -322,15 +335,7 @@ class _Http:
     def versions(self, subject: str) -> list[int]:
         return list(self._answer(f"{_subject_path(subject)}/versions"))
 
-    def compatibility(self, subject: str | None) -> str | None:
-        answer = self._setting("config", subject)
-        level = answer.get("compatibilityLevel") or answer.get("compatibility")
-        return None if level is None else str(level)
-
-    def mode(self, subject: str | None) -> str:
-        return str(self._setting("mode", subject).get("mode"))
-
-    def _setting(self, kind: str, subject: str | None) -> dict[str, Any]:
+    def setting(self, kind: str, subject: str | None) -> dict[str, Any]:
         """Return the config or mode of a subject, or the default one; some registries do not know defaultToGlobal."""
         if subject is not None:
             with suppress(SchemaNotFound):
@@ -539,12 +544,9 @@ class _Directory:
             raise SchemaNotFound(f"{self._path / INDEX}: no subject {subject}")
         return list(range(1, len(numbers) + 1))
 
-    def compatibility(self, subject: str | None) -> None:
-        del subject
-
-    def mode(self, subject: str | None) -> str:
-        del subject
-        return "READWRITE"
+    def setting(self, kind: str, subject: str | None) -> dict[str, Any]:
+        """Return the config or mode of a subject, or the default one; only an export has configs."""
+        return {"mode": "READWRITE"} if kind == "mode" else {**self.config(None), **self.config(subject)}
 
     def set(self, kind: str, field: str, subject: str | None, value: str | None) -> None:
         del field, subject, value
@@ -555,8 +557,7 @@ class _Directory:
         return {"subject": subject, "version": number, "id": registered.id, **request_body(registered.schema)}
 
     def config(self, subject: str | None) -> dict[str, Any]:
-        del subject
-        return {}
+        return dict(self._index().get("configs", {}).get(subject or "", {}))
 
     def set_config(self, subject: str | None, config: dict[str, Any]) -> None:
         del subject, config

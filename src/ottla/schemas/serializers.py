@@ -7,6 +7,7 @@ of confluent-kafka's serializers. The libraries of a format (extra `schema`) are
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ class _RegistrySerializer(ABC):
         to_dict: Callable[[Any, SerializationContext], Any] | None = None,
         *,
         auto_register_schemas: bool = True,
+        normalize_schemas: bool = False,
         use_latest_version: bool = False,
         use_schema_id: int | None = None,
         subject_name_strategy: SubjectStrategy = topic_subject,
@@ -90,6 +92,8 @@ class _RegistrySerializer(ABC):
         if schema is None and not use_latest_version and use_schema_id is None:
             raise ValueError("no schema: pass one, or use_latest_version=True, or use_schema_id")
         self._registry = _registry(registry)
+        if normalize_schemas:
+            self._registry = replace(self._registry, normalize=True)
         self._schema = schema
         self._to_dict = to_dict
         self._auto_register = auto_register_schemas
@@ -157,10 +161,10 @@ class AvroSerializer(_RegistrySerializer):
     schema_str  the schema as JSON text, or a Schema with references; None with use_latest_version or use_schema_id
     to_dict     (object, context) -> value to encode
 
-    Options, by the names of Confluent's configs: auto_register_schemas (True), use_latest_version, use_schema_id,
-    subject_name_strategy (`topic_subject`). schema_id_in="header" writes the schema's GUID into a header of the record, and the
-    payload without a prefix. strict=True rejects values with other fields than the schema's, strict_allow_default=True those
-    that lack a field without a default, too. Raises UnsupportedSchema.
+    Options, by the names of Confluent's configs: auto_register_schemas (True), normalize_schemas, use_latest_version,
+    use_schema_id, subject_name_strategy (`topic_subject`). schema_id_in="header" writes the schema's GUID into a header of the
+    record, and the payload without a prefix. strict=True rejects values with other fields than the schema's,
+    strict_allow_default=True those that lack a field without a default, too. Raises UnsupportedSchema.
     """
 
     kind = AVRO

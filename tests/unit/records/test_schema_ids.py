@@ -225,12 +225,15 @@ def test_bad_records_are_named_with_every_codec_and_size(codec: int, size: int) 
 def test_a_change_of_the_registry_makes_all_schemas_unknown() -> None:
     schemas, changes = FieldSchemas("t", "value", TOPIC_NAME), [1]
     own = ProduceRules(schemas=SchemaRules(None, schemas, lambda: NOW, lambda: changes[0]))
-    assert checked([value(framed(KNOWN))], own).unknown == [("value", KNOWN)]
-    schemas.learn(KNOWN, frozenset({"t-value"}), (), NOW)
+    records = [value(framed(KNOWN)), value(b"", (HEADER, b"\1" + GUID.bytes))]
+    unknown = [("value", KNOWN), ("value", GUID.bytes)]
+    assert checked(records, own).unknown == unknown
+    for known in (KNOWN, GUID.bytes):
+        schemas.learn(known, frozenset({"t-value"}), (), NOW)
     for _ in range(2):
-        assert checked([value(framed(KNOWN))], own).unknown == []
+        assert checked(records, own).unknown == []
     changes[0] += 1
-    assert checked([value(framed(KNOWN))], own).unknown == [("value", KNOWN)]
+    assert checked(records, own).unknown == unknown
 
 
 @pytest.mark.parametrize(("later_ms", "is_known"), [(0, True), (999, True), (1000, False)])
@@ -265,9 +268,14 @@ def naive(data: bytes | None, headers: Sequence[Header]) -> bool:
 HEADS = st.one_of(
     st.binary(max_size=6),
     st.sampled_from([framed(KNOWN), framed(KNOWN, b""), framed(OTHER), framed(MISSING), b"\1" + GUID.bytes]),
+    st.sampled_from([b"\1" + b"\7" * 16, b"\1" + GUID.bytes + b"\2\1", b"x" * 100, framed(KNOWN, b"x" * 10_000)]),
 )
 HEADERS = st.lists(
-    st.tuples(st.sampled_from([HEADER, "a", "__key_schema_id", ""]), st.one_of(st.none(), HEADS)), max_size=3
+    st.tuples(
+        st.sampled_from([HEADER, "a", "__key_schema_id", "__value_schema_ix", "h" * 70, ""]),
+        st.one_of(st.none(), HEADS),
+    ),
+    max_size=3,
 )
 
 

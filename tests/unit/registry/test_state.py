@@ -23,6 +23,7 @@ from ottla.registry.records import (
 )
 from ottla.registry.refusals import Refusal
 from ottla.registry.state import State, digest_of
+from ottla.registry.subjects import context_of
 from ottla.schemas.registry import AVRO, Reference, Schema
 
 
@@ -161,13 +162,27 @@ def test_digest_covers_text_references_and_contract() -> None:
     assert digest_of(swapped) == digest_of(others[6])
 
 
+SUBJECTS = ("a", "b", "c", ":.x:a", ":.x:b")
+SCOPES = {
+    subject: (subject, ":.x:" if subject.startswith(":.x:") else "", ":.__GLOBAL:")
+    for subject in (*SUBJECTS, "", ":.x:")
+}
+"""Where a setting may be that counts for a subject, a context or all."""
+VALUES = {CONFIG: ["NONE", "FULL", "FORWARD"], MODE: ["READWRITE", "READONLY"]}
+
+
 class Model:
-    """What a registry has, as naively as possible: ids by text, and a list of versions for each subject."""
+    """What a registry has, as naively as possible: ids by context and text, versions by subject, and settings."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
-        self.next_id = 1
+        self.ids: dict[tuple[str, str], int] = {}
+        self.next_ids = {":.x:": 1, "": 1}
         self.subjects: dict[str, dict[int, tuple[str, bool]]] = {}
+        self.settings: dict[tuple[str, str], str] = {}
+
+    @staticmethod
+    def context(subject: str) -> str:
+        return SCOPES[subject][1]
 
     def live(self, subject: str) -> list[int]:
         return [number for number, (_, is_deleted) in sorted(self.subjects.get(subject, {}).items()) if not is_deleted]
@@ -179,9 +194,10 @@ class Model:
         number = max(versions, default=0) + 1
         for old in [old for old, (other, is_deleted) in versions.items() if is_deleted and other == text]:
             del versions[old]
-        if text not in self.ids:
-            self.ids[text] = self.next_id
-            self.next_id += 1
+        context = self.context(subject)
+        if (context, text) not in self.ids:
+            self.ids[context, text] = self.next_ids[context]
+            self.next_ids[context] += 1
         versions[number] = (text, False)
 
     def delete(self, subject: str, only: int | None, *, permanent: bool) -> None:
@@ -194,32 +210,78 @@ class Model:
                 versions[number] = (text, True)
         if not versions:
             self.subjects.pop(subject, None)
-        used = {text for rows in self.subjects.values() for text, _ in rows.values()}
-        self.ids = {text: number for text, number in self.ids.items() if text in used}
+            for kind in VALUES:
+                self.settings.pop((kind, subject), None)
+        used = {(self.context(name), text) for name, rows in self.subjects.items() for text, _ in rows.values()}
+        self.ids = {place: number for place, number in self.ids.items() if place in used}
+
+    def setting(self, kind: str, subject: str, default: str) -> str:
+        return next(
+            (self.settings[kind, scope] for scope in SCOPES[subject] if (kind, scope) in self.settings), default
+        )
+
+    def answers(self) -> dict[str, object]:
+        versions = {
+            subject: [
+                (number, self.ids[self.context(subject), text], text, gone)
+                for number, (text, gone) in sorted(rows.items())
+            ]
+            for subject, rows in sorted(self.subjects.items())
+        }
+        settings = {
+            place: (self.setting(CONFIG, place, "BACKWARD"), self.setting(MODE, place, "READWRITE")) for place in SCOPES
+        }
+        return {"versions": versions, "settings": settings}
 
 
 def answers(state: State) -> dict[str, object]:
     """All that clients can ask for."""
-    return {
+    versions = {
         subject: [
             (version.number, version.id, version.schema.text, version.deleted)
             for version in state.versions(subject, deleted=True)
         ]
         for subject in sorted(state.subjects)
     }
+    settings = {place: (state.config(place)["compatibilityLevel"], state.mode(place)) for place in SCOPES}
+    return {"versions": versions, "settings": settings}
+
+
+def settle(state: State, model: Model, dice: random.Random) -> list[Record]:
+    """Set or remove a config or mode, as `act`."""
+    kind, place = dice.choice([CONFIG, MODE]), dice.choice([*SCOPES, ":.__GLOBAL:"])
+    if dice.random() < 0.5:
+        removed = decisions.delete_config(state, place)[0] if kind == CONFIG else unset_mode(state, place)
+        model.settings.pop((kind, place), None)
+        return removed
+    chosen = dice.choice(VALUES[kind])
+    written = (
+        decisions.set_config(state, place, {"compatibilityLevel": chosen})[0]
+        if kind == CONFIG
+        else decisions.set_mode(state, place, chosen, force=False)
+    )
+    model.settings[kind, place] = chosen
+    return written
+
+
+def unset_mode(state: State, place: str) -> list[Record]:
+    return decisions.delete_mode(state, place, recursive=False)[0]
 
 
 def act(state: State, model: Model, dice: random.Random) -> list[Record]:
     """Choose an operation, make it in the model, and return what the registry writes."""
-    subject, text = dice.choice("abc"), json.dumps(dice.choice(["int", "long", "float", "double", "bytes"]))
+    subject, text = dice.choice(SUBJECTS), json.dumps(dice.choice(["int", "long", "float", "double", "bytes"]))
     permanent = dice.random() < 0.5
     try:
+        if dice.random() < 0.2:
+            return settle(state, model, dice)
         if dice.random() < 0.5:
             candidate = Candidate(subject, Schema(AVRO, text))
             if decisions.same_version(state, candidate) is not None:
                 model.register(subject, text)
                 return []
-            written = list(decisions.register(state, candidate, state.context(".").highest_id + 1).records)
+            highest = state.context(context_of(subject)).highest_id
+            written = list(decisions.register(state, candidate, highest + 1).records)
             model.register(subject, text)
             return written
         if dice.random() < 0.4:
@@ -238,17 +300,13 @@ def act(state: State, model: Model, dice: random.Random) -> list[Record]:
 def test_random_operations_give_what_a_naive_model_has(seed: int) -> None:
     dice = random.Random(seed)
     state, model, log = State(), Model(), list[Record]()
-    for _ in range(60):
+    for _ in range(100):
         for record in act(state, model, dice):
             state.apply(record, len(log), 0)
             log.append(record)
-        expected = {
-            subject: [(number, model.ids[text], text, gone) for number, (text, gone) in sorted(versions.items())]
-            for subject, versions in model.subjects.items()
-        }
-        assert answers(state) == dict(sorted(expected.items()))
+        assert answers(state) == model.answers()
     assert answers(replayed(log)) == answers(state)
-    for cut in range(0, len(log), 7):
+    for cut in range(0, len(log), 3):
         offsets, compacted = compaction(log, cut)
         assert answers(replayed(compacted, offsets)) == answers(state), f"compacted up to {cut}"
 

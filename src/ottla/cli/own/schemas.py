@@ -11,7 +11,15 @@ import click
 from ottla.cli.cluster_access import CommandFailed, json_option, profile_option, profile_services
 from ottla.cli.command_group import CommandGroup
 from ottla.cli.table import Column, echo_json, echo_table
-from ottla.schemas.compatibility.levels import LEVELS, Finding, ParsedSchema, first_failure, parsed
+from ottla.schemas.compatibility.levels import (
+    LENIENT,
+    LEVELS,
+    POLICIES,
+    Finding,
+    ParsedSchema,
+    first_failure,
+    parsed,
+)
 from ottla.schemas.registry import (
     AVRO,
     JSON,
@@ -85,6 +93,12 @@ def _kind_option(function: "FC") -> "FC":
     type=click.Choice(LEVELS, case_sensitive=False),
     help=f"Level of compatibility. [default: that of the subject, or {_DEFAULT_LEVEL}]",
 )
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES, case_sensitive=False),
+    help="LENIENT lets JSON objects gain and lose properties that are not required. [default: that of the subject, or "
+    "STRICT]",
+)
 @_kind_option
 @click.option(
     "--reference",
@@ -100,6 +114,7 @@ def check(
     file: str,
     against: tuple[str, ...],
     level: str | None,
+    policy: str | None,
     kind: str | None,
     references: tuple[str, ...],
     schema_registry: str | None,
@@ -121,6 +136,7 @@ def check(
         registry = _registry(schema_registry, name)
         with _registry_errors():
             level = level or registry.compatibility(name)
+            policy = policy or registry.policy(name)
             earlier += _versions(registry, name, transitive=(level or "").upper().endswith("_TRANSITIVE"))
     level = (level or _DEFAULT_LEVEL).upper()
     if len(against) > 1 and not level.endswith("_TRANSITIVE"):
@@ -128,7 +144,8 @@ def check(
     schema = Schema(kind or _kind(file), _text(file))
     new = _parsed(EarlierSchema(file, schema, referred or earlier[0].referred), strict=True)
     try:
-        failure = first_failure(new, [_parsed(old, strict=False) for old in earlier], level)
+        compared = [_parsed(old, strict=False) for old in earlier]
+        failure = first_failure(new, compared, level, is_lenient=(policy or "").upper() == LENIENT)
     except UnsupportedSchema as refused:
         raise CommandFailed(f"{file}: {refused}") from None
     _echo(file, earlier[failure[0] if failure else 0].name, level, failure[1] if failure else [], as_json=as_json)

@@ -11,7 +11,7 @@ from ottla.schemas.avro_types import NO_DEFAULT, AvroField, AvroType, parsed
 from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
 
-__all__ = ["incompatibilities", "parsed"]
+__all__ = ["field_names", "incompatibilities", "parsed"]
 _PROMOTED_FROM: Final = {
     "long": {"int"},
     "float": {"int", "long"},
@@ -32,6 +32,11 @@ def incompatibilities(reader: AvroType, writer: AvroType, budget: Budget) -> Fou
         return _Comparison(budget).compare(reader, writer, ())
     except _AmbiguousField as failed:
         return [_at("AMBIGUOUS_FIELD", (), str(failed))]
+
+
+def field_names(schema: AvroType) -> set[str]:
+    """Return the names of the fields of a record, none of other types."""
+    return {declared.name for declared in schema.fields}
 
 
 class _Comparison:

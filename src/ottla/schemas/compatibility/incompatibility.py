@@ -33,6 +33,8 @@ _LOWER: Final = ("MIN_LENGTH", "MINIMUM", "EXCLUSIVE_MINIMUM", "MIN_PROPERTIES",
 _RESTS: Final = ("ADDITIONAL_PROPERTIES", "UNEVALUATED_PROPERTIES", "ADDITIONAL_ITEMS", "UNEVALUATED_ITEMS")
 _DESCRIPTIONS: Final = {
     "SCHEMA_TYPE_CHANGED": "The type of the schema has changed: {detail}",
+    "RESERVED_FIELD_REMOVED": "The field '{path}', which the {writer} schema reserves, is not reserved by the {reader} schema",
+    "FIELD_CONFLICTS_WITH_RESERVED_FIELD": "The {reader} schema has the field '{path}', which it reserves",
     # Avro
     "AMBIGUOUS_FIELD": "The check failed: {detail}",
     "NAME_MISMATCH": "The name of the schema has changed (path '{path}')",

@@ -16,7 +16,7 @@ from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
 from ottla.schemas.json_types import ANY, COMBINED, FALSE, NEVER, TRUE, JsonType, parsed
 
-__all__ = ["incompatibilities", "parsed"]
+__all__ = ["field_names", "incompatibilities", "parsed"]
 Reasons = list[tuple[str, tuple[str, ...]]]
 """Kinds of incompatibilities with the steps that lead to them."""
 Pair = tuple[int, int]
@@ -60,6 +60,11 @@ def incompatibilities(
         if not comparison.failed_pairs() - failed or not comparison.has_cycles:
             return [Incompatibility(kind, f"#/{'/'.join(steps)}") for kind, steps in reasons if kind]
         failed |= comparison.failed_pairs()
+
+
+def field_names(schema: JsonType) -> set[str]:
+    """Return the names of the properties that a schema declares itself."""
+    return set(schema.keywords.get("properties", ()))
 
 
 def _below(step: str, reasons: Reasons) -> Reasons:

@@ -8,7 +8,7 @@ FULL                    both                     the newest version
 ..._TRANSITIVE          the same                 all versions, newest first, until one fails
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,9 @@ from ottla.schemas.registry import AVRO, JSON, PROTOBUF, Schema, UnsupportedSche
 
 _DIRECTIONS: Final = ("BACKWARD", "FORWARD", "FULL")
 LEVELS: Final = ("NONE", *(f"{level}{end}" for level in _DIRECTIONS for end in ("", "_TRANSITIVE")))
+LENIENT: Final = "LENIENT"
+POLICIES: Final = ("STRICT", LENIENT)
+"""Policies by which JSON Schemas are compared."""
 OLD: Final = "old"
 NEW: Final = "new"
 _RULES: Final = {
@@ -61,6 +64,24 @@ def parsed(schema: Schema, referred: Mapping[str, str], *, strict: bool) -> Pars
     strict    whether to check also what does not matter for a comparison, as for a new schema
     """
     return ParsedSchema(schema.kind, _rule(schema.kind, "parsed")(schema.text, referred, strict=strict))
+
+
+def field_names(schema: ParsedSchema) -> set[str]:
+    """Return the names of the fields at the top of a schema."""
+    names: set[str] = _rule(schema.kind, "field_names")(schema.tree)
+    return names
+
+
+def reserved_findings(new: ParsedSchema, reserved: Set[str], reserved_before: Set[str]) -> list[Finding]:
+    """Return which reserved names a schema uses, or gives back.
+
+    reserved         names that no field at the top of the schema may have
+    reserved_before  those of the version before
+    """
+    removed = [Incompatibility("RESERVED_FIELD_REMOVED", name) for name in sorted(reserved_before - reserved)]
+    used = sorted(reserved & field_names(new)) if reserved else []
+    conflicts = [Incompatibility("FIELD_CONFLICTS_WITH_RESERVED_FIELD", name) for name in used]
+    return [Finding(reason, NEW, OLD) for reason in (*removed, *conflicts)]
 
 
 def findings(new: ParsedSchema, old: ParsedSchema, level: str, *, is_lenient: bool = False) -> list[Finding]:

@@ -13,7 +13,7 @@ from ottla.schemas.budget import Budget
 from ottla.schemas.compatibility.incompatibility import Incompatibility
 from ottla.schemas.protobuf import file_of
 
-__all__ = ["incompatibilities", "parsed"]
+__all__ = ["field_names", "incompatibilities", "parsed"]
 _GROUPS: Final = {
     **dict.fromkeys(("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM"), "number"),
     **dict.fromkeys(("SINT32", "SINT64"), "signed number"),
@@ -72,6 +72,11 @@ def _messages(file: Any) -> Iterator[tuple[str, NamedMessage]]:
         local, message = waiting.pop()
         yield f"{file.package}.{local}" if file.package else local, NamedMessage(local, file, message)
         waiting += [(f"{local}.{inner.name}", inner) for inner in message.nested_type]
+
+
+def field_names(schema: ProtoFile) -> set[str]:
+    """Return the names of the fields of all messages of a file that are not nested in another one."""
+    return {declared.name for message in schema.file.message_type for declared in message.field}
 
 
 def incompatibilities(reader: ProtoFile, writer: ProtoFile, budget: Budget) -> Found:

@@ -152,6 +152,41 @@ def test_directory_of_schemas_is_a_registry(folder: Path) -> None:
     assert check("one.avsc", "--against", "orders", "--schema-registry", str(folder)).exit_code == 0
 
 
+@pytest.fixture
+def open_objects(folder: Path) -> None:
+    """An open object in old.json, and the same with a further property in new.json."""
+    (folder / "old.json").write_text('{"type": "object", "properties": {}}', encoding="utf-8")
+    (folder / "new.json").write_text('{"type": "object", "properties": {"a": {"type": "string"}}}', encoding="utf-8")
+
+
+@pytest.mark.usefixtures("open_objects")
+def test_policy_decides_how_strictly_json_schemas_are_compared() -> None:
+    words = ["new.json", "--against", "old.json"]
+    for policy in ([], ["--policy", "strict"]):
+        result = check(*words, *policy)
+        assert result.exit_code == 1
+        assert "(PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL)" in result.stdout
+    assert check(*words, "--policy", "lenient").exit_code == 0
+    assert check("two.avsc", "--against", "one.avsc", "--policy", "LENIENT").exit_code == 1
+
+
+@pytest.mark.usefixtures("open_objects")
+def test_policy_is_that_of_the_subject(folder: Path, registry: Registry) -> None:
+    """Also in an export, which has the configs of the registry."""
+    registry.add("orders", Path("old.json").read_text(), "JSON")
+    configs = {"": {"compatibilityLevel": "FULL"}, "orders": {"compatibilityPolicy": "LENIENT"}}
+    Path("old.json").rename("1.json")
+    Path("subjects.json").write_text(json.dumps({"subjects": {"orders": [1]}, "configs": configs}), encoding="utf-8")
+    for location in (registry.address, str(folder)):
+        words = ["new.json", "--against", "orders", "--schema-registry", location]
+        if location == registry.address:
+            assert check(*words).exit_code == 1
+            registry.policy = "LENIENT"
+        assert check(*words).exit_code == 0
+        assert check(*words, "--policy", "STRICT").exit_code == 1
+    assert check(*words).stdout == "new.json is FULL compatible with version 1 of orders\n"
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -187,6 +222,7 @@ def test_failure_is_one_line(words: list[str], error: str, folder: Path) -> None
     [
         (["one.avsc"], "Missing option '--against'"),
         (["one.avsc", "--against", "one.avsc", "--level", "all"], "--level"),
+        (["one.avsc", "--against", "one.avsc", "--policy", "LOGICAL"], "--policy"),
         (["one.avsc", "--against", "one.avsc", "--type", "THRIFT"], "--type"),
         (["one.avsc", "--against", "one.avsc", "--reference", "x"], "--reference requires NAME=FILE"),
         (
