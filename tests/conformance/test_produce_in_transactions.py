@@ -1,5 +1,7 @@
 """Produce in transactions, over a socket: what is let in, and with which words the rest is refused."""
 
+from typing import Any
+
 import pytest
 
 from ottla.protocol.errors import name_of
@@ -250,7 +252,7 @@ def test_batches_outside_of_a_transaction_are_fenced_once_the_newer_epoch_has_wr
     """InitProducerId alone stops nobody: a partition learns of the epoch by a batch."""
 
     def ask(sequence: int, epoch_by: int = 0) -> tuple[str, int]:
-        outside = {"transactional": False, "transactional_id": None}
+        outside: dict[str, Any] = {"transactional": False, "transactional_id": None}
         return producer.ask_produce(topic, version=version, sequence=sequence, epoch_by=epoch_by, **outside)[:2]
 
     assert ask(0) == ("NONE", 0)

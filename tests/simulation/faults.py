@@ -444,10 +444,10 @@ class Faults:
 
     def _restore_copy(self) -> None:
         """Copy a disk, and replace it by the copy later, when another process has registered: a copy of the last one's disk
-        cannot be told from the disk.
+        cannot be told from the disk. A log that is damaged at the time would stay so in the copy, after its retry.
         """
         broker = self._free_broker()
-        if broker is None:
+        if broker is None or not self._is_free(f"log of {broker.name}"):
             return
         copied, copied_from = broker.disk.store.copied(), broker.incarnation
 
