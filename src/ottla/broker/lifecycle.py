@@ -417,9 +417,9 @@ class BrokerServer:
 
         directory = self._storage.directories[0].path
         newest = partial(newest_of, self.broker.metadata)
-        revision = AppliedRevision(self._environment.files, directory, newest, self.tasks)
+        revision = AppliedRevision(self._environment.files, directory, newest, self._background, self.tasks)
         revision.begin()
-        self._ends.callback(lambda: revision.write() if self._is_clean else None)
+        self._ends.callback(lambda: revision.write_last() if self._is_clean else None)
         self._ends.callback(revision.close)
 
     # -- callbacks of the parts --

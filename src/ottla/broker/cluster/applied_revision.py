@@ -7,14 +7,17 @@ it had then. After a restore with a higher revision (`--bump-revision` of etcd) 
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ottla.environment import Timers
+from ottla.environment import Worker
 from ottla.environment.files import Store
 from ottla.metadata.metadata import Metadata
 from ottla.metadata.store import Snapshot
+from ottla.tasks.deferred import on_worker
 from ottla.tasks.periodic import Periodic
+from ottla.tasks.scheduler import Scheduler, Task
 
 _logger = logging.getLogger("ottla.cluster")
 _FILE: Final = "ottla-metadata-revision"
@@ -39,16 +42,22 @@ def newest_of(metadata: Metadata) -> Newest:
 
 
 class AppliedRevision:
-    """The file with the newest applied revision, which is written at most once a second.
+    """The file with the newest applied revision, which is written at most once a second, on a background thread: requests do
+    not wait for a slow disk.
 
-    newest  returns the newest revision and key
+    newest      returns the newest revision and key
+    background  a single thread
     """
 
-    def __init__(self, files: Store, directory: Path, newest: Callable[[], Newest], timers: Timers) -> None:
-        self._writer = Periodic("writing the applied revision", self.write, _WRITE_MS, timers)
+    def __init__(
+        self, files: Store, directory: Path, newest: Callable[[], Newest], background: Worker, tasks: Scheduler
+    ) -> None:
+        self._writer = Periodic("writing the applied revision", self._write_if_changed, _WRITE_MS, tasks)
         self._files = files
         self._path = directory / _FILE
         self._newest = newest
+        self._background = background
+        self._tasks = tasks
         self._written: Newest | None = None
         self._has_failed = False
 
@@ -60,20 +69,35 @@ class AppliedRevision:
         """Write no longer."""
         self._writer.close()
 
-    def write(self) -> None:
-        """Write the file, if the revision has changed."""
+    def write_last(self) -> None:
+        """Let the background thread write the newest revision before it ends, after what it has to do."""
         newest = self._newest()
-        if newest == self._written:
-            return
+        if newest != self._written:
+            self._background.run(partial(self._replace, newest), lambda _: None, lambda: None)
+
+    def _write_if_changed(self) -> Task[int | None] | None:
+        newest = self._newest()
+        return (
+            None if newest == self._written else self._tasks.start(self._write(newest), "writing the applied revision")
+        )
+
+    async def _write(self, newest: Newest) -> int | None:
+        cause = await on_worker(self._background, partial(self._replace, newest), self._tasks)
+        if cause is None:
+            self._written, self._has_failed = newest, False
+        elif not self._has_failed:  # an older value finds less, and nothing wrong
+            _logger.warning("cannot write %s: %s", self._path, cause.strerror)
+            self._has_failed = True
+        return None
+
+    def _replace(self, newest: Newest) -> OSError | None:
+        """Write the file, flushed: a loss of power must not hide that the store was restored. Return the error of the disk."""
         value = {"version": 0, "revision": newest.revision, "key": newest.key, "key_revision": newest.key_revision}
         try:
-            self._files.replace(self._path, json.dumps(value).encode())  # also a loss of power must not hide a restore
-        except OSError as cause:  # an older value finds less, and nothing wrong
-            if not self._has_failed:
-                _logger.warning("cannot write %s: %s", self._path, cause.strerror)
-            self._has_failed = True
-            return
-        self._written, self._has_failed = newest, False
+            self._files.replace(self._path, json.dumps(value).encode())
+        except OSError as cause:
+            return cause
+        return None
 
 
 def why_older(files: Store, directory: Path, snapshot: Snapshot) -> str | None:

@@ -2,7 +2,10 @@
 
 import errno
 import random
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.memory_store import MemoryStore
@@ -10,6 +13,7 @@ from tests.unit.metadata.stores import VirtualTime
 
 from ottla.broker.cluster.applied_revision import AppliedRevision, Newest, why_older
 from ottla.metadata.store import Entry, Snapshot
+from ottla.tasks.scheduler import Scheduler
 
 HOME = Path("/data")
 
@@ -19,9 +23,36 @@ def contents(revision: int, **keys: int) -> Snapshot:
     return Snapshot([Entry(f"/{name}", b"", written, 1) for name, written in keys.items()], revision)
 
 
+class Thread:
+    """Background thread that works while a test lets it."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[tuple[Callable[[], Any], Callable[[Any], object]]] = deque()
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], object], failed: Callable[[], object]) -> None:
+        del failed
+        self.jobs.append((work, done))
+
+    def work(self) -> None:
+        while self.jobs:
+            work, done = self.jobs.popleft()
+            done(work())
+
+    def close(self, *, cancel: bool = False, wait: bool = True) -> None:
+        del cancel, wait
+        self.work()
+
+
+def applied_revision(files: MemoryStore, newest: Callable[[], Newest]) -> tuple[AppliedRevision, Thread, VirtualTime]:
+    thread, time = Thread(), VirtualTime()
+    return AppliedRevision(files, HOME, newest, thread, Scheduler(time, time)), thread, time
+
+
 def kept(newest: Newest) -> MemoryStore:
     files = MemoryStore()
-    AppliedRevision(files, HOME, lambda: newest, VirtualTime()).write()
+    applied, thread, _ = applied_revision(files, lambda: newest)
+    applied.write_last()
+    thread.close()
     return files
 
 
@@ -60,7 +91,7 @@ def test_a_damaged_file_refuses_nothing(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_the_revision_is_written_when_it_has_changed(caplog: pytest.LogCaptureFixture) -> None:
-    time, writes, newest = VirtualTime(), list[bytes](), [1]
+    writes, newest = list[bytes](), [1]
 
     class Files(MemoryStore):
         def replace(self, path: Path, data: bytes) -> None:
@@ -69,17 +100,36 @@ def test_the_revision_is_written_when_it_has_changed(caplog: pytest.LogCaptureFi
             writes.append(data)
             super().replace(path, data)
 
-    applied = AppliedRevision(Files(), HOME, lambda: Newest(newest[0], "/a", 1), time)
+    applied, thread, time = applied_revision(Files(), lambda: Newest(newest[0], "/a", 1))
+
+    def pass_seconds(count: int) -> None:
+        for _ in range(count):
+            time.advance(1_000)
+            thread.work()
+
     applied.begin()
-    time.advance(5_000)
+    pass_seconds(5)
     assert len(writes) == 1
     newest[0] = 2
-    time.advance(1_000)
+    pass_seconds(2)
     assert len(writes) == 2
     newest[0] = 3
-    time.advance(5_000)
+    pass_seconds(5)
     assert caplog.text.count("No space left on device") == 1
     newest[0] = 4
     applied.close()
-    time.advance(5_000)
+    pass_seconds(5)
     assert len(writes) == 2
+
+
+def test_the_last_revision_is_written_after_one_that_waits_for_the_disk() -> None:
+    files, newest = MemoryStore(), [1]
+    applied, thread, time = applied_revision(files, lambda: Newest(newest[0], "/a", 1))
+    applied.begin()
+    time.advance(0)
+    assert len(thread.jobs) == 1  # the disk is slow: the loop has gone on
+    newest[0] = 2
+    applied.close()
+    applied.write_last()
+    thread.close()
+    assert why_older(files, HOME, contents(1)) is not None
