@@ -44,7 +44,7 @@ from ottla.client.serialization import (
     deserializers_of,
     fetched_record,
     serializers_of,
-    shared_objects_of,
+    share_deserializers_of,
 )
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
@@ -86,7 +86,7 @@ class ShareConsumer(Asynchronous):
     ) -> None:
         super().__init__(config, options)
         self._share = self._made(lambda: ShareConsumerCore(self._core))
-        self._objects = shared_objects_of(key_deserializer, value_deserializer)
+        self._deserializers = share_deserializers_of(key_deserializer, value_deserializer)
 
     @checked
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -108,18 +108,18 @@ class ShareConsumer(Asynchronous):
 
         Raises UnreadableRecord for a record of an earlier poll that no deserializer could read, and KafkaErrors.
         """
-        objects = self._objects
-        if objects is None:
+        deserializers = self._deserializers
+        if deserializers is None:
             return await self._run(self._share.poll(milliseconds(timeout)))
-        objects.raise_earlier()
+        deserializers.raise_earlier()
         records = await self._run(self._share.poll(milliseconds(timeout)))
         try:
             # In a thread: deserializers may have to query a schema registry.
-            read = await asyncio.to_thread(objects.read, records)
+            read = await asyncio.to_thread(deserializers.read, records)
         except BaseException:  # a cancelled call returns none of them
             self._share.release(records)
             raise
-        return objects.polled(*read, self._share.release)
+        return deserializers.polled(*read, self._share.release)
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""

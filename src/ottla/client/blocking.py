@@ -37,7 +37,7 @@ from ottla.client.serialization import (
     deserializers_of,
     fetched_record,
     serializers_of,
-    shared_objects_of,
+    share_deserializers_of,
 )
 from ottla.client.share.consumer import CommitCallback, CommitResults, ShareConsumerCore
 from ottla.client.share.delivery import AcknowledgeType
@@ -89,7 +89,7 @@ class ShareConsumer(Blocking):
     ) -> None:
         super().__init__(config, options)
         self._share = self._made(lambda: ShareConsumerCore(self._core, member_id))
-        self._objects = shared_objects_of(key_deserializer, value_deserializer)
+        self._deserializers = share_deserializers_of(key_deserializer, value_deserializer)
 
     @checked
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -112,11 +112,12 @@ class ShareConsumer(Blocking):
         and other KafkaErrors that cannot be retried; UnreadableRecord for a record of an earlier poll that no deserializer
         could read.
         """
-        objects = self._objects
-        if objects is None:
+        deserializers = self._deserializers
+        if deserializers is None:
             return self._run(self._share.poll(milliseconds(timeout)))
-        objects.raise_earlier()
-        return objects.polled(*objects.read(self._run(self._share.poll(milliseconds(timeout)))), self._share.release)
+        deserializers.raise_earlier()
+        records = self._run(self._share.poll(milliseconds(timeout)))
+        return deserializers.polled(*deserializers.read(records), self._share.release)
 
     def acknowledge(self, record: Record, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
         """Set the acknowledgement of a record of the last poll (explicit mode). Raises IllegalState, TypeError."""

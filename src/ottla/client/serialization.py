@@ -130,8 +130,8 @@ def serializers_of(key: Serializer | None, value: Serializer | None) -> Serializ
     return None if key is None and value is None else Serializers(key, value)
 
 
-class SharedObjects:
-    """Deserialized records of the polls of a share consumer.
+class ShareDeserializers:
+    """Deserializers of a share consumer, with the errors that its next polls raise.
 
     What can be read is returned first. A record that cannot be read is released, and its error is raised by the poll after
     that; by the same poll if it has nothing to return.
@@ -167,6 +167,6 @@ def deserializers_of(key: Deserializer | None, value: Deserializer | None) -> De
     return None if key is None and value is None else Deserializers(key, value)
 
 
-def shared_objects_of(key: Deserializer | None, value: Deserializer | None) -> SharedObjects | None:
+def share_deserializers_of(key: Deserializer | None, value: Deserializer | None) -> ShareDeserializers | None:
     """Return what deserializes the polls of a share consumer; None if it has no deserializers."""
-    return None if key is None and value is None else SharedObjects(Deserializers(key, value))
+    return None if key is None and value is None else ShareDeserializers(Deserializers(key, value))

@@ -37,6 +37,7 @@ PRODUCER_ID_BLOCK: Final = 1000
 _ENTRIES_OF_STEP: Final = 500
 """Number of entries, and of deliveries, that are applied in one turn of the loop, if they waited."""
 _FEW_KEYS: Final = 50
+"""Number of keys of a change that is made in the turn in which it comes."""
 _TIMEOUT_MS: Final = 30_000
 """Maximum time for the watch to deliver a change, and for a plan to be made again."""
 Listener = Callable[[Delta], Answer[object]]

@@ -58,8 +58,10 @@ async def describe_topic_partitions(
     denied: list[str] = []
     for name in names:
         await broker.tasks.pace()
-        may_describe = may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all)
-        (allowed if may_describe else denied).append(name)
+        if may_use_topic(context, AclOperation.DESCRIBE, name, is_logged=not fetch_all):
+            allowed.append(name)
+        elif not fetch_all:
+            denied.append(name)
     del names
     most = broker.config.integer("max.request.partition.size.limit")
     left = max(1, min(most, request.response_partition_limit))
@@ -81,10 +83,9 @@ async def describe_topic_partitions(
             cursor = Cursor(topic_name=name, partition_index=end)
             break
         first = 0
-    if not fetch_all:
-        topics += [
-            DescribeTopicPartitionsResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=name) for name in denied
-        ]
+    topics += [
+        DescribeTopicPartitionsResponseTopic(error_code=TOPIC_AUTHORIZATION_FAILED, name=name) for name in denied
+    ]
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
