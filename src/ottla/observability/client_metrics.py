@@ -15,13 +15,15 @@ MOST_BYTES: Final = 64 << 20
 """Maximum size of all stored pushes together; the oldest are dropped beyond it."""
 MOST_SERIES: Final = 1000
 """Maximum number of data points that are stored of one push."""
+MOST_ATTRIBUTES: Final = 16
+"""Maximum number of attributes of a data point; metrics with more are not stored. Clients of Kafka send up to four."""
 _MOST_INSTANCES: Final = 1024
-_MOST_FIELDS: Final = 10_000
+_MOST_FIELDS: Final = 20_000
 """Number of fields of a push that are looked at, on the event loop: some milliseconds. The rest is dropped."""
 
 # Numbers of fields in OTLP: `MetricsData`, `ResourceMetrics` and `ScopeMetrics` nest; the points of a metric are in one of sev
 _RESOURCE_METRICS, _SCOPE_METRICS, _METRICS = 1, 2, 2
-_NAME, _GAUGE, _SUM, _DATA_POINTS = 1, 5, 7, 1
+_NAME, _GAUGE, _SUM, _DATA_POINTS, _ATTRIBUTES = 1, 5, 7, 1, 7
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
@@ -34,6 +36,7 @@ class ClientMetrics(NamedTuple):
     received_ms    time of the newest push, in ms since the epoch
     otlp           newest push, as OTLP `MetricsData`
     terminated     True if it was the last push of the client
+    series         number of its data points
     """
 
     client_id: str
@@ -43,6 +46,7 @@ class ClientMetrics(NamedTuple):
     received_ms: int
     otlp: bytes
     terminated: bool
+    series: int
 
 
 class ReceivedMetrics:
@@ -80,10 +84,12 @@ class ReceivedMetrics:
             return
         before = self._instances.pop(instance, None)
         pushes, size = (before.pushes, before.size) if before is not None else (0, 0)
-        kept = selected(otlp, prefixes) if otlp else before.otlp if before is not None else b""
+        kept, series = (
+            selected(otlp, prefixes) if otlp else (before.otlp, before.series) if before is not None else (b"", 0)
+        )
         self.stored += len(kept) - (len(before.otlp) if before is not None else 0)
         self._instances[instance] = ClientMetrics(
-            client_id, principal, pushes + 1, size + len(otlp), now_ms, kept, terminated
+            client_id, principal, pushes + 1, size + len(otlp), now_ms, kept, terminated, series
         )
         while len(self._instances) > _MOST_INSTANCES or self.stored > MOST_BYTES:
             self.stored -= len(self._instances.popitem(last=False)[1].otlp)
@@ -96,12 +102,16 @@ class ReceivedMetrics:
         return dict(self._instances)
 
 
-def selected(otlp: bytes, prefixes: Sequence[str]) -> bytes:
-    """Return the metrics of a push whose names begin with a prefix, up to MOST_SERIES points; none of a malformed one."""
+def selected(otlp: bytes, prefixes: Sequence[str]) -> tuple[bytes, int]:
+    """Return the metrics of a push whose names begin with a prefix, up to MOST_SERIES points, and the number of these.
+
+    Nothing of a malformed push.
+    """
+    selection = _Selection(otlp, prefixes)
     try:
-        return _Selection(otlp, prefixes).selected()
+        return selection.selected(), MOST_SERIES - selection.series_left
     except (ValueError, IndexError):
-        return b""
+        return b"", 0
 
 
 class _Field(NamedTuple):
@@ -121,7 +131,7 @@ class _Selection:
         self._otlp = otlp
         self._prefixes = None if ALL_METRICS in prefixes else tuple(prefix.encode() for prefix in prefixes)
         self._fields_left = _MOST_FIELDS
-        self._series_left = MOST_SERIES
+        self.series_left = MOST_SERIES
 
     def selected(self) -> bytes:
         """Return the selected metrics. Raises ValueError or IndexError if the push is malformed."""
@@ -150,14 +160,18 @@ class _Selection:
             if field.number == _NAME and field.kind == _BYTES:
                 name = self._otlp[field.start : field.end]
             elif field.number in (_GAUGE, _SUM) and field.kind == _BYTES:
-                points += sum(point.number == _DATA_POINTS for point in self._fields(field.start, field.end))
+                for point in self._fields(field.start, field.end):
+                    if point.number != _DATA_POINTS or point.kind != _BYTES:
+                        continue
+                    points += 1
+                    inner = self._fields(point.start, point.end)
+                    if sum(part.number == _ATTRIBUTES for part in inner) > MOST_ATTRIBUTES:
+                        return False
         if self._prefixes is not None and not name.startswith(self._prefixes):
             return False
-        if (
-            not 0 < points <= self._series_left or self._fields_left == 0
-        ):  # without fields left there may be more points
+        if not 0 < points <= self.series_left or self._fields_left == 0:  # without fields left there may be more points
             return False
-        self._series_left -= points
+        self.series_left -= points
         return True
 
     def _fields(self, start: int, end: int) -> Iterator[_Field]:

@@ -28,6 +28,8 @@ PREFIX: Final = "client_"
 """Begin of the names of pushed metrics: no metric of a broker or its process begins so."""
 MOST_SERIES: Final = 20_000
 """Maximum number of exported series of clients."""
+MOST_TEXT: Final = 8 << 20
+"""Maximum number of characters of their labels together."""
 _LONGEST_NAME: Final = 200
 _LONGEST_TEXT: Final = 256
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
@@ -47,23 +49,27 @@ def client_families(clients: Mapping[bytes, ClientMetrics]) -> Iterator[Family]:
     """Iterate over the families of the newest push of every client instance, and of the numbers of pushes.
 
     Names begin with PREFIX. Attributes never replace the labels of the broker, nor those that Prometheus reserves. Above
-    MOST_SERIES series the rest is left out, and counted.
+    MOST_SERIES series, or MOST_TEXT characters, the rest is left out, and counted.
     """
     pushes = Family(
         "ottla_client_metrics_pushes_total", COUNTER, "Pushes that a client instance has made.", _OWN_LABELS
     )
     by_name: dict[str, _Series] = {}
-    count = left_out = 0
+    count = left_out = text_size = 0
     for instance, pushed in clients.items():
         own = (pushed.client_id, str(uuid.UUID(bytes=instance)), pushed.principal)
         pushes.add(pushed.pushes, *own)
         if pushed.terminated:
             continue
+        if count >= MOST_SERIES or text_size >= MOST_TEXT:
+            left_out += pushed.series  # without a look at them
+            continue
         for metric in _metrics(pushed.otlp):
             for labels, value in _points(metric):
-                if count >= MOST_SERIES:
+                if count >= MOST_SERIES or text_size >= MOST_TEXT:
                     left_out += 1
                     continue
+                text_size += sum(len(label) + len(text) for label, text in labels)
                 name, kind = _family_of(metric)
                 series = by_name.setdefault(
                     name, _Series(kind, (metric.description or metric.name)[:_LONGEST_TEXT], {})

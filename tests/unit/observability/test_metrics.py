@@ -10,8 +10,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from ottla.broker.metrics.collection import BrokerMetrics, Reading
 from ottla.broker.metrics.selection import TopicSelection
-from ottla.observability.client_metrics import ClientMetrics
-from ottla.observability.metrics import MOST_SERIES, PREFIX, broker_page
+from ottla.observability.client_metrics import MOST_ATTRIBUTES, ClientMetrics
+from ottla.observability.metrics import MOST_SERIES, MOST_TEXT, PREFIX, broker_page
 from ottla.testing import Kafka
 
 DELTA, CUMULATIVE = 1, 2
@@ -23,7 +23,7 @@ LABELS = f"{OWN},{PRINCIPAL}"
 
 def shown(otlp: bytes, *, terminated: bool = False) -> list[str]:
     """The samples of one push, without comments and without the number of series that are left out."""
-    clients = {INSTANCE: ClientMetrics("c", "User:a", 3, len(otlp), 5, otlp, terminated)}
+    clients = {INSTANCE: ClientMetrics("c", "User:a", 3, len(otlp), 5, otlp, terminated, 1)}
     text = broker_page((), clients).body.decode()
     lines = [line for line in text.splitlines() if not line.startswith(("#", "process_", "python_"))]
     assert lines.pop(1) == "ottla_client_metrics_left_out_series 0"
@@ -123,10 +123,31 @@ def test_series_are_bounded_and_a_scrape_stays_fast() -> None:
         data = MetricsData()
         for index in range(1000):
             add(data, f"m{number}-{index}", {f"k{index}": "v"})
-        clients[number.to_bytes(16, "big")] = ClientMetrics("c", "User:a", 1, 1, 1, data.SerializeToString(), False)
+        otlp = data.SerializeToString()
+        clients[number.to_bytes(16, "big")] = ClientMetrics("c", "User:a", 1, 1, 1, otlp, False, 1000)
     begin = time.process_time()
     lines = broker_page((), clients).body.decode().splitlines()
     spent = time.process_time() - begin
     assert sum(line.startswith(PREFIX) for line in lines) == MOST_SERIES
     assert f"ottla_client_metrics_left_out_series {30_000 - MOST_SERIES}" in lines
     assert spent < 5, f"{spent:.1f} s of CPU"
+
+
+def test_the_labels_of_all_series_are_bounded() -> None:
+    """Series with long labels, of 1,024 clients: 20,000 of them would be a page of 150 MB."""
+    data = MetricsData()
+    for index in range(50):
+        add(data, f"m{index}", {f"{number}{'k' * 190}": "v" * 256 for number in range(MOST_ATTRIBUTES)})
+    otlp = data.SerializeToString()
+    clients = {
+        number.to_bytes(16, "big"): ClientMetrics("c", "User:a", 1, 1, 1, otlp, False, 50) for number in range(1024)
+    }
+    begin = time.process_time()
+    page = broker_page((), clients).body
+    spent = time.process_time() - begin
+    lines = page.decode().splitlines()
+    shown = sum(line.startswith(PREFIX) for line in lines)
+    assert 1000 < shown < 2000
+    assert f"ottla_client_metrics_left_out_series {1024 * 50 - shown}" in lines
+    assert len(page) < 2 * MOST_TEXT
+    assert spent < 2, f"{spent:.1f} s of CPU"
