@@ -17,12 +17,18 @@ from ottla.protocol.errors import (
     UNSUPPORTED_VERSION,
 )
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.testing import EmbeddedBroker
 
 from .conftest import TopicFactory, Wire
 from .consumers import Consumer, configure, described_consumers, interval_of, joining
-from .members import join_request, new_group, wait_for
+from .members import Member, join_request, new_group, wait_for
 from .share_members import Sharer, all_of, described, settle, share_group
 from .test_group_migration import classic_group, subscription
 
@@ -95,6 +101,40 @@ def test_the_brokers_configs_are_those_of_groups_without_their_own() -> None:
         assert unknown.error_message == "ServerAssignor uniform is not supported. Supported assignors: range."
         configure(broker, member.group_id, consumer_heartbeat_interval_ms="7000")
         wait_for(lambda: member.beat().heartbeat_interval_ms == interval_of(broker, 7_000))
+
+
+def test_a_full_classic_group_takes_no_more_members() -> None:
+    with started(group_max_size="1") as broker:
+        group_id = new_group(broker)
+        assert Member(broker, group_id).join().error_code == NONE
+        # Already the member id is refused.
+        assert broker.send(join_request(group_id), 9).error_code == GROUP_MAX_SIZE_REACHED
+
+
+def test_a_full_streams_group_takes_no_more_members() -> None:
+    with started(group_streams_max_size="1") as broker:
+        topic, group_id = TopicFactory(broker)(1), new_group(broker)
+        source = Subtopology(subtopology_id="0", source_topics=[topic.name])
+
+        def join(member_id: str) -> StreamsGroupHeartbeatResponse:
+            joining_member = StreamsGroupHeartbeatRequest(
+                group_id=group_id,
+                member_id=member_id,
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                topology=Topology(epoch=0, subtopologies=[source]),
+                active_tasks=[],
+                standby_tasks=[],
+                warmup_tasks=[],
+                process_id=member_id,
+            )
+            answer: StreamsGroupHeartbeatResponse = broker.send(joining_member, 0)
+            return answer
+
+        assert join("first").error_code == NONE
+        refused = join("second")
+        assert refused.error_code == GROUP_MAX_SIZE_REACHED
+        assert refused.error_message == "The streams group has reached its maximum capacity of 1 members."
 
 
 def test_share_groups_obey_their_own() -> None:

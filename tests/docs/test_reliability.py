@@ -1,10 +1,12 @@
-"""Every row of the table of state kept for clients names a test that exists."""
+"""Every row of the table of state kept for clients names a test that exists, and every API has its row in that of costs."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.requests.handlers import SERVED
+from ottla.protocol.api import APIS
 from tests.docs.test_differences import ROOT, names_of_tests
 
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
@@ -24,3 +26,10 @@ def test_state_has_an_owner_a_limit_an_end_and_a_test(row: str) -> None:
 
 def test_the_table_is_not_empty() -> None:
     assert len(ROWS) > 15
+
+
+def test_every_api_has_its_costs() -> None:
+    table = PAGE.partition("## What one request may cost")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| [^|]+ \| ([\d.]+) \| [^|]+ \| [\d.]+ \| \d+, .+ \|$", table, re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(APIS[key].name for key in SERVED)
+    assert all(float(longest_ms) <= 50 for _, longest_ms in rows)

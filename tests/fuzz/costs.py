@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.costs --api Metadata,Fetch --sizes 1000,1MB --versions oldest-newest --json costs.json
 
-prints the worst of each API, the longest pass first; rows above 50 ms are marked, and APIs that hold more memory than they may.
+prints the worst of each API, the longest pass first; rows above 50 ms are marked, and APIs that hold more memory than they may:
+the exit status is 1 then.
 """
 
 import argparse
@@ -63,6 +64,11 @@ class Row(NamedTuple):
     def excess_mb(self) -> float:
         """Return the memory above the bound: ten times the request, 16 MB, and the response twice, while it is joined."""
         return self.peak_mb - 10 * self.request_mb - 16 - 2 * self.response_mb
+
+    @property
+    def is_above(self) -> bool:
+        """Return True if the request takes longer than a pass may, or holds more than it may."""
+        return self.longest_ms > LIMIT_MS or self.excess_mb > 0
 
 
 def cases(key: int, version: int, sizes: Sequence[str], names: Sequence[str], *, thorough: bool) -> Iterator[Case]:
@@ -241,7 +247,7 @@ def main(arguments: Sequence[str]) -> int:
                 options.json.write_text(json.dumps([row._asdict() for row in rows], indent=0), encoding="utf-8")
             sys.stderr.write(f"{APIS[key].name}: {time.monotonic() - begun:.0f} s, {len(rows)} rows\n")
     sys.stdout.write(table(rows) + "\n")
-    return 0
+    return int(any(row.is_above for row in rows))
 
 
 if __name__ == "__main__":

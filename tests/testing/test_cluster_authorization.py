@@ -9,6 +9,8 @@ from ottla.protocol.errors import CLUSTER_AUTHORIZATION_FAILED, NONE, TOPIC_AUTH
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
+from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.testing import KafkaCluster
 from tests.conformance.authorization.authorized import AUTHORIZER
 from tests.conformance.authorization.bindings import Binding, create, delete, described
@@ -200,3 +202,26 @@ def test_without_an_authorizer_a_client_may_call_itself_a_follower() -> None:
     with KafkaCluster(3, open_configs) as cluster:
         cluster.create_topic("t", 3)
         assert fetch_as_follower(cluster, *leader_and_follower(cluster)) == (NONE, NONE)
+        wire = at(cluster, leader_and_follower(cluster)[0]).user_wire("alice")
+        (marked,) = wire.send(markers_of_nobody("t"), 1).markers[0].topics[0].partitions
+        assert marked.error_code == NONE
+        state = ReadShareGroupStateRequest(group_id="g", topics=[])
+        assert wire.send(state, 0).results == []
+        wire.close()
+
+
+def markers_of_nobody(topic: str) -> WriteTxnMarkersRequest:
+    """Return a marker of a producer that has no transaction, for partition 0."""
+    place = WritableTxnMarkerTopic(name=topic, partition_indexes=[0])
+    marker = WritableTxnMarker(producer_id=4711, producer_epoch=0, transaction_result=True, topics=[place])
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def test_markers_and_share_state_of_a_client_are_denied(trusting: KafkaCluster) -> None:
+    wire = at(trusting, leader_and_follower(trusting)[0]).user_wire("alice")
+    (marked,) = wire.send(markers_of_nobody("t"), 1).markers[0].topics[0].partitions
+    assert marked.error_code == CLUSTER_AUTHORIZATION_FAILED
+    place = ReadStateData(topic_id=bytes(16), partitions=[PartitionData(partition=0, leader_epoch=0)])
+    (read,) = wire.send(ReadShareGroupStateRequest(group_id="g", topics=[place]), 0).results
+    assert read.partitions[0].error_code == CLUSTER_AUTHORIZATION_FAILED
+    wire.close()

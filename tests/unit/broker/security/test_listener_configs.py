@@ -4,6 +4,7 @@ import pytest
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.security.listener_configs import ListenerValues, check_listeners, inter_broker_listener
+from ottla.broker.security.principals import principal_builder
 from ottla.metadata.configs import InvalidConfig
 
 TWO = {
@@ -117,3 +118,10 @@ def test_configs_of_one_listener_or_mechanism() -> None:
     assert ListenerValues(config, "B", "PLAIN").integer("connections.max.reauth.ms") == 0
     assert ListenerValues(config, "A", "PLAIN").own_text("connections.max.reauth.ms") == "5"
     assert ListenerValues(config, "A", "SCRAM-SHA-256").own_text("connections.max.reauth.ms") is None
+
+
+def test_a_rule_that_re2_lacks_is_named_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    rules = "RULE:^CN=(?!admin)(.*)$/$1/,RULE:^CN=(.*)$/$1/"
+    principal_builder(ListenerValues(BrokerConfig({"ssl.principal.mapping.rules": rules}), "A"))
+    (warning,) = caplog.messages
+    assert warning.startswith("RULE:^CN=(?!admin)(.*)$/$1 of ssl.principal.mapping.rules has a pattern that RE2 lacks")
