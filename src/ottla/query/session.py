@@ -5,10 +5,11 @@ A view is made for each topic that a statement names, just before it runs, with 
     key, value          JSON if the first keys or values are JSON, NULL where one is not; otherwise text
     raw_key, raw_value  the bytes
 
-DuckDB runs in UTC, loads no extensions from the network, does not read Python variables as tables, and has a limit of memory,
+DuckDB runs in UTC, fetches no extensions by itself, does not read Python variables as tables, and has a limit of memory,
 beyond which it writes into a temporary directory that it removes when the connection is closed.
 """
 
+import re
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "InvalidQuery", "Session", "quoted"]
 
+_BARE_OFFSET: Final = re.compile(r'(?<![\w"])offset(?![\w"])', re.IGNORECASE)
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -91,7 +93,7 @@ class Session:
             if isinstance(scan.failure, KafkaError | RegistryError):
                 return scan.failure
         line = _first_line(error)
-        if isinstance(error, duckdb.ParserException) and "offset" in str(error).lower():
+        if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(str(error)):
             line += '; offset is a reserved word of DuckDB: write "offset", in double quotes'
         return InvalidQuery(line)
 

@@ -24,9 +24,11 @@ from deltalake import DeltaTable  # noqa: E402
 from ottla.spark.delta.columns import Field, fields_of  # noqa: E402
 from ottla.spark.delta.files import FileWriter  # noqa: E402
 from ottla.spark.delta.options import TableOptions, table_options  # noqa: E402
+from ottla.spark.delta.sink import TaskFiles  # noqa: E402
 from ottla.spark.delta.statistics import statistics  # noqa: E402
 from ottla.spark.delta.table import BatchId, ConcurrentQuery, append, open_target  # noqa: E402
 from ottla.spark.offsets import InvalidOption  # noqa: E402
+from ottla.spark.releases import HAS_ARROW_STREAM_SINK  # noqa: E402
 
 QUERY = "9e8a31c2"
 HIGHEST = "\U0010ffff"
@@ -357,9 +359,27 @@ def test_a_commit_whose_response_was_lost_is_not_made_again(tmp_path: Path, monk
             lost.append(True)
             raise deltalake.exceptions.CommitFailedError("the response was lost")
 
+    open_target(opts, frame_fields(ids()))
+    before = DeltaTable(str(tmp_path / "t")).version()
     monkeypatch.setattr(DeltaTable, "create_write_transaction", losing)
     add(opts, ids(0), 0)
     assert (read_ids(tmp_path / "t"), lost) == ([0], [True])
+    assert DeltaTable(str(tmp_path / "t")).version() == before + 1
+
+
+@pytest.mark.skipif(not HAS_ARROW_STREAM_SINK, reason="PySpark 4.0 has no sink of Arrow batches for streams")
+def test_a_batch_without_rows_is_committed_too(tmp_path: Path) -> None:
+    """Its number says how far the table is behind the source."""
+    from ottla.spark.delta.sink import StreamTableWriter
+
+    opts = options(tmp_path / "t")
+    add(opts, ids(0), 0)
+    writer = StreamTableWriter(opts, from_arrow_schema(ids().schema, prefer_timestamp_ntz=True))
+    planned = open_target(opts, frame_fields(ids())).version
+    writer.commit([TaskFiles([], planned, QUERY)], 1)
+    table = DeltaTable(str(tmp_path / "t"))
+    assert table.transaction_version(QUERY) == 1
+    assert read_ids(tmp_path / "t") == [0]
 
 
 def test_drivers_that_commit_at_once_commit_a_batch_once(tmp_path: Path) -> None:
