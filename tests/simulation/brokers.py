@@ -309,10 +309,6 @@ class SimulatedBroker:
         self._has_stopped = False
         self.replaced_us = self.host.world.now_us
 
-    def knows_metadata(self, settled_us: int) -> bool:
-        """Return True if its disk has what its process has applied until `settled_us`."""
-        return self.replaced_us < 0 or self.replaced_us < self.starts[-1].serving_us < settled_us
-
     def set_disk(self, state: DiskState) -> None:
         """Change the condition of the disk."""
         self.host.world.tell(self.name, f"disk is {state.value}")

@@ -15,6 +15,7 @@ from .etcd_host import EtcdStoreHost
 from .hosts import Host
 from .metadata import StoreHost
 from .network import Network
+from .older_stores import OlderStores
 from .replication import Replication
 from .world import MS_US, SECOND_US, Callback, World
 
@@ -29,9 +30,7 @@ _READ_MS: Final = (0, 2_000)
 _UNREAD: Final = 0.2
 _ATTEMPTS: Final = 20
 _COPY_AGE_MS: Final = (1_000, 15_000)
-_SNAPSHOT_AGE_MS: Final = (2_000, 10_000)
-_SETTLED_MS: Final = 2_000
-"""Brokers have written the revision that they have applied to their disks after that."""
+_SNAPSHOT_AGE_MS: Final = (4_000, 12_000)
 _OLDER_MS: Final = (1_000, 40_000)
 _FEWEST_LOST: Final = 10
 """Revisions that a restored store lacks: what brokers write before they notice it must not make up for them."""
@@ -74,6 +73,7 @@ class Faults:
         stores: Sequence[StoreHost],
         brokers: Sequence[SimulatedBroker],
         clients: Sequence[SimulatedClient],
+        older_stores: OlderStores,
         *,
         parallel: int,
         gap_s: float,
@@ -87,6 +87,7 @@ class Faults:
         self._stores = stores
         self._brokers = brokers
         self._clients = clients
+        self._older_stores = older_stores
         self._parallel = parallel
         self._length = length
         self._gap_us = (int(gap_s * SECOND_US / 5), int(gap_s * SECOND_US))
@@ -324,22 +325,19 @@ class Faults:
         if not isinstance(store, EtcdStoreHost) or store.older_since_us is not None:
             return
         taken = store.shared.snapshot()
-        settled: list[int] = []
 
         def restore() -> None:
-            now_us = self._world.now_us
-            is_free = now_us < self._ends_us and self._is_free(store.host.name) and store.older_since_us is None
-            knows = all(
-                broker.knows_metadata(now_us - _SETTLED_MS * MS_US) for broker in self._brokers if broker.store is store
-            ) and not any(active.name.startswith(_ON_DISKS) for active in self._active.values())
-            if is_free and knows and settled[0] - taken.revision >= _FEWEST_LOST:
+            is_free = (
+                self._world.now_us < self._ends_us and self._is_free(store.host.name) and store.older_since_us is None
+            )
+            is_on_good_disks = not any(active.name.startswith(_ON_DISKS) for active in self._active.values())
+            lost = self._older_stores.known_revision(store) - taken.revision
+            if is_free and is_on_good_disks and lost >= _FEWEST_LOST:
                 self._begin(
                     "restored store", (store.host.name,), _OLDER_MS, partial(store.restore, taken), store.put_back
                 )
 
-        age_ms = self._random.randint(*_SNAPSHOT_AGE_MS)
-        self._world.call_after(age_ms * MS_US, lambda: settled.append(store.shared.revision))
-        self._world.call_after((age_ms + _SETTLED_MS) * MS_US, restore)
+        self._world.call_after(self._random.randint(*_SNAPSHOT_AGE_MS) * MS_US, restore)
 
     def _has_older_store(self, broker: SimulatedBroker) -> bool:
         return isinstance(broker.store, EtcdStoreHost) and broker.store.older_since_us is not None

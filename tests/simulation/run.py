@@ -194,12 +194,14 @@ class Simulation:
             for store in self.stores
         ]
         self.clients = self._clients(draw)
+        self.older_stores = OlderStores(self.world, self.stores, self.brokers)
         self.faults = Faults(
             self.world,
             self.network,
             self.stores,
             self.brokers,
             self.clients,
+            self.older_stores,
             parallel=settings.parallel,
             gap_s=settings.gap_s,
             length=settings.length,
@@ -209,7 +211,6 @@ class Simulation:
         )
         self.replication = [self._observed(store) for store in self.stores]
         self.faults.observe(self.replication)
-        self.older_stores = OlderStores(self.world, self.stores, self.brokers)
         self.leaderships: dict[Leadership, None] = {}
         self.high_watermarks: list[tuple[str, int, int, str, int]] = []
 
