@@ -2,6 +2,8 @@
 
 import json
 import struct
+import time
+import tracemalloc
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +109,7 @@ VALUES: Final[dict[str, bytes | None]] = {
     "Protobuf: odd messages within others": proto(NAME, field(4, NAME + UNKNOWN_ANY), field(5, b"\xff")),
     "Protobuf: cut": proto(NAME)[:-2],
     "Protobuf: no UTF-8": proto(field(1, b"\xff")),
+    "Avro: an array of twenty million nulls": b"\0" + struct.pack(">I", 3) + varint(20_000_000) + b"\0",
     "schema that is not known": b"\0" + struct.pack(">I", 77) + b"x",
 }
 TIMES: Final = (0, 1, 253_402_300_800_000, 2**53, 2**62, 2**63 - 1)
@@ -118,7 +121,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("schemas")
     (directory / "1.avsc").write_text(json.dumps(AVRO))
     (directory / "2.proto").write_text(PROTO)
-    (directory / "subjects.json").write_text(json.dumps({"subjects": {"odd-value": [1, 2]}}))
+    (directory / "3.avsc").write_text('{"type": "array", "items": "null"}')
+    (directory / "subjects.json").write_text(json.dumps({"subjects": {"odd-value": [1, 2], "nulls": [3]}}))
     return directory
 
 
@@ -131,8 +135,8 @@ def odd_topic(broker: Broker) -> str:
         for name, value in VALUES.items():
             producer.produce("odd", value, name, timestamp=1_700_000_000_000, headers=[(name, value), ("\u202e", b"x")])
             producer.produce("odd", name, value, timestamp=1_700_000_000_000)
-        for time in TIMES:
-            producer.produce("odd", f"time {time}", timestamp=time)
+        for timestamp in TIMES:
+            producer.produce("odd", f"time {timestamp}", timestamp=timestamp)
     return "odd"
 
 
@@ -149,6 +153,23 @@ def test_a_page_has_every_message(browse: Browse, odd_topic: str, registry: Path
     for offset in range(COUNT):
         browser.get(f"/topics/{odd_topic}/messages/0/{offset}", format=form)
     assert "<script>alert" not in browser.client.get(f"/c/test/topics/{odd_topic}/messages?start=oldest&limit=200").text
+
+
+def test_a_page_with_an_array_of_twenty_million_nulls_costs_little(
+    browse: Browse, odd_topic: str, registry: Path
+) -> None:
+    """Ten bytes that are two gigabytes of objects, and half a minute, when they are read."""
+    browser = browse(registry=SchemaRegistry(location=str(registry)))
+    offset = 2 * list(VALUES).index("Avro: an array of twenty million nulls")
+    browser.get(f"/topics/{odd_topic}/messages/0/0")  # what is imported at first use is not what is measured
+    began = time.process_time()
+    tracemalloc.start()
+    text = browser.get(f"/topics/{odd_topic}/messages/0/{offset}")
+    highest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "00 00 00 00 03 80 b4 89 13" in text  # shown as bytes
+    assert time.process_time() - began < 5
+    assert highest < 64 << 20
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
