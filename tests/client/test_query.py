@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ottla
 from ottla import Admin, NewTopic, Producer
+from ottla.cli.own.query_results import _interrupted_by_signals
 from ottla.cli.own.query_shell import Shell
 from ottla.schemas import AvroSerializer, SchemaRegistry
 
@@ -442,6 +444,52 @@ def test_the_shell_completes_topics_columns_and_words_of_sql(session: Any, topic
     assert [shell.complete("raw_", state) for state in range(3)] == ["raw_key", "raw_value", None]
 
 
+SIGNALLED_AT_ITS_START = """
+import os, sys
+from ottla.query import session
+opened, number = session.Session.__init__, int(sys.argv.pop())
+def open_session(*arguments):
+    os.kill(os.getpid(), number)
+    opened(*arguments)
+session.Session.__init__ = open_session
+from ottla.cli.entry import run
+run()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_duckdb_starts_leaves_the_statement_out(
+    bootstrap_servers: str, topic: str, produce: Produce, number: signal.Signals
+) -> None:
+    produce(topic, 3000)
+    statement = f'SELECT count(*) FROM "{topic}" a, "{topic}" b, "{topic}" c, "{topic}" d'
+    command = [sys.executable, "-c", SIGNALLED_AT_ITS_START, "query", statement]
+    completed = subprocess.run(
+        [*command, "--bootstrap-server", bootstrap_servers, str(int(number))],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (completed.returncode, completed.stdout, completed.stderr) == (128 + number, "", "")
+
+
+def test_a_statement_is_interrupted_until_it_has_ended() -> None:
+    """DuckDB forgets an interrupt that comes while a statement begins."""
+    interrupts: list[float] = []
+    session = SimpleNamespace(connection=SimpleNamespace(interrupt=lambda: interrupts.append(time.monotonic())))
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with _interrupted_by_signals(session):  # type: ignore[arg-type]  # (all that it takes of a session)
+            os.kill(os.getpid(), signal.SIGTERM)
+            end = time.monotonic() + 10
+            while len(interrupts) < 3 and time.monotonic() < end:
+                time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(interrupts) >= 3
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_statement_that_computes(
     bootstrap_servers: str, topic: str, produce: Produce, number: signal.Signals
@@ -456,7 +504,7 @@ def test_a_signal_ends_a_statement_that_computes(
         time.sleep(4)  # until it computes
         process.send_signal(number)
         try:
-            output, errors = process.communicate(timeout=10)
+            output, errors = process.communicate(timeout=30)  # the statement takes hours
         finally:
             process.kill()
     assert (process.returncode, output, errors) == (128 + number, "", "")

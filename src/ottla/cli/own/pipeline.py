@@ -131,11 +131,12 @@ def run(directory: Path, **options: Any) -> None:
             if listen is not None:
                 stack.callback(_serve(*listen, lambda: _run_collectors(project, figures)))
             with stop.interruptible():
-                show.status("starting Spark")
-                address = options["remote"] or stack.enter_context(
-                    connect_server(project.root, options["master"], confs)
-                )
-                _runs(project, address, refresh, figures, show, stop, options)
+                if not stop.requested:
+                    show.status("starting Spark")
+                    address = options["remote"] or stack.enter_context(
+                        connect_server(project.root, options["master"], confs)
+                    )
+                    _runs(project, address, refresh, figures, show, stop, options)
             show.status("stopping Spark" if not options["remote"] else "")
         show.status("")
     except (InvalidProject, JavaMissing) as error:

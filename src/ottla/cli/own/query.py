@@ -66,7 +66,8 @@ def query(bootstrap_server: str | None, command_config: str | None, **options: A
             configs = answering_configs(stop, bootstrap_server, command_config)
             if statement is not None and not stop.requested:
                 with _session(configs, options) as session, stop.interruptible():
-                    run(session, statement, form, options["output"])
+                    if not stop.requested:  # while DuckDB was imported, which takes a second or more
+                        run(session, statement, form, options["output"])
         if is_shell:
             from ottla.cli.own.query_shell import Shell
 

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.query.session import Session
 
 _ROWS: Final = 10_000
+_INTERRUPT_S: Final = 0.1
 _WIDE: Final = 80
 """Most characters of a cell of a table."""
 
@@ -66,8 +67,12 @@ def _interrupted_by_signals(session: "Session") -> Iterator[None]:
     sending.setblocking(False)
 
     def watch() -> None:
-        while receiving.recv(1):
+        is_open = bool(receiving.recv(1))
+        receiving.settimeout(_INTERRUPT_S)
+        while is_open:  # again and again: DuckDB forgets an interrupt when a statement begins
             session.connection.interrupt()
+            with suppress(TimeoutError):
+                is_open = bool(receiving.recv(1))
 
     def report(unraisable: "sys.UnraisableHookArgs") -> None:
         # An interrupted DuckDB ends the generators that it reads: the first Python code, in which the handler raises.
