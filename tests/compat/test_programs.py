@@ -363,7 +363,7 @@ def values(library: Any, servers: str, topic: str) -> list[Any]:
     full.set_headers([("a", "b")])
     full.set_topic("u")
     result.append(shown(full))
-    result += [str(library.Uuid(1, 2)), library.version(), library.libversion()]
+    result += [str(library.Uuid(1, 2)), library.version().rpartition(".")[0], library.libversion()[0].count(".")]
     result.append(str(library.ThrottleEvent("b", 1, 0.5)))
     names = [name for name in dir(library) if name.startswith(("OFFSET", "TIMESTAMP"))]
     return [*result, [(name, getattr(library, name)) for name in names]]

@@ -58,7 +58,7 @@ def test_a_lying_length_anywhere_costs_nothing(request: pytest.FixtureRequest) -
     in_full = request.config.getoption("--soak") > 1
     dice = MessageDice(random.Random(3), defaults=0.5)
     for cls, version in (
-        (cls, version) for cls in MESSAGES for version in range(cls.VERSIONS.first, cls.VERSIONS.last + 1)
+        (kind, version) for kind in MESSAGES for version in range(kind.VERSIONS.first, kind.VERSIONS.last + 1)
     ):
         good = min((codec.encode(dice.message(cls, version), version) for _ in range(5)), key=len)[:300]
         refused_or_read(cls, version, good)  # compiles the decoders
