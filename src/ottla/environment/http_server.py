@@ -30,6 +30,8 @@ _LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _BACKLOG: Final = 256
 _HANDSHAKE_S: Final = 10.0
 _SWEEP_S: Final = 1.0
+_ACCEPTED_PASSES: Final = 3
+"""Passes of the loop after which a connection that was just accepted is announced, and has a transport that can be aborted."""
 _LINGER_S: Final = 1.0
 """Time for which what a refused client still sends is read and dropped: closing at once would destroy the response."""
 _PAGE_THREADS: Final = 16
@@ -95,6 +97,7 @@ class HttpServer:
         self.is_local = False
         self._connections: dict[_Connection, str] = {}
         self._server: asyncio.Server | None = None
+        self._is_stopped = False
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
@@ -111,7 +114,12 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Close the listener and all connections, and cancel handlers that still work."""
+        self._is_stopped = True
         if self._server is not None:
+            loop = asyncio.get_running_loop()
+            for listening in self._server.sockets:
+                loop.remove_reader(listening.fileno())  # asyncio loses what it has accepted when its server is closed
+            await _let_pass(_ACCEPTED_PASSES)
             self._server.close()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -121,7 +129,7 @@ class HttpServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports close their sockets in the next pass of the loop
+        await _let_pass(1)  # the transports close their sockets
 
     @property
     def connections(self) -> int:
@@ -129,7 +137,10 @@ class HttpServer:
         return len(self._connections)
 
     def admit(self, connection: "_Connection", address: str) -> None:
-        """Add a connection; close another one when there are too many."""
+        """Add a connection; close another one when there are too many, and this one after the stop."""
+        if self._is_stopped:
+            connection.abort()
+            return
         if len(self._connections) >= self.limits.connections:
             most, _ = Counter(self._connections.values()).most_common(1)[0]
             oldest = next(other for other, of in self._connections.items() if of == most)
@@ -147,6 +158,11 @@ class HttpServer:
         for connection in [other for other in self._connections if other.deadline < now]:
             connection.abort()
         self._sweep = loop.call_later(_SWEEP_S, self._close_idle)
+
+
+async def _let_pass(passes: int) -> None:
+    for _ in range(passes):
+        await asyncio.sleep(0)
 
 
 class _Connection(asyncio.Protocol):

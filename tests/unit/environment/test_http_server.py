@@ -1,11 +1,13 @@
 """The HTTP server beside clients that are slow, many, wrong, or of another site."""
 
 import asyncio
+import gc
 import http.client
 import json
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -256,3 +258,26 @@ def test_port_that_is_taken_leaves_no_thread() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError):
         serve_pages("127.0.0.1", taken.getsockname()[1], {})
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("passes", range(5))
+def test_stop_closes_a_connection_that_was_just_accepted(passes: int) -> None:
+    """It may be accepted and not yet announced: an open socket that nobody knows would be a warning later."""
+
+    async def accept_and_stop() -> bytes:
+        server = HttpServer(echo, SMALL)
+        port = await server.start("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            await server.stop()
+            try:
+                return client.recv(1)
+            except ConnectionResetError:
+                return b""
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert asyncio.run(accept_and_stop()) == b""
+        gc.collect()
+    assert [str(warning.message) for warning in warned] == []
