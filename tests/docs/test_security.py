@@ -1,5 +1,6 @@
 """docs/security.md: its files and commands work together, but for the port."""
 
+import base64
 import json
 import os
 import re
@@ -10,12 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import ottla
 from ottla import Admin, KafkaError
 from ottla.client.config import ClientConfig
+from ottla.client.token_sources import PythonTokens
 from ottla.testing import EmbeddedBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
@@ -150,6 +153,61 @@ def test_properties_are_configs_of_clients(monkeypatch: pytest.MonkeyPatch) -> N
         text = files()[name].replace("\\\n", "")
         pairs = dict(line.split("=", 1) for line in text.splitlines())
         ClientConfig({"bootstrap.servers": "h:1", **pairs})
+
+
+class AzureCredential:
+    def get_token(self, scope: str) -> SimpleNamespace:
+        assert scope == "https://my-namespace.servicebus.windows.net/.default"
+        return SimpleNamespace(token="azure-token", expires_on=1_900_000_000)
+
+
+class GoogleCredentials:
+    service_account_email = "kafka@project.iam.gserviceaccount.com"
+    token = "stale"
+
+    def refresh(self, request: object) -> None:
+        assert request == "request"
+        self.token = "google-token"
+
+
+def decoded(part: str) -> str:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode()
+
+
+@pytest.fixture
+def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's token sources, and in place of the libraries of the clouds what they call of these."""
+    for name in ("azure_tokens", "google_tokens"):
+        (block,) = re.findall(rf"```python\n# {name}\.py\n(.*?)```", PAGE, re.DOTALL)
+        (tmp_path / f"{name}.py").write_text(block)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    libraries: dict[str, dict[str, object]] = {
+        "azure.identity": {"DefaultAzureCredential": AzureCredential},
+        "google.auth": {"default": lambda scopes: (GoogleCredentials(), "project")},
+        "google.auth.transport": {},
+        "google.auth.transport.requests": {"Request": lambda: "request"},
+    }
+    for name, contents in libraries.items():
+        library = ModuleType(name)
+        vars(library).update(contents)
+        monkeypatch.setitem(sys.modules, name, library)
+    for package, part in (("azure", "identity"), ("google", "auth")):
+        parent = ModuleType(package)
+        vars(parent)[part] = sys.modules[f"{package}.{part}"]
+        monkeypatch.setitem(sys.modules, package, parent)
+
+
+@pytest.mark.usefixtures("clouds")
+def test_token_sources_of_azure_and_google() -> None:
+    azure = PythonTokens("azure_tokens:token", {"namespace": "my-namespace"}, {}).fetch(0)
+    assert (azure.text, azure.expires_ms) == ("azure-token", 1_900_000_000_000)
+    google = PythonTokens("google_tokens:token", {}, {}).fetch(0)
+    header, claims, token = (decoded(part) for part in google.text.split("."))
+    assert json.loads(header) == {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+    assert json.loads(claims)["sub"] == GoogleCredentials.service_account_email
+    assert json.loads(claims)["exp"] * 1000 == google.expires_ms
+    assert token == "google-token"
 
 
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", PAGE)))
