@@ -195,7 +195,7 @@ def _keep_old_lease(patch: Patch) -> None:
     original = OwnDirectories.begin
 
     def begin(self: OwnDirectories, own: str) -> Any:
-        return original(self, own)._replace(previous="")
+        return original(self, own)._replace(earlier=())
 
     patch.setattr(OwnDirectories, "begin", begin)
 

@@ -115,7 +115,7 @@ class _Process:
         )
         directory = case.disks[self.node]
         registration = BrokerImage(self.node, f"b{self.node}", 9092, None, directories=(directory.id.hex(),))
-        incarnation = Incarnation(self.incarnation, self._previous, self._stopped_epoch)
+        incarnation = Incarnation(self.incarnation, (self._previous,), self._stopped_epoch)
         failed = lambda reason: case.report(self.node, f"fails: {reason[:60]}")  # noqa: E731
         before = metadata.image.registered.get(self.node)
         own = OwnDirectories([directory], MemoryStore(), before, is_partial=False)

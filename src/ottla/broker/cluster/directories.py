@@ -29,12 +29,12 @@ class Incarnation(NamedTuple):
     """Process of a broker.
 
     id            random, as hex
-    previous      id of the last process that used the same data directory; empty for a new directory
+    earlier       ids of the last processes that used the same data directory; empty for a new directory
     broker_epoch  broker epoch of the last clean stop, 0 after an unclean stop
     """
 
     id: str
-    previous: str
+    earlier: tuple[str, ...]
     broker_epoch: int
 
 
@@ -68,17 +68,17 @@ class OwnDirectories:
     def begin(self, own: str) -> Incarnation:
         """Write the id of a new process into the directories, and return its incarnation. Raises OSError."""
         registered = "" if self._before is None else self._before.incarnation
-        previous = ""
+        before: tuple[str, ...] = ()
         for directory, known in self._incarnations.items():
-            if known and (not previous or registered in known):
-                previous = known[0]
+            if known and (not before or registered in known):
+                before = known
             # Before an old copy is overwritten: until this process has registered, the next one must see that it is one.
             kept = known if directory.id in self._old else tuple(dict.fromkeys((registered, *known)))
             earlier = [one for one in kept if one][: _MOST_INCARNATIONS - 1]
             value = {"version": 0, "incarnation": own, "earlier": earlier}
             self._files.replace(directory.path / _INCARNATION, json.dumps(value).encode())
         epochs = {directory.broker_epoch if directory.stopped_cleanly else 0 for directory in self._directories}
-        return Incarnation(own, previous, epochs.pop() if len(epochs) == 1 and not self._old else 0)
+        return Incarnation(own, before, epochs.pop() if len(epochs) == 1 and not self._old else 0)
 
     def has_lost(self, topic: TopicImage, index: int, node_id: int) -> bool:
         """Return True if the log of a partition is gone with the directory that it is assigned to."""

@@ -137,8 +137,9 @@ class Membership:
         """Wait until no earlier process has a sign of life. Raises CannotJoin if another process keeps its own."""
         deadline_ms = self._clock.now_ms() + 2 * self._session_timeout_ms
         while (sign := self._metadata.image.live.get(self._node_id)) is not None:
-            # The lock of the data directory proves that the process which used it before has ended.
-            if sign.incarnation == self._incarnation.previous:
+            # The lock of the data directory proves that the processes which used it before have ended. The last of them may
+            # have ended before it registered, and have left the sign of one before it.
+            if sign.incarnation in self._incarnation.earlier:
                 await awaitable(self._store.revoke(sign.lease), self._scheduler)
             if self._clock.now_ms() >= deadline_ms:
                 raise CannotJoin(_DUPLICATE.format(self._node_id))

@@ -31,6 +31,8 @@ class Disks:
         self.before: BrokerImage | None = None
         self.ids = {"a": FIRST, "b": SECOND}
         self.starts = 0
+        self.earlier: tuple[str, ...] = ()
+        """The processes before the last one that was started."""
 
     def start(self, *names: str, is_partial: bool = False, registers: bool = True) -> OwnDirectories:
         """Start a process with these directories."""
@@ -42,6 +44,7 @@ class Disks:
         own = OwnDirectories(opened, self.store, self.before, is_partial=is_partial)
         self.starts += 1
         incarnation = own.begin(f"process {self.starts}")
+        self.earlier = incarnation.earlier
         if registers:
             ids = tuple(directory.id.hex() for directory in opened)
             self.before = BrokerImage(NODE, "b1", 9092, None, incarnation=incarnation.id, directories=ids)
@@ -100,6 +103,17 @@ def test_processes_that_never_registered_make_no_old_copy() -> None:
     disks.start("a")
     for _ in range(40):
         assert not has_lost(disks.start("a", registers=False))
+
+
+def test_all_earlier_processes_of_a_directory_are_known() -> None:
+    """The last of them may have ended before it registered, and the sign of life of one before it may still be there."""
+    disks = Disks()
+    disks.start("a", "b")
+    assert not disks.earlier
+    disks.start("a", "b", registers=False)
+    disks.start("a", "b", registers=False)
+    disks.start("a", "b")
+    assert set(disks.earlier) == {"process 1", "process 2", "process 3"}
 
 
 def test_a_directory_of_an_earlier_release_is_no_old_copy() -> None:
