@@ -23,6 +23,7 @@ from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.consumer.rebalance import Listeners
 from ottla.client.errors import IllegalState, KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.interceptors import ProducerRecord, interceptors_of
 from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY
 from ottla.client.producer.closed import Delivered
@@ -223,6 +224,7 @@ class Producer(Asynchronous):
         self._serializing: asyncio.Task[None] | None = None
         wake = Wakeup(self._loop.call_soon)
         self._producer = self._made(lambda: ProducerCore(self._core, contextlib.nullcontext(), wake, choose))
+        self._interceptors = self._made(lambda: interceptors_of(self.config))
         wake.function = self._producer.sender.take_in
         watch(self)
 
@@ -243,6 +245,31 @@ class Producer(Asynchronous):
         if on_delivery is not None and not callable(on_delivery):
             raise TypeError(f"on_delivery must be a function or None, not {type(on_delivery).__name__}")
         self._check()
+        interceptors = self._interceptors
+        if interceptors is None:
+            await self._take(topic, value, key, partition, on_delivery, timestamp, headers)
+            return
+        own = checked_headers(headers) or ()
+        record = interceptors.before_send(ProducerRecord(topic, value, key, partition, timestamp, own))
+        topic, value, key, partition, timestamp, left = record
+        try:
+            await self._take(
+                topic, value, key, partition, interceptors.listener(record, on_delivery), timestamp, left or None
+            )
+        except Exception as error:
+            interceptors.acknowledged(record, None, error)
+            raise
+
+    async def _take(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        on_delivery: OnDelivery | None,
+        timestamp: int | None,
+        headers: Headers | None,
+    ) -> None:
         if self._serializers is not None:
             added = list(checked_headers(headers) or ())  # converted once; serializers may add a header
             key, value = await self._serialize(self._serializers, topic, key, value, added)
@@ -407,7 +434,11 @@ class Producer(Asynchronous):
 
     async def close(self, timeout: Timeout = 30.0) -> None:
         """Flush for up to `timeout` seconds; records that are not delivered by then fail."""
-        await self._close(milliseconds(timeout))
+        try:
+            await self._close(milliseconds(timeout))
+        finally:
+            if self._interceptors is not None:
+                self._interceptors.close()
 
     def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
         return self._producer.close(timeout_ms)
@@ -438,7 +469,9 @@ class Consumer(Asynchronous):
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
         super().__init__(config, options)
         self._deserializing = asyncio.Lock()  # two concurrent calls would begin with the same record
-        self._consumer = self._made(lambda: ConsumerCore(self._core))
+        self._interceptors = interceptors = self._made(lambda: interceptors_of(self.config))
+        on_commit = None if interceptors is None else interceptors.committed
+        self._consumer = self._made(lambda: ConsumerCore(self._core, on_commit))
 
     @checked
     def subscribe(
@@ -477,6 +510,8 @@ class Consumer(Asynchronous):
     async def poll(self, timeout: Timeout = None) -> Record | None:
         """Return the next record; None if none arrived within `timeout` seconds (None: no limit)."""
         self._check()
+        if self._interceptors is not None:
+            return await self._poll_intercepted(timeout)
         if self._deserializers is not None:
             return next(iter(await self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
@@ -484,6 +519,21 @@ class Consumer(Asynchronous):
         while record is None and await self._wait(deadline):
             record = self._consumer.take()
         return record
+
+    async def _poll_intercepted(self, timeout: Timeout) -> Record | None:
+        """Return the next record that the interceptors do not leave out."""
+        deadline = deadline_of(timeout, time.monotonic())
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            records = await self._consume(1, left)
+            if not records:
+                return None
+            records = self._intercepted(records)
+            if records:
+                return records[0]
+
+    def _intercepted(self, records: list[Record]) -> list[Record]:
+        return records if self._interceptors is None or not records else self._interceptors.consumed(records)
 
     async def _wait(self, deadline: float | None) -> bool:
         """Wait until records may be available, and run pending listeners. Return False when the timeout expires."""
@@ -508,6 +558,9 @@ class Consumer(Asynchronous):
         self._check()
         if most == 0:
             return []
+        return self._intercepted(await self._consume(most, timeout))
+
+    async def _consume(self, most: int, timeout: Timeout) -> list[Record]:
         if self._deserializers is not None:
             return await self._consume_objects(self._deserializers, most, timeout)
         deadline = deadline_of(timeout, time.monotonic())
@@ -666,7 +719,11 @@ class Consumer(Asynchronous):
 
     async def close(self, timeout: Timeout = 30.0) -> None:
         """Commit the positions (enable.auto.commit) and leave the group."""
-        await self._close(milliseconds(timeout))
+        try:
+            await self._close(milliseconds(timeout))
+        finally:
+            if self._interceptors is not None:
+                self._interceptors.close()
 
     def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
         return self._consumer.close(timeout_ms)

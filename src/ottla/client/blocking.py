@@ -24,6 +24,7 @@ from ottla.client.consumer.rebalance import Handover, Listeners
 from ottla.client.consumer.rebalance import Listener as RebalanceListener
 from ottla.client.errors import IllegalState, KafkaError
 from ottla.client.groups import GroupMetadata, OffsetAndMetadata
+from ottla.client.interceptors import ProducerRecord, interceptors_of
 from ottla.client.metrics import MetricValues
 from ottla.client.producer.accumulator import ANY, APPENDED
 from ottla.client.producer.closed import Delivered, Listener
@@ -221,6 +222,7 @@ class Producer(Blocking):
         self._producer = self._made(lambda: ProducerCore(self._core, threading.Lock(), wake, choose))
         wake.function = partial(self._core.scheduler.run_event, self._producer.sender.take_in)
         self._append = self._producer.accumulator.append if self._producer.transactions is None else None
+        self._interceptors = self._made(lambda: interceptors_of(self.config))
         watch(self)
 
     def produce(
@@ -246,7 +248,10 @@ class Producer(Blocking):
         if on_delivery is not None and not callable(on_delivery):
             raise TypeError(f"on_delivery must be a function or None, not {type(on_delivery).__name__}")
         listener = None if on_delivery is None else partial(self._delivered, on_delivery)
-        self._take(topic, value, key, partition, listener, timestamp, headers)
+        if self._interceptors is None:
+            self._take(topic, value, key, partition, listener, timestamp, headers)
+        else:
+            self._intercept(topic, value, key, partition, listener, timestamp, headers)
 
     def send(
         self,
@@ -259,8 +264,32 @@ class Producer(Blocking):
     ) -> "concurrent.futures.Future[Delivered]":
         """Produce a record; the future returns the position of the appended record, or raises the error."""
         future: concurrent.futures.Future[Delivered] = concurrent.futures.Future()
-        self._take(topic, value, key, partition, partial(_settle, future), timestamp, headers)
+        self._intercept(topic, value, key, partition, partial(_settle, future), timestamp, headers)
         return future
+
+    def _intercept(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int,
+        listener: Listener | None,
+        timestamp: int | None,
+        headers: Headers | None,
+    ) -> None:
+        """Take a record as the interceptors leave it."""
+        if self._interceptors is None:
+            self._take(topic, value, key, partition, listener, timestamp, headers)
+            return
+        own = checked_headers(headers) or ()
+        record = self._interceptors.before_send(ProducerRecord(topic, value, key, partition, timestamp, own))
+        topic, value, key, partition, timestamp, left = record
+        listener = self._interceptors.listener(record, listener)
+        try:
+            self._take(topic, value, key, partition, listener, timestamp, left or None)
+        except Exception as error:
+            self._interceptors.acknowledged(record, None, error)
+            raise
 
     def _take(
         self,
@@ -303,13 +332,14 @@ class Producer(Blocking):
     ) -> int:
         """Append many records of a topic to batches; return their number."""
         count = 0
+        take = self._take if self._interceptors is None else self._intercept
         if keys is None:
             for value in values:
-                self._take(topic, value, None, partition, None, None, None)
+                take(topic, value, None, partition, None, None, None)
                 count += 1
             return count
         for value, key in zip(values, keys, strict=True):
-            self._take(topic, value, key, partition, None, None, None)
+            take(topic, value, key, partition, None, None, None)
             count += 1
         return count
 
@@ -445,8 +475,12 @@ class Producer(Blocking):
 
     def close(self, timeout: Timeout = 30.0) -> None:
         """Flush for up to `timeout` seconds; records that are not delivered by then fail. Run callbacks."""
-        self._close(milliseconds(timeout))
-        _run_callbacks(self._reports)
+        try:
+            self._close(milliseconds(timeout))
+            _run_callbacks(self._reports)
+        finally:
+            if self._interceptors is not None:
+                self._interceptors.close()
 
     def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
         return self._producer.close(timeout_ms)
@@ -480,7 +514,9 @@ class Consumer(Blocking):
     ) -> None:
         self._deserializers = deserializers_of(key_deserializer, value_deserializer)
         super().__init__(config, options)
-        self._consumer = self._made(lambda: ConsumerCore(self._core))
+        self._interceptors = interceptors = self._made(lambda: interceptors_of(self.config))
+        on_commit = None if interceptors is None else interceptors.committed
+        self._consumer = self._made(lambda: ConsumerCore(self._core, on_commit))
         thread = self._thread
         more_room = self._consumer.more_room
         self._consumer.more_room = lambda chunk: _post(thread, more_room, chunk)
@@ -533,6 +569,8 @@ class Consumer(Blocking):
         Raises NoOffset, OffsetOutOfRange (auto.offset.reset=none), CorruptBatch, NotAuthorized and other KafkaErrors that
         cannot be retried. Raises UnreadableRecord when a deserializer fails; the next poll continues after that record.
         """
+        if self._interceptors is not None:
+            return self._poll_intercepted(timeout)
         if self._deserializers is not None:
             return next(iter(self._consume_objects(self._deserializers, 1, timeout)), None)
         record = self._consumer.take()
@@ -544,6 +582,21 @@ class Consumer(Blocking):
             if record is not None:
                 return record
         return None
+
+    def _poll_intercepted(self, timeout: Timeout) -> Record | None:
+        """Return the next record that the interceptors do not leave out."""
+        deadline = deadline_of(timeout, time.monotonic())
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            records = self._consume(1, left)
+            if not records:
+                return None
+            records = self._intercepted(records)
+            if records:
+                return records[0]
+
+    def _intercepted(self, records: list[Record]) -> list[Record]:
+        return records if self._interceptors is None or not records else self._interceptors.consumed(records)
 
     def _wait(self, deadline: float | None) -> bool:
         """Wait until records may be available, and run pending listeners. Return False when the timeout expires."""
@@ -569,6 +622,9 @@ class Consumer(Blocking):
         most = records_wanted(num_messages, self.config["max.poll.records"])
         if most == 0:
             return self._consumer.take_many(0)
+        return self._intercepted(self._consume(most, timeout))
+
+    def _consume(self, most: int, timeout: Timeout) -> list[Record]:
         if self._deserializers is not None:
             return self._consume_objects(self._deserializers, most, timeout)
         deadline = deadline_of(timeout, time.monotonic())
@@ -758,7 +814,11 @@ class Consumer(Blocking):
 
     def close(self, timeout: Timeout = 30.0) -> None:
         """Commit the positions (enable.auto.commit) and leave the group."""
-        self._close(milliseconds(timeout))
+        try:
+            self._close(milliseconds(timeout))
+        finally:
+            if self._interceptors is not None:
+                self._interceptors.close()
 
     def _closing(self, timeout_ms: int) -> Coroutine[Any, None, None]:
         return self._consumer.close(timeout_ms)

@@ -219,6 +219,7 @@ CONFIGS: Final[dict[str, _Config]] = {
     "transactional.id": _Config(None, _optional),
     "transaction.timeout.ms": _Config(60_000, _integer(1, _INT32)),
     "transaction.two.phase.commit.enable": _Config(False, _boolean),
+    "interceptor.classes": _Config(None, str),
     **{name: _Config(*row) for name, row in SECURITY.items()},
 }
 
@@ -231,7 +232,6 @@ _WITHOUT_EFFECT: Final = frozenset(
         "auto.include.jmx.reporter",
         "client.dns.lookup",
         "enable.metrics.push",
-        "interceptor.classes",
         "key.deserializer",
         "key.serializer",
         "metric.reporters",

@@ -117,8 +117,8 @@ SECURITY: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
 }
 """Default and parser of each config."""
 
-CALLABLE: Final = ("sasl.login.callback.handler.class",)
-"""Configs whose value may be a Python function or class."""
+CALLABLE: Final = ("sasl.login.callback.handler.class", "interceptor.classes")
+"""Configs whose value may be Python functions, classes or objects."""
 
 SECRETS: Final = frozenset(
     (

@@ -10,7 +10,6 @@ A Python function gets the options of sasl.jaas.config as keyword arguments, a c
 or (token, expiry): a time since the epoch in ms or s.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -19,6 +18,7 @@ from urllib.request import url2pathname
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import InvalidClientConfig
+from ottla.client.named_objects import object_named
 from ottla.client.security_configs import SECURITY
 from ottla.client.token_endpoint import (
     Assertion,
@@ -76,10 +76,6 @@ def token_source(config: ClientConfig, options: Mapping[str, str], random: Rando
             return _endpoint(config, options, extensions, random)
     except InvalidExtension as cause:
         raise InvalidClientConfig(f"sasl.jaas.config: {cause}") from None
-    if isinstance(handler, str) and ":" not in handler:
-        raise InvalidClientConfig(
-            f"{HANDLER}={handler}: a Java class cannot run here; name a Python function or class as package.module:Name"
-        )
     return PythonTokens(handler, options, extensions)
 
 
@@ -210,7 +206,7 @@ class PythonTokens:
     def __init__(self, handler: Any, options: Mapping[str, str], extensions: Mapping[str, str]) -> None:
         self._name = handler if isinstance(handler, str) else getattr(handler, "__qualname__", type(handler).__name__)
         self._extensions = extensions
-        function = _named(handler) if isinstance(handler, str) else handler
+        function = object_named(handler, HANDLER) if isinstance(handler, str) else handler
         arguments = {name: value for name, value in options.items() if not name.startswith(_EXTENSION)}
         if isinstance(function, type):
             function = function(arguments)
@@ -239,17 +235,3 @@ class PythonTokens:
         if expiry is not None:
             expires_ms = int(expiry if expiry > _LEAST_IN_MS else expiry * 1000)
         return AccessToken(text, expires_ms, issued_ms, self._extensions)
-
-
-def _named(text: str) -> Any:
-    """Return the function or class with a name like package.module:Name. Raises InvalidClientConfig."""
-    module, _, name = text.partition(":")
-    try:
-        value: Any = importlib.import_module(module)
-        for part in name.split("."):
-            value = getattr(value, part, None)
-    except ImportError as cause:
-        raise InvalidClientConfig(f"{HANDLER}={text}: {cause}") from None
-    if value is None:
-        raise InvalidClientConfig(f"{HANDLER}={text}: {module} has no {name}")
-    return value

@@ -30,6 +30,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.protocol.schema import ZERO_UUID
 
+OnCommit = Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None]
 _NEWEST_WITHOUT_IDS: Final = 9
 _NEWEST_BY_TOPIC: Final = 7
 """Newest version of OffsetFetch for a single group; later ones contain several groups."""
@@ -64,11 +65,13 @@ class _Commit:
 class Commits:
     """Client for the committed offsets of one group.
 
-    latency  times in ms from OffsetCommit requests to their responses
+    latency    times in ms from OffsetCommit requests to their responses
     """
 
-    def __init__(self, core: Core, group_id: str) -> None:
+    def __init__(self, core: Core, group_id: str, on_commit: OnCommit | None = None) -> None:
+        """on_commit  called with the offsets that a coordinator has committed."""
         self.latency = Sensor()
+        self._on_commit = on_commit
         self._core = core
         self._group_id = group_id
         self._coordinator = CoordinatorClient(core.metadata, GROUP, group_id)
@@ -125,6 +128,8 @@ class Commits:
         partitions, refused = await self._partitions(commit, by_id=by_id)
         if partitions:
             await self._send(commit, partitions, link, member)
+            if self._on_commit is not None:
+                self._on_commit({partition: commit.offsets[partition] for partition in partitions})
         if refused is not None and not commit.automatic:
             raise refused
 

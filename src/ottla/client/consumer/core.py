@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, SupportsIndex
 
 from ottla.client.consumer.classic_member import ClassicMembership
-from ottla.client.consumer.commits import Commits, lost_membership
+from ottla.client.consumer.commits import Commits, OnCommit, lost_membership
 from ottla.client.consumer.consumer_member import ConsumerMembership
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.positions import UNKNOWN, ConsumerPositions, PartitionState
@@ -55,7 +55,7 @@ _NO_GROUP: Final = "this needs the config group.id"
 class ConsumerCore(ChunkReader):
     """Core of one consumer. Methods defined here run on the core's thread, those of `ChunkReader` on the application's."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, on_commit: OnCommit | None = None) -> None:
         config = core.config
         self.core = core
         core.metadata.operation = "Read"
@@ -63,7 +63,7 @@ class ConsumerCore(ChunkReader):
         super().__init__(positions, Fetcher(core, positions, self._lost, self._truncated, self._recreated))
         self.listeners = Listeners()
         self._group_id: str = config["group.id"]
-        self._commits = Commits(core, self._group_id)
+        self._commits = Commits(core, self._group_id, on_commit)
         self._membership: Membership | None = None
         self._handovers: deque[Handover] = deque()
         self._truncations: deque[tuple[PartitionState, int, EpochEnd]] = deque()

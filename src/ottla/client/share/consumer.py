@@ -46,6 +46,8 @@ class ShareConsumerCore:
     def __init__(self, core: Core, member_id: str | None = None) -> None:
         if not core.config["group.id"]:
             raise InvalidClientConfig("group.id is missing: a share consumer is a member of a share group")
+        if core.config["interceptor.classes"]:
+            raise InvalidClientConfig("interceptor.classes: a share consumer has none, as in Apache Kafka")
         self.core = core
         core.metadata.operation = "Read"
         self.callback: CommitCallback | None = None
