@@ -1,4 +1,7 @@
-"""Test broker with control over its topics, faults, group coordinators, versions and clock."""
+"""Test broker with control over its topics, faults, group coordinators, versions and clock.
+
+One file, because it is one public class: what a test can do with a broker is read in one place.
+"""
 
 import asyncio
 import os

@@ -18,6 +18,9 @@ is served 64 requests, or requests for 2 ms; the rest waits in the backlog for t
 
 Small answers to pipelined requests are collected in `_held` and leave by one call into the system, at the latest when all
 frames that have arrived are served, or an answer has to wait.
+
+One file, because every rule above is about the same few fields: which of them a frame, an answer or a timer may change is seen
+only where all are.
 """
 
 import logging

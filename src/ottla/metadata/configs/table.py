@@ -14,6 +14,8 @@ A row is (name, type, default, valid), followed by columns that depend on its sc
     replicas  offset reset  no duplicate tags
 and empty if every value of the type is valid. INTERNAL lists the configs that can be set, but that Kafka does not describe.
 EXTENSIONS lists those that Apache Kafka does not have: they are described where they are set.
+
+One file, because it is a list: it is compared row by row with what Apache Kafka describes, and searched by name.
 """
 
 from typing import Final
