@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ottla import Admin, Consumer, TopicPartition
+from ottla import Admin, Consumer, NewTopic, TopicPartition
 from ottla.cli.kafka.latencies import Latencies
 from ottla.cli.main import main
 
@@ -59,6 +59,66 @@ def test_produce_with_a_warm_up_and_a_limit(bootstrap_servers: str, topic: str) 
         for line in metrics
     )
     assert sorted(int(value or b"") for value in records_in(bootstrap_servers, topic)) == list(range(400))
+
+
+def records_of_a_test(bootstrap_servers: str, *words: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values that `producer-perf-test` writes to a new topic of one partition."""
+    topic = fresh()
+    with Admin(bootstrap_servers=bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+    words = ("--topic", topic, "--num-records", "40", "--throughput", "-1", *words)
+    assert run(bootstrap_servers, "producer-perf-test", *words).exit_code == 0
+    with Consumer(bootstrap_servers=bootstrap_servers) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        records: list[tuple[bytes | None, bytes | None]] = []
+        while len(records) < 40:
+            records += [(record.key, record.value) for record in consumer.consume(40, timeout=5)]
+    return records
+
+
+def test_producer_perf_test_sends_null_keys_without_a_distribution(bootstrap_servers: str) -> None:
+    records = records_of_a_test(bootstrap_servers, "--record-size", "5")
+    assert {key for key, _ in records} == {None}
+
+
+def test_producer_perf_test_range_distribution_sends_keys_round_robin(bootstrap_servers: str) -> None:
+    words = ["--payload-monotonic", "--key-distribution", "range", "--record-key-range", "3"]
+    records = records_of_a_test(bootstrap_servers, *words)
+    assert records == [(b"%d" % (number % 3), b"%d" % number) for number in range(40)]
+
+
+def test_producer_perf_test_random_distribution_is_repeated_with_the_same_seed(bootstrap_servers: str) -> None:
+    words = ["--record-size", "5", "--key-distribution", "random", "--record-key-range", "5", "--random-seed"]
+    first, again, other = (records_of_a_test(bootstrap_servers, *words, seed) for seed in ("7", "7", "-8"))
+    assert {int(key or b"-1") for key, _ in first} == set(range(5))
+    assert first == again
+    assert [key for key, _ in first] != [key for key, _ in other]
+    assert {value for _, value in first} != {value for _, value in other}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--record-key-range", "0"], "--record-key-range should be greater than zero."),
+        (
+            ["--key-distribution", "range"],
+            "--record-key-range is required when --key-distribution is 'range' or 'random'.",
+        ),
+        (
+            ["--record-key-range", "3"],
+            "--key-distribution must be 'range' or 'random' when --record-key-range is specified.",
+        ),
+        (["--key-distribution", "RANGE", "--record-key-range", "3"], "'RANGE' is not one of 'none', 'range', 'random'"),
+        (["--key-distribution", "range", "--record-key-range", "2147483648"], "2147483648 is not in the range"),
+        (["--random-seed", "9223372036854775808"], "9223372036854775808 is not in the range"),
+    ],
+)
+def test_producer_perf_test_refuses_a_range_without_distribution_and_the_reverse(words: list[str], error: str) -> None:
+    words = ["--topic", "t", "--num-records", "1", "--throughput", "-1", "--record-size", "1", *words]
+    result = run("127.0.0.1:1", "producer-perf-test", *words)
+    assert result.exit_code == 2
+    assert error in result.stderr
 
 
 def test_steady_state_is_told_with_its_first_interval(bootstrap_servers: str, topic: str) -> None:

@@ -46,6 +46,27 @@ _SHARES = (0.5, 0.95, 0.99, 0.999)
     "--warmup-records", type=int, default=0, metavar="N", help="Exclude the first N records from a second summary."
 )
 @click.option("--reporting-interval", type=int, default=5000, show_default=True, metavar="MS")
+@click.option(
+    "--record-key-range",
+    type=click.IntRange(max=2**31 - 1),
+    metavar="N",
+    help="Keys are integers from 0 to N-1. Required for the distributions range and random.",
+)
+@click.option(
+    "--key-distribution",
+    type=click.Choice(["none", "range", "random"]),
+    default="none",
+    show_default=True,
+    help="Distribution of keys: null keys, round-robin keys, or random keys.",
+)
+@click.option(
+    "--random-seed",
+    type=click.IntRange(-(2**63), 2**63 - 1),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of random keys and payloads; runs with the same seed are the same.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and nothing else.")
 def producer_perf_test(**options: Any) -> None:
     """Measure the throughput and latency of a producer. Apache Kafka's tool of this name, with its flags and its output.
@@ -57,6 +78,7 @@ def producer_perf_test(**options: Any) -> None:
     payloads = _payloads(options)
     if options["warmup_records"] >= options["num_records"]:
         raise click.UsageError("--warmup-records must be less than --num-records")
+    _check_keys(options["key_distribution"], options["record_key_range"])
     with command_errors(), exit_on_signals() as stop:
         texts = [*options["producer_props"], *options["command_property"]]
         own: dict[str, Any] = {
@@ -74,6 +96,16 @@ def producer_perf_test(**options: Any) -> None:
         test.summary(metrics if options["print_metrics"] else {})
 
 
+def _check_keys(distribution: str, key_range: int | None) -> None:
+    """Refuse a distribution of keys without a range, and a range without a distribution (KIP-1299). Raises UsageError."""
+    if key_range is not None and key_range <= 0:
+        raise click.UsageError("--record-key-range should be greater than zero.")
+    if distribution != "none" and key_range is None:
+        raise click.UsageError("--record-key-range is required when --key-distribution is 'range' or 'random'.")
+    if distribution == "none" and key_range is not None:
+        raise click.UsageError("--key-distribution must be 'range' or 'random' when --record-key-range is specified.")
+
+
 def _payloads(options: dict[str, Any]) -> list[bytes]:
     """Return the payloads to send; an empty list for --payload-monotonic."""
     named = [name for name in ("record_size", "payload_file") if options[name] is not None]
@@ -84,7 +116,7 @@ def _payloads(options: dict[str, Any]) -> list[bytes]:
     if options["record_size"] is not None:
         if options["record_size"] < 0:
             raise click.UsageError("--record-size must not be negative")
-        random_source = random.Random(0)
+        random_source = random.Random(options["random_seed"])
         return [bytes(random_source.randrange(65, 91) for _ in range(options["record_size"]))]
     try:
         content = Path(options["payload_file"]).read_bytes()
@@ -147,7 +179,7 @@ class _ProducerPerfTest:
                 f"Warmup first {options['warmup_records']} records. "
                 "Steady state results will print after the complete test summary."
             )
-        random_source = random.Random(0)
+        random_source = random.Random(options["random_seed"])
         producer.partitions_for(options["topic"])
         self._whole = _LatencyWindow()
         began = 0.0
@@ -158,7 +190,7 @@ class _ProducerPerfTest:
                 producer.begin_transaction()
                 began = time.perf_counter()
             value = random_source.choice(payloads) if payloads else b"%d" % number
-            self._send(number, value)
+            self._send(number, value, self._key(number, random_source))
             if self._transactional and time.perf_counter() - began >= duration:
                 producer.commit_transaction()
                 began = 0.0
@@ -169,7 +201,14 @@ class _ProducerPerfTest:
         if self._failure is not None:
             raise CommandFailed(str(self._failure))
 
-    def _send(self, number: int, value: bytes) -> None:
+    def _key(self, number: int, random_source: random.Random) -> bytes | None:
+        """Return the key of a record: a decimal number, as in Kafka's tool, or None without a distribution."""
+        distribution, key_range = self._options["key_distribution"], self._options["record_key_range"]
+        if distribution == "none":
+            return None
+        return b"%d" % (number % key_range if distribution == "range" else random_source.randrange(key_range))
+
+    def _send(self, number: int, value: bytes, key: bytes | None) -> None:
         sent = time.perf_counter()
 
         def report(error: KafkaError | None, delivered: Delivered | None) -> None:
@@ -179,7 +218,7 @@ class _ProducerPerfTest:
                 return
             self._count(number, len(value), (time.perf_counter() - sent) * 1000)
 
-        self._producer.produce(self._options["topic"], value, on_delivery=report)
+        self._producer.produce(self._options["topic"], value, key, on_delivery=report)
         self._producer.poll(0)
 
     def _count(self, number: int, size: int, milliseconds: float) -> None:
