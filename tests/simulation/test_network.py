@@ -22,6 +22,9 @@ class _Client:
         self.received = b""
         self.end = ""
 
+    def resolved(self) -> None:
+        pass
+
     def connected(self, stream: Stream) -> None:
         self.stream = stream
 

@@ -68,6 +68,7 @@ PUBLIC = {
         "duration_ms",
     },
     "ottla.client.errors": {
+        "BootstrapUnresolved",
         "BrokersUnreachable",
         "ConnectionLost",
         "CorruptBatch",

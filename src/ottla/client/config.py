@@ -158,6 +158,7 @@ _INT32: Final = 2**31 - 1
 CONFIGS: Final[dict[str, _Config]] = {
     # All clients.
     "bootstrap.servers": _Config((), addresses),
+    "bootstrap.resolve.timeout.ms": _Config(0, _integer(0)),  # KIP-909
     "client.id": _Config("ottla", str),
     "request.timeout.ms": _Config(30_000, _integer(1, _INT32)),
     "default.api.timeout.ms": _Config(60_000, _integer(1, _INT32)),

@@ -7,6 +7,7 @@ KafkaError                       code, name and `retriable` as in the table of p
 │   ├── RebootstrapRequired
 │   ├── RequestTimedOut
 │   └── StaleMetadata
+├── BootstrapUnresolved          no bootstrap server has an address (bootstrap.resolve.timeout.ms)
 ├── UnknownTopic
 ├── OffsetOutOfRange
 │   └── LogTruncation
@@ -45,6 +46,7 @@ from ottla.net.errors import (
 
 __all__ = [
     "STALE_CODES",
+    "BootstrapUnresolved",
     "BrokersUnreachable",
     "BufferExhausted",
     "ConnectionLost",
@@ -75,6 +77,11 @@ __all__ = [
 
 class BrokersUnreachable(RetriableError):
     """No bootstrap server or broker responded within the timeout; the message names the addresses."""
+
+
+class BootstrapUnresolved(KafkaError):
+    """No bootstrap server could be resolved within bootstrap.resolve.timeout.ms (KIP-909): every later call of the client
+    raises it as well."""
 
 
 class UnknownTopic(KafkaError):

@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 from ottla.addresses import address_text
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
+    BootstrapUnresolved,
     BrokersUnreachable,
     ConnectionLost,
     KafkaError,
@@ -98,6 +99,8 @@ class Metadata:
         self._asking: dict[tuple[tuple[str, ...] | None, bool], Task[MetadataResponse]] = {}
         self._missed_since_ms: int | None = None
         """Time (clock ms) of the first metadata request since the last response or rebootstrap; None without one."""
+        self._resolving_since_ms: int | None = None
+        """Time (clock ms) of the first attempt to connect."""
 
     # -- repeating --
 
@@ -166,7 +169,8 @@ class Metadata:
 
     async def any_link(self) -> Link:
         """Return a connection to any broker. Raises BrokersUnreachable, with the error of every address, after
-        socket.connection.setup.timeout.ms; other errors, such as a failed authentication, are raised as they are."""
+        socket.connection.setup.timeout.ms; BootstrapUnresolved, see `_resolution_left_ms`. Other errors, such as a failed
+        authentication, are raised as they are."""
         open_now = self.network.open_links()
         if open_now:
             return open_now[0]
@@ -180,6 +184,7 @@ class Metadata:
             for number, (address, node) in enumerate(candidates):
                 # One address that drops packets must leave time for the others.
                 share = max((deadline - clock.now_ms()) // (len(candidates) - number), 1)
+                share = min(share, self._resolution_left_ms())
                 try:
                     return await self._reach(address, node, share)
                 except RebootstrapRequired:
@@ -191,7 +196,26 @@ class Metadata:
                     reasons.append(str(error))
             if clock.now_ms() + self.config["reconnect.backoff.ms"] >= deadline:
                 raise BrokersUnreachable(f"no broker answered within {limit} ms: {'; '.join(reasons)}")
-            await self.scheduler.sleep(max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1))
+            pause = max(min(self.config["reconnect.backoff.ms"], deadline - clock.now_ms()), 1)
+            await self.scheduler.sleep(min(pause, self._resolution_left_ms()))
+
+    def _resolution_left_ms(self) -> int:
+        """Return the time left until the name of a bootstrap server must have an address (KIP-909); a long time if one had,
+        or without a limit. Raises BootstrapUnresolved when it is over, since the client can not recover then."""
+        limit: int = self.config["bootstrap.resolve.timeout.ms"]
+        if not limit or self.network.has_resolved:
+            return 2**62
+        now = self.scheduler.clock.now_ms()
+        if self._resolving_since_ms is None:
+            self._resolving_since_ms = now
+        left = self._resolving_since_ms + limit - now
+        if left <= 0:
+            reasons = "; ".join(self.network.failures.values())
+            raise BootstrapUnresolved(
+                f"Failed to resolve bootstrap servers after {limit}ms. Please check your bootstrap.servers "
+                f"configuration and DNS settings{f': {reasons}' if reasons else '.'}"
+            )
+        return left
 
     async def _reach(self, address: Address, node: int, timeout_ms: int) -> Link:
         attempt = self.scheduler.start(self.network.ready_at(address, "", node), "connect")

@@ -82,6 +82,9 @@ class Stream(Protocol):
 class Receiver(Protocol):
     """Callbacks of a connection that a transport opens."""
 
+    def resolved(self) -> None:
+        """Handle the resolution of the host name, before a connection to one of its IP addresses is opened."""
+
     def connected(self, stream: Stream) -> None:
         """Handle an opened connection."""
 

@@ -162,7 +162,9 @@ class AsyncioTransport:
         def connected(sock: socket.socket) -> None:
             receiver.connected(_Socket(self._loop, sock, receiver, self._polling))
 
-        task = self._loop.create_task(connect(self._loop, address, buffers, connected, receiver.lost))
+        task = self._loop.create_task(
+            connect(self._loop, address, buffers, receiver.resolved, connected, receiver.lost)
+        )
 
         def give_up() -> None:
             task.cancel()

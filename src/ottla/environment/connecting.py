@@ -18,22 +18,25 @@ async def connect(
     loop: asyncio.AbstractEventLoop,
     address: Address,
     buffers: Mapping[int, int],
+    resolved: Callable[[], None],
     connected: Callable[[socket.socket], None],
     lost: Callable[[str], None],
 ) -> None:
     """Try all addresses of a host name, in the resolver's order.
 
     buffers    sizes of the socket's buffers in bytes by option; -1 for that of the system
+    resolved   called when the host name has an address
     connected  gets the socket
     lost       gets the reason in place of it
     """
     reason = "the name stands for no address"
     try:
-        resolved = await _resolve(loop, address)
+        candidates = await _resolve(loop, address)
     except OSError as unresolved:
         lost(f"cannot be resolved: {unresolved.strerror or unresolved}")
         return
-    for family, kind, protocol, _, ip_address in resolved:
+    resolved()
+    for family, kind, protocol, _, ip_address in candidates:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)

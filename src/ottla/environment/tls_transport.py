@@ -132,6 +132,10 @@ class _TlsReceiver:
         if encrypted and self._stream is not None:
             self._stream.write((encrypted,))
 
+    def resolved(self) -> None:
+        """Pass on that the host name has an address."""
+        self._receiver.resolved()
+
     def lost(self, reason: str) -> None:
         """Pass on that the connection could not be opened, or broke."""
         self._lose(reason)

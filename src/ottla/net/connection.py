@@ -89,6 +89,9 @@ class LinkOwner(Protocol):
     def reauthentication_ms(self, lifetime_ms: int) -> int:
         """Return the time after which a session is authenticated again."""
 
+    def resolved(self) -> None:
+        """Record that the host name of a connection has an address."""
+
     def opened(self, link: "Link") -> None:
         """Record that a connection is ready."""
 
@@ -165,6 +168,10 @@ class Link:
         return len(self._open)
 
     # -- callbacks of the transport --
+
+    def resolved(self) -> None:
+        """Pass on that the host name has an address."""
+        self._owner.resolved()
 
     def connected(self, stream: Stream) -> None:
         """Send ApiVersions, with the expected node and cluster id if they are known (KIP-1242)."""

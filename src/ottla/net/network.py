@@ -39,10 +39,11 @@ class _Outage:
 class Network:
     """Connections of one client.
 
-    brokers     node -> address, by the last metadata
-    cluster_id  cluster id in the last metadata, None before
-    changed     signals that a connection opened or ended
-    rooms       pool of buffers for the unfinished frames of all connections
+    brokers       node -> address, by the last metadata
+    cluster_id    cluster id in the last metadata, None before
+    has_resolved  whether the host name of any connection had an address so far
+    changed       signals that a connection opened or ended
+    rooms         pool of buffers for the unfinished frames of all connections
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Network:
         self.transport = transport
         self.brokers: dict[int, Address] = {}
         self.cluster_id: str | None = None
+        self.has_resolved = False
         self.changed = Signal(scheduler)
         self.rooms = Rooms()
         self.opened_total = 0
@@ -146,6 +148,10 @@ class Network:
         Brokers refuse two logins within a second.
         """
         return max(lifetime_ms * (85 + self._random.below(11)) // 100, _LEAST_REAUTHENTICATION_MS)
+
+    def resolved(self) -> None:
+        """Record that the host name of a connection has an address."""
+        self.has_resolved = True
 
     def opened(self, link: Link) -> None:
         """Record that a connection is ready, and reset the backoff of its address."""

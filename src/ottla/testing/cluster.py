@@ -102,6 +102,9 @@ class _Link:
         self._receiver = receiver
         self._stream: Stream | None = None
 
+    def resolved(self) -> None:
+        self._receiver.resolved()
+
     def connected(self, stream: Stream) -> None:
         self._stream = stream
         self._receiver.connected(stream)

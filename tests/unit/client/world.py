@@ -88,13 +88,17 @@ class Workers:
 class World:
     """Clock, chance, timers and transport of a core; and the brokers.
 
-    opened  how often each address was dialled, and when: (ms, address)
+    opened      how often each address was dialled, and when: (ms, address)
+    unresolved  host names without an address
+    slow_names  host names whose resolution does not end
     """
 
     def __init__(self) -> None:
         self.now = 1000
         self.brokers: dict[Address, Broker] = {}
         self.opened: list[tuple[int, Address]] = []
+        self.unresolved: set[str] = set()
+        self.slow_names: set[str] = set()
         self._due: list[tuple[int, int, Alarm]] = []
         self._count = 0
 
@@ -144,6 +148,11 @@ class World:
     ) -> Callable[[], None]:
         self.opened.append((self.now, address))
         broker = self.brokers.get(address)
+        if address[0] in self.unresolved:
+            return self.call_later(1, lambda: receiver.lost("cannot be resolved: Name or service not known")).cancel
+        if address[0] in self.slow_names:
+            return lambda: None
+        receiver.resolved()
         if broker is None or broker.refuses:
             alarm = self.call_later(1, lambda: receiver.lost("Connection refused"))
         elif broker.silent:

@@ -317,6 +317,9 @@ class Asking:
             self.stream.close()
             self.ended.set()
 
+    def resolved(self) -> None:
+        pass
+
     def lost(self, reason: str) -> None:
         raise AssertionError(reason)
 

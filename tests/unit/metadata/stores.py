@@ -239,6 +239,7 @@ class _CountedConnection:
         self._transport = transport
         self._receiver = receiver
         self._has_ended = False
+        self.resolved = receiver.resolved
         self.readable = receiver.readable
         self.rejected = receiver.rejected
 

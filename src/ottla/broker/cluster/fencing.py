@@ -38,6 +38,9 @@ class _Attempt:
         self._lost = lost
         self._is_connected = False
 
+    def resolved(self) -> None:
+        """Handle the resolution of the host name; nothing depends on it."""
+
     def connected(self, stream: Stream) -> None:
         self._is_connected = True
         self._ended(stream, "")

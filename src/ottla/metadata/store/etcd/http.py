@@ -99,6 +99,9 @@ class HttpConnection:
 
     # -- callbacks of the transport --
 
+    def resolved(self) -> None:
+        """Handle the resolution of the host name; nothing depends on it."""
+
     def connected(self, stream: Stream) -> None:
         """Send the request that waits for the connection."""
         self._stream = stream
