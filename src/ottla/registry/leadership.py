@@ -14,6 +14,9 @@ _logger = logging.getLogger("ottla.registry")
 _ASK_S: Final = 0.5
 """Time to ask the group for its leader at the start. Without an answer this registry leads, until the group elects."""
 _CATCH_UP_S: Final = 30.0
+_AGAIN_S: Final = 1.0
+_RETAKE_S: Final = 3.0
+"""Time between two looks at whether this registry was elected and does not write."""
 
 
 class Leadership:
@@ -27,6 +30,7 @@ class Leadership:
         self._store = store
         self._identity = identity
         self._membership = Membership(client_configs, group, identity, self._elected) if group else None
+        self._is_elected = False
         self._taking: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -51,10 +55,26 @@ class Leadership:
         """Take part in elections until this is cancelled, or not authorized."""
         if self._membership is None:
             return
+        retaking = asyncio.get_running_loop().create_task(self._retake())
         try:
             await self._membership.run()
         except NotAuthorized as denied:
             _logger.warning("the registry takes part in no election: %s", denied)
+        finally:
+            retaking.cancel()
+
+    async def _retake(self) -> None:
+        """Lead again if another registry has begun to lead, and has ended before it was a member of the group.
+
+        One that becomes a member causes an election, within less time than two looks.
+        """
+        was_idle = False
+        while True:
+            await asyncio.sleep(_RETAKE_S)
+            is_idle = self._is_elected and not self._store.leads
+            if is_idle and was_idle:
+                self._begin_leading()
+            was_idle = is_idle
 
     async def close(self) -> None:
         """Leave the group."""
@@ -66,22 +86,34 @@ class Leadership:
 
     def _elected(self, identity: Identity | None) -> None:
         """Follow an assignment of the group."""
+        self._is_elected = identity is not None and identity.url == self._identity.url
         if identity is None:
             _logger.warning("the group has elected no registry: is a URL there twice, or none eligible?")
             return
-        if identity.url != self._identity.url:
+        if not self._is_elected:
             self.leader = identity
+            if self._taking is not None:
+                self._taking.cancel()
             self._store.resign()
             return
         self.leader = None
         if not self._store.leads:
+            self._begin_leading()
+
+    def _begin_leading(self) -> None:
+        if self._taking is None or self._taking.done():
             self._taking = asyncio.get_running_loop().create_task(self._lead())
 
     async def _lead(self) -> None:
-        try:
-            await self._store.lead()
-        except KafkaError as failed:
-            _logger.warning("the registry was elected, and cannot write: %s", failed)
+        """Lead until another registry is elected."""
+        while True:
+            try:
+                await self._store.lead()
+            except KafkaError as failed:
+                _logger.warning("the registry was elected, and cannot write: %s", failed)
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
 
 
 async def _accepts(identity: Identity) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from ottla.client.errors import KafkaError
+from ottla.client.errors import FencedError, KafkaError
 from ottla.protocol.errors import MESSAGE_TOO_LARGE
 from ottla.registry import checks, contracts, decisions, subjects
 from ottla.registry.checks import Earlier, Reserved, Resolved
@@ -52,8 +52,11 @@ class Topic(Protocol):
     def leads(self) -> bool:
         """Return whether this registry may write."""
 
+    async def renew(self) -> None:
+        """Begin to lead again if the next write would fail. Raises KafkaError."""
+
     async def write(self, records: Sequence[Record]) -> None:
-        """Write records, and wait until the state has them."""
+        """Write records, and wait until the state has them. Raises KafkaError, FencedError if another registry leads."""
 
 
 class Operations:
@@ -326,11 +329,15 @@ class Operations:
 
     async def _write(self, decide: Callable[[State], tuple[Sequence[Record], T]]) -> T:
         for _ in range(_ATTEMPTS):
-            if not self._topic.leads:
-                raise not_leading()
-            written, result = decide(self.state)
             try:
+                if self._topic.leads:
+                    await self._topic.renew()
+                if not self._topic.leads:
+                    raise not_leading()
+                written, result = decide(self.state)
                 await self._topic.write(written)
+            except FencedError:
+                raise not_leading() from None
             except KafkaError as failed:
                 if failed.code == MESSAGE_TOO_LARGE:
                     raise Refusal(42209, f"Register operation failed because schema is too large: {failed}") from None

@@ -19,6 +19,7 @@ from ottla.environment.thread import LoopThread
 from ottla.observability.families import CONTENT_TYPE, Family, text_of
 from ottla.registry.acls import follow_acls
 from ottla.registry.election import Identity
+from ottla.registry.fencing import Fencing
 from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
 from ottla.registry.leadership import Leadership
 from ottla.registry.login import Login
@@ -74,6 +75,7 @@ class Service:
         self.changes = 0
         self._config = config
         self._rest = Rest(self._count, self._forward)
+        self._fencing = Fencing(f"schema-registry:{config.group}" if config.group else "")
         self._port = 0
         security, users = config.security, config.security.passwords
         self._permissions: Permissions | None = None
@@ -163,7 +165,7 @@ class Service:
         """Keep the state; after an error of Kafka, begin again with an empty one."""
         pause = _FIRST_PAUSE_S
         while True:
-            store = Store(self._config.client_configs, self._config.topic, self._changed)
+            store = Store(self._config.client_configs, self._config.topic, self._changed, self._fencing)
             operations = Operations(store, self._executor, self._config.timeout_ms)
             leadership = Leadership(store, self._config.client_configs, self._config.group, self._identity())
             electing: asyncio.Task[None] | None = None

@@ -3,9 +3,10 @@
 A write returns when the reader has applied its records: a response is sent once the state has what it says.
 
 A registry that begins to lead writes NOOP, as Confluent's does, and one that reads the NOOP of another writes no more: two that
-write to one subject would overwrite each other's versions. What was on the way then may still be appended later. The first
-record of a version counts, and the registry that leads writes it again if another one follows (`Operations.restore_soon`):
-compaction keeps the last.
+write to one subject would overwrite each other's versions. What was on the way then is refused by the epoch of the producer
+(`fencing.py`). Registries of others write without epochs, and not every cluster has them: then it may still be appended later.
+The first record of a version counts, and the registry that leads writes it again if another one follows
+(`Operations.restore_soon`): compaction keeps the last.
 """
 
 import asyncio
@@ -17,14 +18,29 @@ from typing import Final
 from ottla import aio
 from ottla.client.admin.configs import ConfigResource, ResourceType
 from ottla.client.admin.topics import NewTopic
+from ottla.client.errors import FencedError, KafkaError, RequestTimedOut
 from ottla.client.topics import TopicPartition
 from ottla.protocol.errors import TOPIC_ALREADY_EXISTS
 from ottla.records.record import Record as KafkaRecord
+from ottla.registry.fencing import Fencing, LeaderProducer
 from ottla.registry.records import Record, WrongRecord, decoded, noop
 from ottla.registry.state import State
 
 _logger = logging.getLogger("ottla.registry")
 _MOST_REPLICAS: Final = 3
+_COMMON: Final = {"allow.auto.create.topics": False}
+"""A topic that was deleted and created again is an error, not a topic to go on with: the state would be that of both."""
+_WRITING: Final = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    "delivery.timeout.ms": 30_000,
+    "request.timeout.ms": 10_000,
+}
+_COORDINATOR_MS: Final = 2_000
+"""Time for the transaction coordinator to give an epoch before this registry leads without one, for now."""
+_COORDINATOR_LATE_MS: Final = 60_000
+_AGAIN_S: Final = 1.0
 _AT_ONCE: Final = 500
 """Records that are applied before others have their turn: about 20 ms."""
 
@@ -38,17 +54,24 @@ class Store:
 
     client_config  configs of the clients, with bootstrap.servers
     topic          name of the topic
-    on_change      called after records were applied, and when this registry begins to lead
+    on_change      called after records were applied, and when this registry begins or ceases to lead
+    fencing        where the producer of a leader comes from
     """
 
-    def __init__(self, client_config: Mapping[str, object], topic: str, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, client_config: Mapping[str, object], topic: str, on_change: Callable[[], None], fencing: Fencing
+    ) -> None:
         self.state = State()
         self._config = dict(client_config)
         self._topic = topic
         self._on_change = on_change
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._exits = contextlib.AsyncExitStack()
-        self._producer: aio.Producer | None = None
+        self._fencing = fencing
+        self._fencing_later: asyncio.Task[None] | None = None
+        self._writing = {**self._config, **_COMMON, **_WRITING}
+        self._beginning = asyncio.Lock()
+        self._producer: LeaderProducer | None = None
         self._reader: asyncio.Task[None] | None = None
         self._consumer: aio.Consumer | None = None
         self._led_from = -1
@@ -59,17 +82,12 @@ class Store:
             await _create(admin, self._topic)
             await _check(admin, self._topic)
         partition = TopicPartition(self._topic, 0)
-        # A topic that was deleted and created again is an error, not a topic to go on with: the state would be that of both.
-        common = {**self._config, "allow.auto.create.topics": False}
+        common = {**self._config, **_COMMON}
         reading = {"auto.offset.reset": "none", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
         consumer = self._consumer = await self._exits.enter_async_context(aio.Consumer({**common, **reading}))
         consumer.assign([partition])
         consumer.seek(partition, (await consumer.beginning_offsets([partition]))[partition])
         self._reader = asyncio.get_running_loop().create_task(self._read(consumer))
-        writing = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "delivery.timeout.ms": 30_000}
-        self._producer = await self._exits.enter_async_context(
-            aio.Producer({**common, **writing, "request.timeout.ms": 10_000})
-        )
 
     async def catch_up(self) -> None:
         """Read the topic to its end. Raises KafkaError."""
@@ -80,8 +98,44 @@ class Store:
 
     async def lead(self) -> None:
         """Take the right to write from the registry that had it, and read all that it wrote. Raises KafkaError."""
+        async with self._beginning:
+            if self._fencing_later is not None:
+                self._fencing_later.cancel()
+            try:
+                producer = await self._fencing.producer(self._writing, _COORDINATOR_MS)
+            except RequestTimedOut as late:
+                _logger.info("the registry leads without an epoch at first: %s", late)
+                producer = LeaderProducer(self._writing, "")
+                self._fencing_later = asyncio.get_running_loop().create_task(self._fence_later())
+            await self._begin(producer)
+
+    async def _begin(self, producer: LeaderProducer) -> None:
+        self.resign()  # what was decided before the NOOP is read must not get the new epoch
+        former, self._producer = self._producer, producer
+        if former is not None:
+            await former.close(0)
         self._led_from = await self._append([noop()])
         self._on_change()
+
+    async def _fence_later(self) -> None:
+        """Begin to lead with an epoch when the transaction coordinator has one: it may have to create its topic first."""
+        producer = None
+        while producer is None:
+            await asyncio.sleep(_AGAIN_S)
+            with contextlib.suppress(KafkaError):
+                producer = await self._fencing.producer(self._writing, _COORDINATOR_LATE_MS)
+        if not self.leads:
+            await producer.close(0)
+            return
+        try:
+            await self._begin(producer)
+        except KafkaError as failed:
+            _logger.warning("the registry cannot write: %s", failed)
+
+    async def renew(self) -> None:
+        """Begin to lead again if a write has failed, or none was made for long. Raises KafkaError."""
+        if self._producer is not None and not self._producer.is_usable:
+            await self.lead()
 
     def resign(self) -> None:
         """Write no more, as another registry was elected."""
@@ -104,26 +158,38 @@ class Store:
 
     async def close(self) -> None:
         """Close the clients."""
+        if self._fencing_later is not None:
+            self._fencing_later.cancel()
+            await asyncio.gather(self._fencing_later, return_exceptions=True)
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
         for _, waiting in self._waiting:
             waiting.cancel()
+        if self._producer is not None:
+            await self._producer.close(0)
         await self._exits.aclose()
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Append records, and wait until the state has them. Raises KafkaError."""
+        """Append records, and wait until the state has them. Raises KafkaError, FencedError if another registry leads."""
         if records:
             await self._append(records)
 
     async def _append(self, records: Sequence[Record]) -> int:
         """Append records, and wait until the state has them; return the last offset."""
-        assert self._producer is not None
+        producer = self._producer
+        assert producer is not None
         futures = []
-        for record in records:
-            key, value = record.encoded()
-            futures.append(await self._producer.send(self._topic, value, key, partition=0))
-        delivered = await asyncio.gather(*futures)
+        try:
+            for record in records:
+                key, value = record.encoded()
+                futures.append(await producer.send(self._topic, value, key, partition=0))
+            delivered = await asyncio.gather(*futures)
+        except FencedError:
+            if producer is self._producer:
+                self.resign()
+                self._on_change()
+            raise
         last = max(position.offset for position in delivered)
         await self._reach(last)
         return last

@@ -28,6 +28,9 @@ class Topic:
         self.writes = 0
         self.before: Callable[[], Awaitable[None]] | None = None
 
+    async def renew(self) -> None:
+        """Do nothing: each write is one of its own."""
+
     async def write(self, records: Sequence[Record]) -> None:
         self.writes += 1
         if self.before is not None:

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple, Self, TypeVar
 
-from ottla.client.errors import KafkaError
+from ottla.client.errors import FencedError, KafkaError
 from ottla.client.topics import TopicPartition
-from ottla.protocol.errors import NETWORK_EXCEPTION
+from ottla.protocol.errors import INVALID_PRODUCER_EPOCH, NETWORK_EXCEPTION, NOT_ENOUGH_REPLICAS
 
 T = TypeVar("T")
 
@@ -86,18 +86,28 @@ class Position(NamedTuple):
 
 
 class VirtualTopic:
-    """The topic, with the module that clients come from."""
+    """The topic, with the module that clients come from, and the fencing of its leaders.
 
-    def __init__(self, random_numbers: random.Random, longest_s: float = 0.2) -> None:
+    has_epochs  whether a producer of a newer epoch, once it has appended a record, fences older ones
+    failures    part of the appends that fail
+    """
+
+    def __init__(
+        self,
+        random_numbers: random.Random,
+        longest_s: float = 0.2,
+        *,
+        has_epochs: bool = True,
+        failures: float = 0.0,
+    ) -> None:
         self.records: list[Stored] = []
+        self.has_epochs = has_epochs
+        self._failures = failures
+        self._newest_epoch = self._appended_epoch = 0
         self.grown = asyncio.Condition()
         self._random = random_numbers
         self._longest_s = longest_s
         topic = self
-
-        class Producer(_Producer):
-            def __init__(self, config: Mapping[str, object]) -> None:
-                super().__init__(topic, config)
 
         class Consumer(_Consumer):
             def __init__(self, config: Mapping[str, object]) -> None:
@@ -113,7 +123,16 @@ class VirtualTopic:
             async def __aexit__(self, *error: object) -> None:
                 del error
 
-        self.Producer, self.Consumer, self.Admin = Producer, Consumer, Admin
+        self.Consumer, self.Admin = Consumer, Admin
+
+    async def producer(self, config: Mapping[str, object], limit_ms: int) -> "_Producer":
+        """Return a producer with the newest epoch."""
+        del config, limit_ms
+        await asyncio.sleep(self.delay_s())
+        self._newest_epoch += 1
+        epoch = self._newest_epoch
+        await asyncio.sleep(self.delay_s())
+        return _Producer(self, epoch)
 
     def delay_s(self) -> float:
         """Return a time on the way: mostly short."""
@@ -123,27 +142,31 @@ class VirtualTopic:
         """Return whether what a killed client has sent is lost."""
         return self._random.random() < 0.5
 
-    async def append(self, key: bytes, value: bytes | None) -> int:
-        """Append a record; return its offset."""
+    async def append(self, key: bytes, value: bytes | None, epoch: int) -> int:
+        """Append a record; return its offset. Raises KafkaError."""
+        if self._random.random() < self._failures:
+            raise KafkaError("too few replicas", NOT_ENOUGH_REPLICAS)
         async with self.grown:
+            if self.has_epochs and epoch < self._appended_epoch:
+                raise FencedError("an older epoch", INVALID_PRODUCER_EPOCH)
+            self._appended_epoch = epoch
             self.records.append(Stored(len(self.records), key, value))
             self.grown.notify_all()
             return len(self.records) - 1
 
 
 class _Producer:
-    def __init__(self, topic: VirtualTopic, config: Mapping[str, object]) -> None:
-        del config
+    def __init__(self, topic: VirtualTopic, epoch: int) -> None:
+        self.is_usable = True
+        self._epoch = epoch
         self._topic = topic
         self._last: asyncio.Task[int] | None = None
         self._is_dead = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        del error
+    async def close(self, timeout: float) -> None:
+        """End; what was sent may still arrive."""
+        del timeout
         self._is_dead = True
 
     async def send(self, topic: str, value: bytes | None, key: bytes, partition: int) -> "asyncio.Future[Position]":
@@ -161,11 +184,14 @@ class _Producer:
     async def _append(self, before: "asyncio.Task[int] | None", key: bytes, value: bytes | None) -> int:
         await asyncio.sleep(self._topic.delay_s())
         if before is not None:
-            with contextlib.suppress(KafkaError):
-                await before
+            await before  # one that fails ends the producer
         if self._is_dead and self._topic.is_lost():
             raise KafkaError("the process has ended", NETWORK_EXCEPTION)
-        return await self._topic.append(key, value)
+        try:
+            return await self._topic.append(key, value, self._epoch)
+        except KafkaError:
+            self.is_usable = False
+            raise
 
     async def _acknowledged(self, appended: "asyncio.Task[int]") -> Position:
         offset = await appended
