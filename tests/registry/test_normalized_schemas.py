@@ -1,9 +1,12 @@
 """Serializers that let the registry normalize their schemas: texts that mean the same have one id."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.main import main
 from ottla.schemas import VALUE, AvroSerializer, SchemaNotFound, SerializationContext
 from ottla.schemas.registry import Schema, SchemaRegistry
 from tests.registry.client import Registry
@@ -34,3 +37,20 @@ def test_client_normalizes_what_it_registers_and_looks_up(registry: Registry, su
     assert client.register(subject, Schema("AVRO", OTHER)) == number
     assert client.look_up(subject, Schema("AVRO", OTHER)) == number
     assert client.version_of(subject, Schema("AVRO", OTHER)) == 1
+
+
+def test_command_registers_the_normal_form_on_request(registry: Registry, subject: str, tmp_path: Path) -> None:
+    """Without the option it is another version."""
+
+    def register(name: str, text: str, *options: str) -> str:
+        file = tmp_path / name
+        file.write_text(text, encoding="utf-8")
+        words = ["schemas", "register", subject, str(file), "--schema-registry", registry.url, *options]
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, result.output
+        return result.stdout.removeprefix(f"{file} is ")
+
+    first = register("one.avsc", ONE, "--normalize")
+    assert first.startswith(f"version 1 of {subject}")
+    assert register("other.avsc", OTHER, "--normalize") == first
+    assert register("one.avsc", ONE).startswith(f"version 2 of {subject}")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -222,6 +223,11 @@ def get(
     metavar="NAME=SUBJECT:VERSION",
     help="Registered schema that FILE refers to by NAME; may be repeated.",
 )
+@click.option(
+    "--normalize",
+    is_flag=True,
+    help="Register the normal form of the schema: texts that mean the same are one version.",
+)
 @_registry_option
 @profile_option
 @json_option
@@ -232,11 +238,12 @@ def register(
     references: tuple[str, ...],
     schema_registry: str | None,
     *,
+    normalize: bool,
     as_json: bool,
 ) -> None:
     """Register the schema in FILE as the latest version of a subject, unless it is a version already."""
     schema = Schema(kind or _kind(file), _text(file), tuple(_registered_reference(text) for text in references))
-    registry = _registry(schema_registry)
+    registry = replace(_registry(schema_registry), normalize=normalize)
     _echo_change(registry)
     with _registry_errors():
         number = registry.register(subject, schema)
