@@ -44,7 +44,10 @@ def test_size_of_a_log_is_in_percent_of_its_retention(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system has no /proc/self/io")
 def test_counters_of_the_process_io_are_exported_and_grow(served: Served) -> None:
     before, after = (
-        {name: int(value) for name, value in re.findall(r"^kafka_server_kafkaserver_linux_disk_(\w+) (\d+)", text, re.M)}
+        {
+            name: int(value)
+            for name, value in re.findall(r"^kafka_server_kafkaserver_linux_disk_(\w+) (\d+)", text, re.M)
+        }
         for text in (served.get(), served.get())
     )
     assert before.keys() == IO
