@@ -5,7 +5,7 @@ closes it. Services that not every broker needs (coordinators, share partitions,
 first use.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordination.topology_descriptions import TopologyDescriptionPlugin
     from ottla.broker.metrics.telemetry import Telemetry
     from ottla.broker.share_partitions.partitions import SharePartitions
+    from ottla.coordinators.groups.streams.assignors import Assign
     from ottla.coordinators.runtime import Runtime
     from ottla.protocol.connection import EncodedResponse
     from ottla.security.delegation_tokens import TokenIndex
@@ -70,6 +71,7 @@ class Broker:
     expirations   counters of requests that timed out
     large_checks  checks of batches that are large when decompressed, one after the other
     schema_validation  schemas that topics accept
+    task_assignors  assignors of streams groups by name; None for "sticky" only
     token_index   delegation tokens by their secrets; None before the first request about tokens
     """
 
@@ -89,8 +91,10 @@ class Broker:
         peers: OtherBrokers,
         replication_throttles: ReplicationThrottles,
         schema_validation: SchemaValidation,
+        task_assignors: "Mapping[str, Assign | None] | None",
     ) -> None:
         self.config = config
+        self.task_assignors = task_assignors
         self.node_id = config.node_id
         self.clock = clock
         self.random = random
@@ -182,6 +186,7 @@ class Broker:
                 new_producer_id=self.producer_ids.take,
                 provide_topic=self.topics.provide_internal,
                 peers=self.peers,
+                task_assignors=self.task_assignors,
             )
             self._coordination.load(self.image)
         return self._coordination

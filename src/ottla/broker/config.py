@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.security.listener_configs import Listener, check_listeners, client_listeners, parse_listeners
-from ottla.metadata.configs import BrokerValues, InvalidConfig, Scope, configs, parse
+from ottla.metadata.configs import TASK_ASSIGNORS, BrokerValues, InvalidConfig, Scope, configs, parse
 from ottla.metadata.configs.effects import OF_THE_AUTHORIZER, without_effect
 from ottla.metadata.configs.schema_rules import REGISTRY_URL
 from ottla.metadata.configs.table import CLASS
@@ -43,9 +43,10 @@ _ASSIGNORS: Final = {
         f"{_ASSIGNOR_PACKAGE}RangeAssignor",
     ),
     "group.share.assignors": ("simple", f"{_ASSIGNOR_PACKAGE}SimpleAssignor"),
-    "group.streams.assignors": ("sticky",),
 }
 """Valid values of the assignor configs: short names and Kafka's classes."""
+STICKY_ASSIGNORS: Final = ("sticky", "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor")
+"""Entries of group.streams.assignors for the broker's own assignor; others are Python classes."""
 _PYTHON_CLASSES: Final = (
     "authorizer.class.name",
     "group.streams.topology.description.plugin.class",
@@ -138,6 +139,9 @@ def _check_classes(config: "BrokerConfig") -> None:
         for text in config.items_of(name):
             if text not in assignors:
                 raise InvalidConfig(f"Invalid value {text} for configuration {name}: Class cannot be found")
+    for text in config.items_of(TASK_ASSIGNORS):
+        if text not in STICKY_ASSIGNORS and ":" not in text:
+            raise InvalidConfig(f"Invalid value {text} for configuration {TASK_ASSIGNORS}: Class cannot be found")
 
 
 class BrokerConfig(BrokerValues):

@@ -10,7 +10,7 @@ a reason outside of the program fails here, before requests are served, as `Cann
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directory import LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.metadata import changes
-from ottla.metadata.configs import InvalidConfig, topic_configs
+from ottla.metadata.configs import DEFAULT_TASK_ASSIGNOR, TASK_ASSIGNORS, InvalidConfig, topic_configs
 from ottla.metadata.features import too_new
 from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, TopicImage, UnknownFormat
 from ottla.metadata.metadata import Listener as MetadataListener
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ottla.broker.cluster.following import Following
     from ottla.broker.cluster.node import ClusterNode
     from ottla.broker.cluster.peers import Peers
+    from ottla.coordinators.groups.streams.assignors import Assign
 
 __all__ = ["BrokerServer", "CannotStart"]
 
@@ -263,8 +264,19 @@ class BrokerServer:
 
     # -- parts --
 
+    def _load_task_assignors(self) -> "Mapping[str, Assign | None] | None":
+        """Return the assignors of streams groups by name, and add their names to the configs; None for the default."""
+        if self._config.items_of(TASK_ASSIGNORS) == [DEFAULT_TASK_ASSIGNOR]:
+            return None
+        from ottla.broker.coordination.task_assignors import load_task_assignors
+
+        loaded = load_task_assignors(self._config)
+        self._config = self._config.with_assignor_names(loaded.names)
+        return loaded.by_name
+
     def _build(self, store: MetadataStore, snapshot: Snapshot, single: BrokerImage | None) -> None:
         """Create the services of the broker, on the contents of its metadata store."""
+        task_assignors = self._load_task_assignors()
         environment, config = self._environment, self._config
         metadata = Metadata(
             store,
@@ -295,6 +307,7 @@ class BrokerServer:
             peers=self._connect(metadata) if single is None else NoOtherBrokers(),
             replication_throttles=replication_throttles(config, metadata),
             schema_validation=schema_validation,
+            task_assignors=task_assignors,
         )
         self._ends.callback(self.broker.close)
         self.pipeline = Pipeline(self.broker, environment.now_ns)

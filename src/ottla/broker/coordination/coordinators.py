@@ -21,6 +21,7 @@ from ottla.broker.coordination.verification import Verification
 from ottla.coordinators.groups.coordinator import group_coordinator
 from ottla.coordinators.groups.share.heartbeat import Initialized, InitializeShares, initialized
 from ottla.coordinators.groups.share.offsets import ShareTopicsDeleted, forget_share_topics
+from ottla.coordinators.groups.streams.assignors import Assign
 from ottla.coordinators.offsets import TopicsDeleted, forget_topics
 from ottla.coordinators.runtime import Runtime
 from ottla.coordinators.share.coordinator import share_coordinator
@@ -71,6 +72,7 @@ class Coordination:
         new_producer_id: Callable[[], int],
         provide_topic: Callable[[str], Answer[bool]],
         peers: OtherBrokers,
+        task_assignors: Mapping[str, Assign | None] | None = None,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -86,7 +88,14 @@ class Coordination:
         self._loading: Cancellable | None = None
         self._topology = Topology(node_id)
         self.groups = group_coordinator(
-            values, clock, tasks, random, self._topology, self._alarm.set, self._on_group_message
+            values,
+            clock,
+            tasks,
+            random,
+            self._topology,
+            self._alarm.set,
+            self._on_group_message,
+            task_assignors=task_assignors,
         )
         self.routing = CoordinatorRouting(node_id, lambda: self._topology.image)
         self.markers = MarkerWriter(

@@ -1,7 +1,7 @@
 """The group coordinator: the runtime of __consumer_offsets."""
 # ruff: noqa: ARG001, ARG005 - `now` is part of the signature
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.coordinators.groups.classic.membership import after_loading
@@ -11,6 +11,7 @@ from ottla.coordinators.groups.records import decode_record
 from ottla.coordinators.groups.share import heartbeat as share_heartbeat
 from ottla.coordinators.groups.state import Groups, GroupSettings
 from ottla.coordinators.groups.streams import timers as streams_timers
+from ottla.coordinators.groups.streams.assignors import Assign
 from ottla.coordinators.offsets import expire_offsets
 from ottla.coordinators.runtime import Millis, Result, Runtime, Timer
 from ottla.coordinators.topology import Topology
@@ -32,14 +33,18 @@ def group_coordinator(
     topology: Topology,
     alarm: Callable[[Millis], None] = lambda deadline: None,
     send: Callable[[int, Any], None] = lambda partition, message: None,
+    task_assignors: Mapping[str, Assign | None] | None = None,
 ) -> GroupCoordinator:
     """Return a group coordinator without partitions, which a broker's configs control; `alarm` is that of `Runtime`.
 
     cluster  the metadata, which the caller keeps up to date
     send     called with (partition, InitializeShares) for partitions that the share coordinator must initialise; the
              caller of the share coordinator then runs `share_heartbeat.initialized`
+    task_assignors  assignors of streams groups by name, the first one is the default, None is "sticky"
     """
     settings = GroupSettings.of(values)
+    if task_assignors is not None:
+        settings = settings._replace(streams=settings.streams._replace(assignors=task_assignors))
     return Runtime(
         partitions=values.integer("offsets.topic.num.partitions"),
         new_state=lambda partition: Groups(settings, random, topology),

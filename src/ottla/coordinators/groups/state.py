@@ -1,6 +1,6 @@
 """State of one partition of __consumer_offsets: the groups and committed offsets that this broker coordinates."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.coordinators.groups.classic.group import ClassicGroup
@@ -9,6 +9,8 @@ from ottla.coordinators.groups.consumer.group import KEYS, ConsumerGroup
 from ottla.coordinators.groups.records import OffsetCommitValue
 from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.share.records import KEYS as SHARE_KEYS
+from ottla.coordinators.groups.streams.assignor import STICKY
+from ottla.coordinators.groups.streams.assignors import Assign
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.records import KEYS as STREAMS_KEYS
 from ottla.coordinators.groups.streams.targets import assignor_configs
@@ -103,6 +105,7 @@ class StreamsSettings(NamedTuple):
 
     tags                  group.streams.rack.aware.assignment.tags, joined with commas
     describes_topologies  whether a plug-in stores descriptions of topologies (KIP-1331)
+    assignors             assignors by name, the first one is the default; None for "sticky" (KIP-1357)
     """
 
     session_timeout_ms: Bounded = Bounded(45_000, 45_000, 60_000)
@@ -115,6 +118,7 @@ class StreamsSettings(NamedTuple):
     max_size: int = 2**31 - 1
     tags: str = ""
     describes_topologies: bool = False
+    assignors: Mapping[str, Assign | None] = {STICKY: None}
 
     @classmethod
     def of(cls, values: BrokerValues) -> "StreamsSettings":
@@ -276,6 +280,17 @@ class Groups:
         if self.topology.image.configs:
             tags = self.topology.image.configs_of(GROUP, group_id).get(name, tags)
         return assignor_configs(replicas, tags)
+
+    def streams_assignor(self, group_id: str) -> tuple[str, Assign | None]:
+        """Return the name of a streams group's assignor, and the assignor: the default one if the broker has not the one that
+        the group's configs name. None for "sticky"."""
+        assignors = self.settings.streams.assignors
+        name = None
+        if self.topology.image.configs:
+            name = self.topology.image.configs_of(GROUP, group_id).get("streams.assignor.name")
+        if name is None or name not in assignors:
+            name = next(iter(assignors))
+        return name, assignors[name]
 
     def until_task_assignment_ms(self, group: StreamsGroup, now: Millis) -> int:
         """Time until a streams group's targets are old enough to be computed again, in ms."""

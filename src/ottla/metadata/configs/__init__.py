@@ -380,15 +380,21 @@ class Values(Mapping[str, Any]):
 
 Texts = Mapping[str, str]
 _NOTHING: Final[Texts] = {}
+TASK_ASSIGNORS: Final = "group.streams.assignors"
+DEFAULT_TASK_ASSIGNOR: Final = "sticky"
 
 
 class BrokerValues(Values):
-    """Configs of a broker in layers: set for this broker, set for all brokers, set at the start, Kafka's defaults."""
+    """Configs of a broker in layers: set for this broker, set for all brokers, set at the start, Kafka's defaults.
 
-    __slots__ = ("layers",)
+    assignor_names  names of the task assignors of streams groups by the entries of group.streams.assignors
+    """
+
+    __slots__ = ("assignor_names", "layers")
 
     def __init__(self, static: Texts = _NOTHING, *, for_all: Texts = _NOTHING, for_this: Texts = _NOTHING) -> None:
         super().__init__(Scope.BROKER)
+        self.assignor_names: Mapping[str, str] = _NOTHING
         self.layers: tuple[tuple[int, Texts], ...] = (
             (ConfigSource.DYNAMIC_BROKER, for_this),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, for_all),
@@ -402,11 +408,24 @@ class BrokerValues(Values):
 
     def with_static(self, name: str, text: str) -> Self:
         """Return the same values with another start-up value."""
-        return type(self)({**self.static, name: text}, for_all=self.layers[1][1], for_this=self.layers[0][1])
+        copy = type(self)({**self.static, name: text}, for_all=self.layers[1][1], for_this=self.layers[0][1])
+        return copy.with_assignor_names(self.assignor_names)
 
     def with_dynamic(self, *, for_all: Texts, for_this: Texts) -> Self:
         """Return the same start-up values with other dynamic configs."""
-        return type(self)(self.static, for_all=for_all, for_this=for_this)
+        copy = type(self)(self.static, for_all=for_all, for_this=for_this)
+        return copy.with_assignor_names(self.assignor_names)
+
+    def with_assignor_names(self, names: Mapping[str, str]) -> Self:
+        """Return the same values with the names of task assignors."""
+        copy = type(self)(self.static, for_all=self.layers[1][1], for_this=self.layers[0][1])
+        copy.assignor_names = names
+        return copy
+
+    @property
+    def task_assignors(self) -> list[str]:
+        """Names of the task assignors; the first one is the default."""
+        return [self.assignor_names.get(entry, entry) for entry in self.items_of(TASK_ASSIGNORS)]
 
     def _value(self, row: Config) -> Value:
         for _, texts in self.layers:
@@ -494,7 +513,7 @@ class ResourceValues(Values):
         if row.name in self.texts:
             return parse(row, self.texts[row.name])
         for name in row.synonyms:
-            value: Value = self.broker[name]
+            value: Value = self.broker.task_assignors if name == TASK_ASSIGNORS else self.broker[name]
             if value is None:
                 continue
             if isinstance(value, int) and (unit := _UNIT_MS.get(name.rpartition(".")[2])):
@@ -564,7 +583,7 @@ def validate_group(overrides: Texts, broker: BrokerValues) -> None:
     warmups = parsed.get("streams.num.warmup.replicas")
     if isinstance(warmups, int) and warmups > _MOST_WARMUP_REPLICAS:
         raise InvalidConfig(f"streams.num.warmup.replicas must be less than or equal to {_MOST_WARMUP_REPLICAS}")
-    assignor, known = parsed.get("streams.assignor.name"), broker.items_of("group.streams.assignors")
+    assignor, known = parsed.get("streams.assignor.name"), broker.task_assignors
     if assignor is not None and assignor not in known:
         raise InvalidConfig(
             f"streams.assignor.name '{assignor}' is not a registered task assignor. "

@@ -170,7 +170,7 @@ _BROKER: Final = {
     "group.streams.min.task.offset.interval.ms": "Shortest interval at which members of streams groups may report the offsets of their state.",
     "group.streams.num.warmup.replicas": "Not used, as in Apache Kafka.",
     "group.streams.task.offset.interval.ms": "Interval at which members of streams groups report the offsets of their state.",
-    "group.streams.assignors": "The assignors of streams groups.",
+    "group.streams.assignors": "The assignors of streams groups: sticky, or classes as package.module:Name; the first is the default.",
     "group.streams.max.size": "Maximum number of members a streams group may have.",
     "group.streams.max.standby.replicas": "Maximum number of standby copies a streams group may ask for.",
     "group.streams.topology.description.plugin.class": "A class that is told the topologies of streams groups.",

@@ -52,7 +52,6 @@ _NAMES: Final = frozenset(
         "group.share.dlq.manager.class.name",
         "group.share.persister.class.name",
         "group.streams.assignor.offload.enable",
-        "group.streams.assignors",
         "group.streams.num.warmup.replicas",
         "initial.broker.registration.timeout.ms",
         "log.cleaner.dedupe.buffer.size",

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from ottla.coordinators.groups.listing import GroupName
 from ottla.coordinators.groups.state import Groups
-from ottla.coordinators.groups.streams.assignor import STICKY
 from ottla.coordinators.groups.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinators.groups.streams.member import Offsets, StreamsMember
 from ottla.coordinators.groups.streams.subtopologies import GroupSubtopology, InternalTopic
@@ -55,7 +54,7 @@ def describe_streams(groups: Groups, request: GroupName, now: Millis) -> Result:
         assignment_epoch=group.target_epoch,
         topology=_topology(group),
         members=[_member(group, member) for member in group.members.values()],
-        assignor_name=STICKY,
+        assignor_name=groups.streams_assignor(group_id)[0],
     )
     return Result(answers=((request, Description(described, group.stored_description)),))
 

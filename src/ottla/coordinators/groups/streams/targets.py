@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from ottla.coordinators.groups.streams.assignor import TaskMember, Workload, assign_sticky
+from ottla.coordinators.groups.streams.assignors import Assign, GroupSpec, MemberSpec
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.internal_topics import SizedTopology
 from ottla.coordinators.groups.streams.member import Current, Description, Offsets
@@ -32,10 +33,19 @@ def missing_tags(configs: Mapping[str, str], description: Description) -> list[s
     return [tag for tag in configs.get(_TAGS, "").split(",") if tag and tag not in has]
 
 
-def compute_targets(members: Members, sized: SizedTopology | None, replicas: int) -> dict[str, TaskSet]:
-    """Return the targets of all members; empty ones while the topics are not right."""
+def compute_targets(
+    members: Members, sized: SizedTopology | None, configs: Mapping[str, str], assign: Assign | None
+) -> dict[str, TaskSet]:
+    """Return the targets of all members; empty ones while the topics are not right. Raises AssignorFailed.
+
+    configs  those of the assignor, see `assignor_configs`
+    assign   the assignor; None for "sticky"
+    """
     if sized is None or sized.problem is not None:
         return dict.fromkeys(members, TaskSet())
+    replicas = standby_replicas(configs)
+    if assign is not None:
+        return dict.fromkeys(members, TaskSet()) | dict(assign(_group_spec(members, sized, configs)))
     subjects = {
         member_id: TaskMember(
             description.process_id,
@@ -46,6 +56,26 @@ def compute_targets(members: Members, sized: SizedTopology | None, replicas: int
         for member_id, (description, current, offsets) in members.items()
     }
     return assign_sticky(subjects, Workload(sized.tasks, sized.stateful, replicas))
+
+
+def _group_spec(members: Members, sized: SizedTopology, configs: Mapping[str, str]) -> GroupSpec:
+    specs = {}
+    for member_id, (description, current, offsets) in members.items():
+        by_subtopology: dict[str, dict[int, int]] = {}
+        for subtopology_id, partition, offset in offsets:
+            by_subtopology.setdefault(subtopology_id, {})[partition] = offset
+        active = {subtopology_id: frozenset(tasks) for subtopology_id, tasks in current.assigned.active.items()}
+        specs[member_id] = MemberSpec(
+            description.instance_id,
+            description.rack_id,
+            description.process_id,
+            dict(description.client_tags),
+            active,
+            current.standby,
+            by_subtopology,
+        )
+    tags = tuple(tag for tag in configs.get(_TAGS, "").split(",") if tag)
+    return GroupSpec(specs, dict(sized.tasks), frozenset(sized.stateful), standby_replicas(configs), tags)
 
 
 def target_records(

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.groups.streams.assignors import AssignorFailed
 from ottla.coordinators.groups.streams.group import StreamsGroup
 from ottla.coordinators.groups.streams.member import LEAVING_FOR_A_WHILE, MemberState
 from ottla.coordinators.groups.streams.records import group_epoch, member_tombstones, target_epoch
-from ottla.coordinators.groups.streams.targets import compute_targets, standby_replicas, target_records
+from ottla.coordinators.groups.streams.targets import compute_targets, target_records
 from ottla.coordinators.runtime import NOTHING, Millis, Result, Timer
 
 _RETRY_MS: Final = 1_000
@@ -73,9 +74,14 @@ def end_initial_delay(groups: Groups, group_id: str, now: Millis) -> Result:
     members = {
         member_id: (member.description, member.current, member.offsets) for member_id, member in group.members.items()
     }
-    targets = compute_targets(members, group.sized, standby_replicas(group.configs))
-    records = [*target_records(group, targets), target_epoch(group_id, group.epoch, now)]
     retry = Timer(end_initial_delay, (group_id,), _RETRY_MS)
+    _, assign = groups.streams_assignor(group_id)
+    try:
+        targets = compute_targets(members, group.sized, group.configs, assign)
+    except AssignorFailed:
+        group.delay_runs = False  # heartbeats compute the targets from now on, and return the error
+        return NOTHING
+    records = [*target_records(group, targets), target_epoch(group_id, group.epoch, now)]
 
     def ended(groups: Groups, now: Millis) -> Result:  # noqa: ARG001
         groups.streams_groups[group_id].delay_runs = False

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from ottla.coordinators.groups.heartbeat_interval import interval_ms, settling_ms, tenth_ms
 from ottla.coordinators.groups.state import Groups
+from ottla.coordinators.groups.streams.assignors import AssignorFailed
 from ottla.coordinators.groups.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinators.groups.streams.internal_topics import size
 from ottla.coordinators.groups.streams.member import (
@@ -34,7 +35,7 @@ from ottla.coordinators.groups.streams.records import (
     target_epoch,
 )
 from ottla.coordinators.groups.streams.subtopologies import GroupTopology
-from ottla.coordinators.groups.streams.targets import compute_targets, standby_replicas, target_records
+from ottla.coordinators.groups.streams.targets import compute_targets, target_records
 from ottla.coordinators.groups.streams.tasks import EpochTasks, Tasks, TaskSet
 from ottla.coordinators.groups.streams.timers import end_initial_delay, end_revocation
 from ottla.coordinators.records import CoordinatorRecord
@@ -235,7 +236,11 @@ class Update:
             if member_id != self.replaced
         }
         members[self.member_id] = self.description, self.current, self.offsets
-        targets = compute_targets(members, self.sized, standby_replicas(self.configs))
+        _, assign = groups.streams_assignor(group.group_id)
+        try:
+            targets = compute_targets(members, self.sized, self.configs, assign)
+        except AssignorFailed:
+            raise Refused(errors.UNKNOWN_SERVER_ERROR, None) from None  # without a text, as in Kafka: it is logged
         successor = None if self.replaced is None else (self.member_id, self.replaced)
         self.records += target_records(group, targets, successor)
         self.records.append(target_epoch(group.group_id, self.epoch, self.now))
