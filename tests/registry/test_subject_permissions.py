@@ -65,6 +65,7 @@ TABLE = [
     ("POST", "/subjects/orders-value", READ),
     ("POST", "/subjects/orders-value/versions", WRITE),
     ("POST", "/subjects/orders-value/versions?normalize=true", WRITE),
+    ("POST", "/subjects/orders-value/versions/latest/tags", WRITE),
     ("DELETE", "/subjects/orders-value", DELETE),
     ("DELETE", "/subjects/orders-value/versions/1?permanent=true", DELETE),
     ("POST", "/compatibility/subjects/orders-value/versions/latest", READ),
@@ -254,6 +255,10 @@ def test_lists_have_what_a_user_may_read(secured: Secured) -> None:
     assert secured.ask("ada", "GET", guid).status == 200
     assert secured.ask("bob", "GET", guid).status == 403
     assert secured.ask("ada", "GET", "/schemas/ids/3/schema").status == 403
+    for name in ("orders-old", "pay-old"):
+        assert secured.ask("root", "PUT", f"/config/{name}", {"alias": "orders-value"}).status == 200
+    rows = secured.ask("ada", "GET", "/schemas?aliases=true").value
+    assert {row["subject"]: row.get("aliases") for row in rows} == {"orders-key": None, "orders-value": ["orders-old"]}
 
 
 def test_alias_does_not_show_another_subject(secured: Secured) -> None:

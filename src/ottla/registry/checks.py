@@ -10,7 +10,7 @@ from functools import lru_cache, wraps
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.registry.refusals import INCOMPATIBLE, INVALID_SCHEMA, Refusal
-from ottla.schemas import canonical
+from ottla.schemas import canonical, tags
 from ottla.schemas.compatibility.levels import (
     LEVELS,
     ParsedSchema,
@@ -157,6 +157,32 @@ def incompatibilities(
         reasons += [f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.resolved.schema.text}'}}"]
     validates = "false" if reserved is None else "true"
     return [*reasons, f"{{validateFields: '{validates}', compatibility: '{level}'}}"] if reasons else []
+
+
+def tags_of(schema: Schema) -> dict[tags.Entity, list[str]]:
+    """Return the tags inside a stored schema; none in one that cannot be read."""
+    try:
+        return tags.tags_of(schema)
+    except UnsupportedSchema:
+        return {}
+
+
+def tagged(schema: Schema, subject: str, added: tags.Tags, removed: tags.Tags) -> Schema:
+    """Return a schema with tags added and removed. Raises Refusal 42201."""
+    try:
+        return tags.with_tags(schema, added, removed)
+    except (UnsupportedSchema, RecursionError) as wrong:
+        raise invalid(schema, subject, str(wrong)) from None
+
+
+def propagated(schema: Schema, subject: str, before: Schema) -> Schema:
+    """Return a schema whose records and fields have the tags of those in the version before, too. Raises Refusal 42201."""
+    try:
+        known = tags.entities_of(schema)
+    except UnsupportedSchema as wrong:
+        raise invalid(schema, subject, str(wrong)) from None
+    old = tags_of(before)
+    return tagged(schema, subject, {entity: names for entity, names in old.items() if entity in known}, {})
 
 
 def incompatible(subject: str, reasons: Sequence[str]) -> Refusal:

@@ -5,6 +5,7 @@ overrides of the config; later ones win.
 """
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 from ottla.registry.records import Json
@@ -114,8 +115,8 @@ def filled_metadata(config: Json, own: Json | None, previous: Json | None) -> Js
 
 def filled_rules(config: Json, own: Json | None, previous: Json | None) -> Json | None:
     """Return the rule set that a schema gets."""
-    merged = _merged_rules(config.get("defaultRuleSet"), previous if own is None else own)
-    return _merged_rules(merged, config.get("overrideRuleSet"))
+    merged = merged_rules(config.get("defaultRuleSet"), previous if own is None else own)
+    return merged_rules(merged, config.get("overrideRuleSet"))
 
 
 def _merged_metadata(first: Json | None, second: Json | None) -> Json | None:
@@ -130,7 +131,7 @@ def _merged_metadata(first: Json | None, second: Json | None) -> Json | None:
     return merged
 
 
-def _merged_rules(first: Json | None, second: Json | None) -> Json | None:
+def merged_rules(first: Json | None, second: Json | None) -> Json | None:
     """Return the rules of both; one of the second replaces one of the same name."""
     if first is None or second is None:
         return second if first is None else first
@@ -142,6 +143,14 @@ def _merged_rules(first: Json | None, second: Json | None) -> Json | None:
         if both:
             merged[part] = both
     return merged
+
+
+def without_rules(rule_set: Json | None, names: Collection[object]) -> Json | None:
+    """Return a rule set without the rules of some names."""
+    if rule_set is None:
+        return None
+    parts = {part: [rule for rule in rule_set.get(part) or () if rule.get("name") not in names] for part in _MODES}
+    return {**rule_set, **{part: rules for part, rules in parts.items() if part in rule_set}}
 
 
 def _are_texts(value: Any) -> bool:

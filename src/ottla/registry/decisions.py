@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from ottla.registry import contracts, records, subjects
 from ottla.registry.records import Json, Record, SchemaValue
 from ottla.registry.refusals import (
+    INVALID_LEVEL,
     INVALID_SCHEMA,
     NOT_PERMITTED,
     Refusal,
@@ -37,6 +38,8 @@ IMPORT: Final = "IMPORT"
 FORWARD: Final = "FORWARD"
 _MODES: Final = frozenset({READWRITE, READONLY, READONLY_OVERRIDE, IMPORT, FORWARD})
 LATEST: Final = -1
+LOGICAL: Final = "LOGICAL"
+"""Policy that adds rules of Flink and Iceberg in Confluent's registry. It is stored here, and compared as STRICT."""
 
 
 class Candidate(NamedTuple):
@@ -237,8 +240,20 @@ def _settings_of(state: State, subject: str) -> list[Record]:
 
 
 def set_config(state: State, subject: str, changes: Json) -> tuple[list[Record], Json]:
-    """Change fields of a config, "" is the global one; None removes a field. Return the config. Raises Refusal 42205."""
+    """Change fields of a config, "" is the global one; None removes a field. Return the config.
+
+    Raises Refusal 42203, 42205.
+    """
     _may_change(state, subject)
+    ruling = [changes.get(name, "") for name in ("compatibilityLevel", "compatibilityPolicy")]
+    if any(ruling) and None not in ruling:
+        level, policy = (
+            changes.get(name, state.config(subject).get(name)) for name in ("compatibilityLevel", "compatibilityPolicy")
+        )
+        if policy == LOGICAL and str(level).startswith("FORWARD"):
+            raise Refusal(
+                INVALID_LEVEL, f"compatibilityPolicy=LOGICAL cannot be combined with compatibilityLevel={level}"
+            )
     fields = {**(state.setting(records.CONFIG, subject) or {}), **changes}
     fields = {name: value for name, value in fields.items() if value is not None}
     return [records.setting_record(records.CONFIG, subject, fields)], fields

@@ -22,6 +22,7 @@ from ottla.registry.refusals import Refusal, not_leading, version_not_found
 from ottla.registry.state import State, Version
 from ottla.schemas.compatibility.levels import LENIENT
 from ottla.schemas.registry import Reference, Schema
+from ottla.schemas.tags import Entity, Tags
 
 T = TypeVar("T")
 _MOST_DEPTH: Final = 100
@@ -106,7 +107,9 @@ class Operations:
         """Register a schema as the newest version of a subject, unless it is one already. Raises Refusal."""
         async with self._alone(posted.subject):
             candidate = self._filled(await self._candidate(posted, normalize=normalize, strict=True))
-            version = await self._find(candidate)
+            # A request that names a number asks for a new version, also of a schema that is one.
+            names_number = candidate.id is None and candidate.version not in (None, 0, decisions.LATEST)
+            version = None if names_number else await self._find(candidate)
             if version is not None and candidate.id in (None, version.id):
                 decisions.may_register(self.state, candidate)
                 return version.value
@@ -164,6 +167,23 @@ class Operations:
         """Return the text of a stored schema in a format of requests. Raises Refusal 42201."""
         resolved = self._resolved(subject, schema)
         return await self._in_worker(partial(checks.in_format, resolved, form))
+
+    async def tags(self, schema: Schema) -> dict[Entity, list[str]]:
+        """Return the tags inside a stored schema."""
+        return await self._in_worker(partial(checks.tags_of, schema))
+
+    async def tagged(self, posted: Posted, added: Tags, removed: Tags, *, propagates: bool = False) -> Posted:
+        """Return a posted schema with tags added and removed inside. Raises Refusal 42201.
+
+        propagates  whether records and fields get the tags that they have in the latest version
+        """
+        latest = self.state.latest(posted.subject)
+        schema = posted.schema if posted.schema.text or latest is None else latest.schema
+        if propagates and latest is not None:
+            schema = await self._in_worker(partial(checks.propagated, schema, posted.subject, latest.schema))
+        return posted._replace(
+            schema=await self._in_worker(partial(checks.tagged, schema, posted.subject, added, removed))
+        )
 
     async def _candidate(self, posted: Posted, *, normalize: bool, strict: bool) -> Candidate:
         """Parse a schema. Raises Refusal 42201."""

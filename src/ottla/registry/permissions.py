@@ -156,8 +156,10 @@ class Permissions:
             return response
         if not isinstance(listed, list):
             return response
-        kept = [row for row in listed if self._shows(user, request.peer, row)]
-        if len(kept) == len(listed):
+        kept = [
+            self._without_aliases(user, request.peer, row) for row in listed if self._shows(user, request.peer, row)
+        ]
+        if kept == listed:
             return response
         body = json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
         return response._replace(body=body)
@@ -165,6 +167,12 @@ class Permissions:
     def _shows(self, user: str, host: str, row: Any) -> bool:
         subject = row.get("subject") if isinstance(row, dict) else row
         return not isinstance(subject, str) or self._allows(user, host, _on_topic(AclOperation.READ, subject))
+
+    def _without_aliases(self, user: str, host: str, row: Any) -> Any:
+        """Return a row without the aliases that a user may not read."""
+        if not isinstance(row, dict) or "aliases" not in row:
+            return row
+        return {**row, "aliases": [alias for alias in row["aliases"] if self._shows(user, host, alias)]}
 
     def _allows(self, user: str, host: str, need: Needed) -> bool:
         authorizer = self._authorizer

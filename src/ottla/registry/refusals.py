@@ -23,6 +23,7 @@ class Refusal(Exception):
 
 INVALID_SCHEMA: Final = 42201
 INCOMPATIBLE: Final = 409
+INVALID_LEVEL: Final = 42203
 NOT_PERMITTED: Final = 42205
 REFERENCED: Final = 42206
 NOT_LEADING: Final = 50004
@@ -89,12 +90,12 @@ def invalid_version(text: str) -> Refusal:
 
 def invalid_level() -> Refusal:
     """Return the error for an unknown level of compatibility."""
-    return Refusal(42203, f"Invalid compatibility level. Valid values are {_LEVELS}")
+    return Refusal(INVALID_LEVEL, f"Invalid compatibility level. Valid values are {_LEVELS}")
 
 
 def invalid_policy(known: Iterable[str]) -> Refusal:
     """Return the error for an unknown policy of compatibility."""
-    return Refusal(42203, f"Invalid compatibility policy. Valid values are {', '.join(known)}")
+    return Refusal(INVALID_LEVEL, f"Invalid compatibility policy. Valid values are {', '.join(known)}")
 
 
 def invalid_mode() -> Refusal:

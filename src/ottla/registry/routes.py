@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ottla.registry import checks, contracts, decisions, records, subjects
+from ottla.registry import checks, contracts, decisions, records, subjects, tagging
 from ottla.registry.calls import Call, field_of
-from ottla.registry.operations import Operations
+from ottla.registry.operations import Operations, Posted
 from ottla.registry.records import Json, Record, SchemaValue
 from ottla.registry.refusals import Refusal, invalid_level, invalid_policy, schema_not_found, subject_not_found
 from ottla.registry.state import State, Version, digest_of
@@ -55,6 +55,13 @@ def _entity(version: Version, call: Call, text: str | None = None) -> Json:
 async def _formatted(operations: Operations, call: Call, value: SchemaValue) -> str:
     form = call.text("format")
     return await operations.text(value.subject, value.schema, form) if form else value.schema.text
+
+
+async def _schema_tags(operations: Operations, call: Call, value: SchemaValue) -> Json:
+    """Return the field with the tags inside a schema that `findTags` asks for, if there are any."""
+    asked = call.query.get("findTags")
+    rows = tagging.rows_of(await operations.tags(value.schema), asked) if asked else []
+    return {"schemaTags": rows} if rows else {}
 
 
 def _alias_of(state: State, subject: str) -> str:
@@ -110,7 +117,7 @@ async def _schema_by_id(operations: Operations, call: Call) -> Answer:
         fields = {"subject": subject, "version": of_subject[-1].number, **fields}
     if call.flag("fetchMaxId"):
         fields["maxId"] = state.context(context).highest_id
-    return fields
+    return {**fields, **await _schema_tags(operations, call, value)}
 
 
 async def _text_by_id(operations: Operations, call: Call) -> Answer:
@@ -164,13 +171,29 @@ def _ids_by_guid(operations: Operations, call: Call) -> Answer:
 def _schemas(operations: Operations, call: Call) -> Answer:
     state = operations.state
     listed: list[Version] = []
-    for subject in _names(call.text("subjectPrefix"), list(state.subjects)):
+    names, aliases = _names(call.text("subjectPrefix"), list(state.subjects)), _aliases(state, call)
+    for subject in sorted({*names, *(name for name in aliases if name in state.subjects)}):
         versions = state.versions(subject, deleted=call.flag("deleted"))
         listed += versions[-1:] if call.flag("latestOnly") else versions
     rule_type = call.text("ruleType")
     if rule_type:
         listed = [version for version in listed if contracts.has_rule_of(version.value.rule_set, rule_type)]
-    return [_entity(version, call) for version in call.page(listed, most=_MOST_SCHEMAS)]
+    return [
+        {**_entity(version, call), **({"aliases": aliases[version.subject]} if version.subject in aliases else {})}
+        for version in call.page(listed, most=_MOST_SCHEMAS)
+    ]
+
+
+def _aliases(state: State, call: Call) -> dict[str, list[str]]:
+    """Return the names, by subject, under which subjects are read as well and that begin with the prefix; if asked for."""
+    aliases: dict[str, list[str]] = {}
+    if call.flag("aliases"):
+        names = [name for kind, name in state.settings if kind == records.CONFIG and name]
+        for name in _names(call.text("subjectPrefix"), names):
+            subject = _alias_of(state, name)
+            if subject != name:
+                aliases.setdefault(subject, []).append(name)
+    return aliases
 
 
 # Subjects and versions.
@@ -218,7 +241,8 @@ def _version_of(operations: Operations, call: Call) -> Version:
 
 async def _version(operations: Operations, call: Call) -> Answer:
     version = _version_of(operations, call)
-    return _entity(version, call, await _formatted(operations, call, version.value))
+    entity = _entity(version, call, await _formatted(operations, call, version.value))
+    return {**entity, **await _schema_tags(operations, call, version.value)}
 
 
 async def _version_text(operations: Operations, call: Call) -> Answer:
@@ -245,7 +269,25 @@ def _by_metadata(operations: Operations, call: Call) -> Answer:
 
 
 async def _register(operations: Operations, call: Call) -> Answer:
-    posted = call.posted(call.subject())
+    posted, fields = call.posted(call.subject()), call.fields()
+    added, removed = (tagging.tags_in(fields, name) for name in ("schemaTagsToAdd", "schemaTagsToRemove"))
+    propagates = field_of(fields, "propagateSchemaTags", bool) is True
+    if added or removed or propagates:
+        posted = await operations.tagged(posted, added, removed, propagates=propagates)
+    return await _registered(operations, call, posted)
+
+
+async def _change_tags(operations: Operations, call: Call) -> Answer:
+    state, fields = operations.state, call.fields()
+    version = decisions.known_version(state, _anywhere(state, call.subject()), call.version())
+    number = field_of(fields, "newVersion", int)
+    before = state.version(version.subject, number - 1) if number else state.latest(version.subject)
+    added, removed = tagging.tags_in(fields, "tagsToAdd"), tagging.tags_in(fields, "tagsToRemove")
+    posted = await operations.tagged(tagging.next_version(fields, version, before), added, removed)
+    return await _registered(operations, call, posted)
+
+
+async def _registered(operations: Operations, call: Call, posted: Posted) -> Answer:
     value = await operations.register(posted, normalize=call.flag("normalize"), force=call.flag("force"))
     if not call.is_expanded:
         return {"id": value.id}
@@ -313,8 +355,7 @@ _CONFIG_FIELDS: Final[dict[str, type]] = {
     "defaultRuleSet": dict,
     "overrideRuleSet": dict,
 }
-_POLICIES: Final = (*POLICIES, "LOGICAL")
-"""LOGICAL, which adds rules of table formats in Confluent's registry, is stored, and compared as STRICT."""
+_POLICIES: Final = (*POLICIES, decisions.LOGICAL)
 
 
 def _setting_subject(call: Call) -> str:
@@ -442,6 +483,7 @@ ROUTES: Final = tuple(
         ("POST", "subjects/{}/versions", _register),
         ("GET", "subjects/{}/versions/{}", _version),
         ("DELETE", "subjects/{}/versions/{}", _delete_version),
+        ("POST", "subjects/{}/versions/{}/tags", _change_tags),
         ("GET", "subjects/{}/versions/{}/schema", _version_text),
         ("GET", "subjects/{}/versions/{}/referencedby", _referrers),
         ("GET", "subjects/{}/versions/{}/referencedBy", _referrers),
