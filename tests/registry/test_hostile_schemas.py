@@ -160,9 +160,8 @@ def test_many_hostile_registrations_at_once(kafka: Kafka) -> None:
     clients = [threading.Thread(target=post, args=(number,)) for number in range(8)]
     for client in clients:
         client.start()
-    begin = time.monotonic()
     assert registry.get("/subjects").value == ["a"]
-    assert time.monotonic() - begin < 1
+    assert len(answers) < len(clients)  # before all checks have ended
     for client in clients:
         client.join()
     assert len(answers) == 8

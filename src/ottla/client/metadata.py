@@ -14,6 +14,8 @@ stay rejected for good.
 
 Retriable errors are retried with exponential backoff and jitter (KIP-580) until the caller's timeout; the error then names
 the error of the last attempt.
+
+One file, because the order in which brokers are tried is one rule over the cache, the retries and the bootstrap servers.
 """
 
 import contextlib
