@@ -264,7 +264,8 @@ class Producer(Blocking):
     ) -> "concurrent.futures.Future[Delivered]":
         """Produce a record; the future returns the position of the appended record, or raises the error."""
         future: concurrent.futures.Future[Delivered] = concurrent.futures.Future()
-        self._intercept(topic, value, key, partition, partial(_settle, future), timestamp, headers)
+        take = self._take if self._interceptors is None else self._intercept
+        take(topic, value, key, partition, partial(_settle, future), timestamp, headers)
         return future
 
     def _intercept(
