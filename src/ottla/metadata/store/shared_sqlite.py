@@ -24,7 +24,7 @@ from ottla.environment import Cancellable, Worker
 from ottla.metadata.store import Change, ChangeOutcome, Entry, LeaseOutcome, Snapshot, Watcher
 from ottla.metadata.store.sqlite_file import COLUMNS, DamagedStore, SqliteFile
 from ottla.metadata.store.validity import check
-from ottla.tasks.deferred import Answer, Deferred, after, on_worker
+from ottla.tasks.deferred import Answer, Deferred, on_worker
 from ottla.tasks.scheduler import Scheduler
 
 _logger = logging.getLogger("ottla.metadata")
@@ -357,16 +357,21 @@ class SharedSqliteStore:
         return on_worker(self._worker, work, self._tasks)
 
     def _run_and_deliver(self, work: Callable[[], tuple[R, _Delivery | None]]) -> Answer[R]:
-        """Run a transaction; its answer comes after its delivery to the watcher and its notification to the other processes."""
+        """Run a transaction; its answer comes after its delivery to the watcher and its notification to the other processes.
 
-        def done(result: tuple[R, _Delivery | None]) -> R:
+        The delivery is made when the thread's result arrives, as that of `refresh` is. Behind the queue of completions it would
+        come after that of a later read, with entries that are older than those the watcher has.
+        """
+        answer: Deferred[R] = Deferred(self._tasks)
+
+        def done(result: tuple[R, _Delivery | None]) -> None:
             outcome, delivery = result
             self._notify()
             self._deliver(delivery)
-            return outcome
+            answer.complete(outcome)
 
-        # A listener and no coroutine: one that begins late finds its transaction done, and would overtake an earlier one.
-        return after(self._run(work), done)
+        self._worker.run(work, done, answer.abandon)
+        return answer
 
     def _poll(self) -> None:
         self._polling = self._tasks.call_later(self._poll_ms, self._poll)

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.queues import immediate_queue
+from tests.queues import immediate_queue, manual_queue, outcomes, run_queue
 from tests.unit.metadata.stores import Broker, Replica, SharedSqliteHarness, VirtualTime
 from tests.unit.metadata.test_slow_store import Later
 
-from ottla.metadata.store import Change, Entry
-from ottla.metadata.store.shared_sqlite import SharedSqliteStore
+from ottla.metadata.store import Change, ChangeOutcome, Entry
+from ottla.metadata.store.shared_sqlite import SharedSqliteStore, _SharedFile
 from ottla.metadata.store.sqlite import SqliteStore
 from ottla.metadata.store.sqlite_file import DamagedStore
 from ottla.tasks.deferred import Answer, Deferred
@@ -162,6 +162,27 @@ def test_all_work_is_done_by_the_worker(tmp_path: Path) -> None:
     while later.waiting:
         later.do_one()
     assert all(isinstance(answer, Deferred) and answer.done for answer in answers)
+    store.close()
+
+
+def test_a_read_does_not_overtake_the_delivery_of_an_earlier_change(tmp_path: Path) -> None:
+    """Both results of the thread arrive in one pass of the event loop, before the queue of completions is drained."""
+    path, worker = tmp_path / "metadata.db", Later()
+    store = SharedSqliteStore(path, worker, manual_queue(VirtualTime()))
+    replica = Replica()
+    store.watch(0, replica)
+    answers = outcomes(store.change(Change(put={"/a": b"1"})))
+    worker.do_one()
+    worker.do_one()
+    other = _SharedFile(path)
+    assert other.change(Change(put={"/a": b"2"}))[0].revision == 2
+    other.close()
+    store.refresh()
+    worker.do_one()
+    run_queue(store._tasks)
+    assert [outcome.revision for outcome in answers if isinstance(outcome, ChangeOutcome)] == [1]
+    assert [revision for revision, _ in replica.deliveries] == [1, 2]
+    assert replica.value("/a") == b"2"
     store.close()
 
 
