@@ -128,6 +128,11 @@ def same_text(new: Schema, old: Resolved) -> bool:
         return False
 
 
+def first_same(new: Schema, versions: Sequence[Resolved]) -> int | None:
+    """Return the index of the first version whose text is the same, see `same_text`; None without one."""
+    return next((index for index, old in enumerate(versions) if same_text(new, old)), None)
+
+
 def incompatibilities(
     new: Resolved,
     earlier: Sequence[Earlier],

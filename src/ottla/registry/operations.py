@@ -7,7 +7,6 @@ are made one at a time, as in Confluent's registry, so that it rests on a state 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -60,16 +59,23 @@ class Topic(Protocol):
         """Write records, and wait until the state has them. Raises KafkaError, FencedError if another registry leads."""
 
 
+class Checker(Protocol):
+    """Executor of checks of schemas; see `Checking`."""
+
+    async def run(self, check: "partial[T]") -> T:
+        """Return the result of a function of a module and its arguments. Raises what it raises."""
+
+
 class Operations:
     """Operations of a registry that leads.
 
-    executor    where schemas are parsed and compared
+    checker     executor of checks of schemas
     timeout_ms  limit of a write; one that takes longer may still take effect
     """
 
-    def __init__(self, topic: Topic, executor: Executor, timeout_ms: int) -> None:
+    def __init__(self, topic: Topic, checker: Checker, timeout_ms: int) -> None:
         self._topic = topic
-        self._executor = executor
+        self._checker = checker
         self._timeout_s = timeout_ms / 1000
         self._writing = asyncio.Lock()
         self._subjects: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -166,11 +172,11 @@ class Operations:
     async def text(self, subject: str, schema: Schema, form: str) -> str:
         """Return the text of a stored schema in a format of requests. Raises Refusal 42201."""
         resolved = self._resolved(subject, schema)
-        return await self._in_worker(partial(checks.in_format, resolved, form))
+        return await self._checker.run(partial(checks.in_format, resolved, form))
 
     async def tags(self, schema: Schema) -> dict[Entity, list[str]]:
         """Return the tags inside a stored schema."""
-        return await self._in_worker(partial(checks.tags_of, schema))
+        return await self._checker.run(partial(checks.tags_of, schema))
 
     async def tagged(self, posted: Posted, added: Tags, removed: Tags, *, propagates: bool = False) -> Posted:
         """Return a posted schema with tags added and removed inside. Raises Refusal 42201.
@@ -180,9 +186,9 @@ class Operations:
         latest = self.state.latest(posted.subject)
         schema = posted.schema if posted.schema.text or latest is None else latest.schema
         if propagates and latest is not None:
-            schema = await self._in_worker(partial(checks.propagated, schema, posted.subject, latest.schema))
+            schema = await self._checker.run(partial(checks.propagated, schema, posted.subject, latest.schema))
         return posted._replace(
-            schema=await self._in_worker(partial(checks.tagged, schema, posted.subject, added, removed))
+            schema=await self._checker.run(partial(checks.tagged, schema, posted.subject, added, removed))
         )
 
     async def _candidate(self, posted: Posted, *, normalize: bool, strict: bool) -> Candidate:
@@ -208,7 +214,7 @@ class Operations:
                 strict=strict,
                 validates_fields=validates_fields,
             )
-            schema = await self._in_worker(check)
+            schema = await self._checker.run(check)
         return Candidate(posted.subject, schema, posted.metadata, posted.rule_set, posted.id, posted.version)
 
     def _filled(self, candidate: Candidate) -> Candidate:
@@ -238,11 +244,8 @@ class Operations:
             versions = [version for version in versions if version == self.state.latest(candidate.subject)]
         resolved = [self._laxly_resolved(version) for version in versions]
 
-        def first_equal() -> int | None:
-            equal = (index for index, old in enumerate(resolved) if checks.same_text(candidate.schema, old))
-            return next(equal, None)
-
-        index = await self._in_worker(first_equal) if resolved else None
+        same = partial(checks.first_same, candidate.schema, resolved)
+        index = await self._checker.run(same) if resolved else None
         return None if index is None else versions[index]
 
     async def _incompatibilities(self, candidate: Candidate, versions: Sequence[Version] | None = None) -> list[str]:
@@ -265,10 +268,7 @@ class Operations:
             reserved=reserved,
             is_lenient=str(config.get("compatibilityPolicy")).upper() == LENIENT,
         )
-        return await self._in_worker(compare)
-
-    def _in_worker(self, function: Callable[[], T]) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._executor, function)
+        return await self._checker.run(compare)
 
     # References.
 

@@ -15,6 +15,10 @@ class Refusal(Exception):
         self.code = code
         self.message = message
 
+    def __reduce__(self) -> tuple[type["Refusal"], tuple[int, str]]:
+        """Return what makes it again in another process."""
+        return Refusal, (self.code, self.message)
+
     @property
     def status(self) -> int:
         """HTTP status."""

@@ -18,6 +18,7 @@ from ottla.environment.http_server import Handler, HttpRequest, HttpResponse, Ht
 from ottla.environment.thread import LoopThread
 from ottla.observability.families import CONTENT_TYPE, Family, text_of
 from ottla.registry.acls import follow_acls
+from ottla.registry.checking import Checking
 from ottla.registry.election import Identity
 from ottla.registry.fencing import Fencing
 from ottla.registry.forwarding import FORWARDED, CannotForward, forwarded
@@ -34,7 +35,6 @@ from ottla.schemas.protoc import ProtocProcess
 
 T = TypeVar("T")
 _logger = logging.getLogger("ottla.registry")
-_CHECK_THREADS: Final = 4
 _FORWARD_THREADS: Final = 16
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _SUPERSEDED: Final = "another registry leads, and none is known to which changes can be sent"
@@ -88,7 +88,7 @@ class Service:
         self._store: Store | None = None
         self._leadership: Leadership | None = None
         self._server = HttpServer(around(self._probed), error=error_answer)
-        self._executor = ThreadPoolExecutor(_CHECK_THREADS, "ottla-schemas")
+        self._checking = Checking()
         self._protoc = ProtocProcess.acquire()
         self._forwarding = ThreadPoolExecutor(_FORWARD_THREADS, "ottla-forwarding")
         self._ready = asyncio.Event()
@@ -135,8 +135,8 @@ class Service:
         if self._reading_acls is not None:
             self._reading_acls.cancel()
             await asyncio.gather(self._reading_acls, return_exceptions=True)
-        for executor in (self._executor, self._forwarding):
-            executor.shutdown(wait=False, cancel_futures=True)
+        self._forwarding.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._checking.close)
         await asyncio.to_thread(self._protoc.release)
         if self._login is not None:
             self._login.close()
@@ -166,7 +166,7 @@ class Service:
         pause = _FIRST_PAUSE_S
         while True:
             store = Store(self._config.client_configs, self._config.topic, self._changed, self._fencing)
-            operations = Operations(store, self._executor, self._config.timeout_ms)
+            operations = Operations(store, self._checking, self._config.timeout_ms)
             leadership = Leadership(store, self._config.client_configs, self._config.group, self._identity())
             electing: asyncio.Task[None] | None = None
             try:

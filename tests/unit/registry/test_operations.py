@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
@@ -15,6 +14,7 @@ from ottla.registry.records import Record, SchemaValue, schema_record
 from ottla.registry.refusals import Refusal
 from ottla.registry.state import State
 from ottla.schemas.registry import AVRO, Schema
+from tests.unit.registry.virtual_topic import Inline
 
 T = TypeVar("T")
 
@@ -46,12 +46,11 @@ class Topic:
 def run(test: Callable[[Topic, Operations], Awaitable[T]], timeout_ms: int = 5_000) -> T:
     async def main() -> T:
         topic = Topic()
-        with ThreadPoolExecutor(2) as executor:
-            operations = Operations(topic, executor, timeout_ms)
-            try:
-                return await test(topic, operations)
-            finally:
-                await operations.close()
+        operations = Operations(topic, Inline(), timeout_ms)
+        try:
+            return await test(topic, operations)
+        finally:
+            await operations.close()
 
     return asyncio.run(main())
 

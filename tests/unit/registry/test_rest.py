@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from ottla.registry.records import schema_record
 from ottla.registry.rest import Rest
 from tests.unit.registry.test_operations import Topic
 from tests.unit.registry.test_state import value
+from tests.unit.registry.virtual_topic import Inline
 
 
 async def no_forward(request: HttpRequest) -> None:
@@ -23,11 +23,11 @@ async def no_forward(request: HttpRequest) -> None:
 class Served:
     """A REST API over a topic in memory."""
 
-    def __init__(self, executor: ThreadPoolExecutor) -> None:
+    def __init__(self) -> None:
         self.answers: list[tuple[str, str, int]] = []
         self.topic = Topic()
         self.rest = Rest(lambda *answer: self.answers.append(answer), no_forward)
-        self.rest.operations = Operations(self.topic, executor, 1000)
+        self.rest.operations = Operations(self.topic, Inline(), 1000)
 
     async def ask(self, method: str, target: str, body: bytes = b"", **headers: str) -> HttpResponse:
         response: HttpResponse | Coroutine[Any, Any, HttpResponse] = self.rest.handle(
@@ -121,10 +121,9 @@ def test_error_of_an_endpoint_is_logged_and_answered(caplog: pytest.LogCaptureFi
 
 def run(test: Any) -> None:
     async def main() -> None:
-        with ThreadPoolExecutor(2) as executor:
-            served = Served(executor)
-            await test(served)
-            assert served.rest.operations is not None
-            await served.rest.operations.close()
+        served = Served()
+        await test(served)
+        assert served.rest.operations is not None
+        await served.rest.operations.close()
 
     asyncio.run(main())

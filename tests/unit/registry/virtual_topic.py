@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import random
 import selectors
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from ottla.client.errors import FencedError, KafkaError
@@ -57,17 +57,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-class Inline(Executor):
-    """Executor that does its work at once."""
+class Inline:
+    """Checker that does its work at once."""
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+    async def run(self, check: "partial[T]") -> T:
         """Call a function."""
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  (it is the outcome)
-            future.set_exception(error)
-        return future
+        await asyncio.sleep(0)
+        return check()
 
 
 class Stored(NamedTuple):
