@@ -4,7 +4,8 @@
 
 Each script in bench/ leaves its figures in build/bench/NAME.json. This puts them into the part of the page between the lines
 `<!-- figures of NAME -->` and `<!-- end of NAME -->`, with the commit, the machine, the versions and the command of the run.
-Without NAME all that have both; a NAME without figures, or without a place on the page, is an error.
+Without NAME all that have both; a NAME without figures, or without a place on the page, is an error. Each run is added to
+bench/history.jsonl, and the charts of the page are drawn from it.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from brokers import FIGURES
+from history import HISTORY, charts, line_of, with_line
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 OTTLA, KAFKA = "Ottla", "Apache Kafka 4.4.0"
@@ -122,7 +124,7 @@ def section(run: dict[str, Any]) -> str:
 
 def places(page: str) -> list[str]:
     """Return the names of the scripts that have a place on the page."""
-    return re.findall(r"^<!-- figures of (\w+) -->$", page, re.MULTILINE)
+    return [name for name in re.findall(r"^<!-- figures of (\w+) -->$", page, re.MULTILINE) if name != "history"]
 
 
 def replaced(page: str, name: str, text: str) -> str:
@@ -138,15 +140,20 @@ def replaced(page: str, name: str, text: str) -> str:
 
 def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
+    runs = HISTORY.read_text(encoding="utf-8")
     names = sys.argv[1:] or [name for name in places(page) if (FIGURES / f"{name}.json").exists()]
     try:
         for name in names:
             path = FIGURES / f"{name}.json"
             if not path.exists():
                 raise NoFigures(f"there are no figures of {name}: run scripts/bench {name}")
-            page = replaced(page, name, section(json.loads(path.read_text(encoding="utf-8"))))
+            run = json.loads(path.read_text(encoding="utf-8"))
+            page = replaced(page, name, section(run))
+            runs = with_line(runs, line_of(name, {key: run[key] for key in _SURROUNDINGS}, rows(run)))
+        page = replaced(page, "history", charts(runs, OTTLA, KAFKA))
     except NoFigures as missing:
         sys.exit(f"benchmarks_page: {missing}")
+    HISTORY.write_text(runs, encoding="utf-8")
     PAGE.write_text(page, encoding="utf-8")
 
 

@@ -9,6 +9,8 @@ pairs, the order changing from pair to pair, with the client of this checkout (c
     produce    MB/s of 1 KB values, and broker CPU seconds per GB
     consume    the same, of a topic that holds them
     requests   Produce requests/s of one 100-byte record each, and broker CPU microseconds per request
+    Metadata   requests/s for one topic, five in flight, and CPU; Heartbeat of a classic member and InitProducerId likewise
+    commits/s  transactions of ten records, one at a time, and CPU microseconds for each
 
 A line shows the geometric mean of the ratios NEW/OLD with its 95 % interval (Student's t on their logarithms). A figure is
 unchanged when the interval contains 1 or lies within 5 % of it.
@@ -30,10 +32,13 @@ from pathlib import Path
 
 from broker_speed import consume_megabytes, new_topic, produce_megabytes, requests_per_second
 from brokers import REMOVE_SOON, Running, free_port, record, serve_command, wait_for_answer
+from small_requests import SmallRequests
+from transactions import by_hand
 
 CACHE = Path(os.environ.get("OTTLA_COMPARE_CACHE", Path.home() / ".cache" / "ottla-compare"))
 MEGABYTES = 300
 REQUESTS = 20_000
+TRANSACTIONS_S = 1.0
 TOLERANCE = 0.05
 LEAST_PAIRS = 10
 QUANTILES = (2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
@@ -97,15 +102,32 @@ def rate_and_cpu(broker: Running, measure: Callable[[], float], units: float) ->
     return rate, (broker.cpu_seconds() - before) / units
 
 
-def measured(broker: Running, stored: str) -> Figures:
-    """One round of all figures; `stored` is a topic to consume."""
-    figures: Figures = {}
-    rate, cpu = rate_and_cpu(broker, lambda: produce_megabytes(broker, MEGABYTES), MEGABYTES / 1000)
-    figures |= {"produce MB/s": rate, "produce CPU s/GB": cpu}
-    rate, cpu = rate_and_cpu(broker, lambda: consume_megabytes(broker, stored, MEGABYTES), MEGABYTES / 1000)
-    figures |= {"consume MB/s": rate, "consume CPU s/GB": cpu}
-    rate, cpu = rate_and_cpu(broker, lambda: requests_per_second(broker, 5, REQUESTS), REQUESTS / 1e6)
-    return figures | {"requests/s": rate, "request CPU us": cpu}
+class Measured:
+    """A broker, and what it was prepared with."""
+
+    def __init__(self, broker: Running) -> None:
+        self._broker = broker
+        self._stored = new_topic(broker)
+        produce_megabytes(broker, MEGABYTES, self._stored)
+        self._small = SmallRequests(broker, self._stored)
+
+    def figures(self) -> Figures:
+        """One round of all figures."""
+        broker = self._broker
+        figures: Figures = {}
+        rate, cpu = rate_and_cpu(broker, lambda: produce_megabytes(broker, MEGABYTES), MEGABYTES / 1000)
+        figures |= {"produce MB/s": rate, "produce CPU s/GB": cpu}
+        rate, cpu = rate_and_cpu(broker, lambda: consume_megabytes(broker, self._stored, MEGABYTES), MEGABYTES / 1000)
+        figures |= {"consume MB/s": rate, "consume CPU s/GB": cpu}
+        rate, cpu = rate_and_cpu(broker, lambda: requests_per_second(broker, 5, REQUESTS), REQUESTS / 1e6)
+        figures |= {"requests/s": rate, "request CPU us": cpu}
+        for name, measure in self._small.measures(REQUESTS).items():
+            rate, cpu = rate_and_cpu(broker, measure, REQUESTS / 1e6)
+            figures |= {f"{name}/s": rate, f"{name} CPU us": cpu}
+        before = broker.cpu_seconds()
+        commits = by_hand(broker, TRANSACTIONS_S)
+        cpu = (broker.cpu_seconds() - before) / (commits.rate * TRANSACTIONS_S / 1e6)
+        return figures | {"commits/s": commits.rate, "commit CPU us": cpu}
 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:
@@ -133,25 +155,25 @@ def main() -> None:
     if arguments.pairs < LEAST_PAIRS:
         parser.error(f"--pairs must be at least {LEAST_PAIRS}")
     with running(commit_of(arguments.old)) as old, running(commit_of(arguments.new)) as new:
-        stored = {}
-        for broker in (old, new):
-            stored[broker.pid] = new_topic(broker)
-            produce_megabytes(broker, MEGABYTES, stored[broker.pid])
-            measured(broker, stored[broker.pid])  # to warm up
+        sides = Measured(old), Measured(new)
+        for side in sides:
+            side.figures()  # to warm up
         pairs: list[tuple[Figures, Figures]] = []
         for number in range(arguments.pairs):
-            order = (old, new) if number % 2 == 0 else (new, old)
-            figures = {broker.pid: measured(broker, stored[broker.pid]) for broker in order}
-            pairs.append((figures[old.pid], figures[new.pid]))
+            if number % 2 == 0:
+                before, after = (side.figures() for side in sides)
+            else:
+                after, before = (side.figures() for side in reversed(sides))
+            pairs.append((before, after))
             if sys.stderr.isatty():
                 print(f"\r{number + 1} of {arguments.pairs} pairs", end="", file=sys.stderr)
         if sys.stderr.isatty():
             print(file=sys.stderr)
     results = {}
     for name in pairs[0][0]:
-        before, after = ([pair[side][name] for pair in pairs] for side in (0, 1))
-        ratio, low, high = interval([new / old for old, new in zip(before, after, strict=True)])
-        medians = statistics.median(before), statistics.median(after)
+        olds, news = ([pair[side][name] for pair in pairs] for side in (0, 1))
+        ratio, low, high = interval([new_one / old_one for old_one, new_one in zip(olds, news, strict=True)])
+        medians = statistics.median(olds), statistics.median(news)
         print(
             f"{name:18} {medians[0]:10,.2f} {medians[1]:10,.2f}   {ratio:.3f} ({low:.3f}-{high:.3f}) {verdict(low, high)}"
         )

@@ -66,8 +66,9 @@ class Member:
 class ClassicMember(Member):
     """Member of the classic protocol; the leader assigns partition i to the i-th member."""
 
-    def __init__(self, broker: Running, group: str, topic: str) -> None:
+    def __init__(self, broker: Running, group: str, topic: str, session_timeout_ms: int = 45_000) -> None:
         super().__init__(broker, group, topic)
+        self.session_timeout_ms = session_timeout_ms
         self.member_id = ""
         self.generation = -1
 
@@ -80,7 +81,7 @@ class ClassicMember(Member):
         protocol = JoinGroupRequestProtocol(name="p", metadata=b"m")
         request = JoinGroupRequest(
             group_id=self.group,
-            session_timeout_ms=45_000,
+            session_timeout_ms=self.session_timeout_ms,
             rebalance_timeout_ms=60_000,
             member_id=self.member_id,
             protocol_type="bench",

@@ -1,6 +1,7 @@
 """Tables of docs/benchmarks.md, as `bench/benchmarks_page.py` writes them."""
 
 import importlib
+import json
 import re
 from typing import Any
 
@@ -82,3 +83,43 @@ def test_every_benchmark_has_its_place() -> None:
     for name in names[1].split():
         assert (ROOT / "bench" / f"{name}.py").exists()
         assert re.search(rf"<!-- figures of {name} -->\n.+\n<!-- end of {name} -->", text, re.DOTALL), name
+
+
+@pytest.fixture
+def history(page: Any) -> Any:
+    del page  # it sets the path
+    return importlib.import_module("history")
+
+
+def run_of(commit: str, **cells: float) -> dict[str, Any]:
+    return {"name": "replication", "commit": commit, "rows": {"produce MB/s": cells}}
+
+
+def test_a_run_is_in_the_history_once(history: Any) -> None:
+    line = history.line_of("some", RUN, {"a": {"Ottla": 1}})
+    assert json.loads(line) == {"name": "some", **RUN, "rows": {"a": {"Ottla": 1}}}
+    assert history.with_line(history.with_line("older\n", line), line) == f"older\n{line}\n"
+
+
+def test_a_chart_has_the_ratios_of_the_runs_with_both_sides(history: Any) -> None:
+    runs = [run_of("aaaaaaaaa", Ottla=10, Kafka=4), run_of("b", Ottla=3), run_of("c", Ottla=3, Kafka=2)]
+    chart = history.charts("\n".join(map(json.dumps, runs)), "Ottla", "Kafka")
+    assert chart.splitlines()[:2] == ["```mermaid", "xychart-beta"]
+    assert [line.strip() for line in chart.splitlines()[2:]] == [
+        'title "produce MB/s (replication), times Kafka"',
+        'x-axis ["aaaaaaa", "c"]',
+        "y-axis 0 --> 2.8",
+        "line [2.5, 1.5]",
+        "```",
+    ]
+    assert history.charts(json.dumps(runs[0]), "Ottla", "Kafka") == ""
+
+
+def test_the_history_has_runs_of_all_that_the_page_shows_with_their_conditions(page: Any, history: Any) -> None:
+    runs = [json.loads(line) for line in history.HISTORY.read_text(encoding="utf-8").splitlines()]
+    names = set(page.places(page.PAGE.read_text(encoding="utf-8")))
+    assert {run["name"] for run in runs} == names - {"spark"}  # its table was chosen by hand from several runs
+    assert all(run.keys() >= RUN.keys() and run["rows"] for run in runs)
+    assert history.charts(history.HISTORY.read_text(encoding="utf-8"), page.OTTLA, page.KAFKA) in page.PAGE.read_text(
+        encoding="utf-8"
+    )
