@@ -26,12 +26,16 @@ class SmallRequests:
         member.begin()
         while not member.has_joined:
             member.received(member.wire.receive())
-        self._wire = member.wire
+        self._wire = wire = member.wire
         beat = HeartbeatRequest(group_id=member.group, generation_id=member.generation, member_id=member.member_id)
+        producer = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        assert wire.ask(metadata, 9).topics[0].error_code == 0
+        assert wire.ask(beat, 3).error_code == wire.ask(producer, 4).error_code == 0
         self._frames = {
-            "Metadata": self._wire.frame(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 9),
-            "Heartbeat": self._wire.frame(beat, 3),
-            "InitProducerId": self._wire.frame(InitProducerIdRequest(), 4),
+            "Metadata": wire.frame(metadata, 9),
+            "Heartbeat": wire.frame(beat, 3),
+            "InitProducerId": wire.frame(producer, 4),
         }
 
     def measures(self, count: int) -> dict[str, Callable[[], float]]:
