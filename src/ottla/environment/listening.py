@@ -59,7 +59,7 @@ class ServedSocket:
     __slots__ = (
         "_closed",
         "_fd",
-        "_is_held",
+        "_held",
         "_left",
         "_loop",
         "_paused",
@@ -84,8 +84,8 @@ class ServedSocket:
         self._socket = sock
         self._fd = sock.fileno()
         self._receiver: ServedReceiver | None = None
-        self._left: deque[Any] = deque()
-        self._is_held = False  # True while a kept response is all of `_left`
+        self._left: deque[Any] | None = None  # pieces to send; None without any, as an empty deque takes 760 bytes
+        self._held: bytes | None = None  # a response that leaves with those of other sockets; `_left` is None meanwhile
         self._paused = True
         self._closed = False
         self.peer = peer
@@ -117,17 +117,17 @@ class ServedSocket:
 
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""
-        if self._is_held:
+        if self._held is not None:
             self.send_held()
-        left = self._left
-        if left or self._closed:
-            left.extend(pieces)
+        if self._closed:
+            return False
+        if self._left is not None:
+            self._left.extend(pieces)
             return False
         if len(pieces) == 1 and type(pieces[0]) is bytes:
             sends = self._sends
             if sends.should_hold():
-                left.append(pieces[0])
-                self._is_held = True
+                self._held = pieces[0]
                 sends.hold(self)
                 return True
             # Fast path of most responses: one buffer, which the kernel accepts completely.
@@ -144,24 +144,25 @@ class ServedSocket:
                 self._polling.sent(sent)
             if sent == len(pieces[0]):
                 return True
-            left.append(memoryview(pieces[0])[sent:])
+            self._left = deque((memoryview(pieces[0])[sent:],))
         else:
             try:
-                left.extend(_joined(pieces))
+                self._left = deque(_joined(pieces))
             except OSError:
                 self._lose()
                 return False
-        return self._send_all()
+        return self._send_all(self._left)
 
     def send_held(self) -> None:
         """See `Sender.send_held`. What does not fit into the socket is sent when it is writable, as after `write`."""
-        if self._is_held:
-            self._is_held = False
-            self._send_all()
+        if self._held is not None:
+            self._left = deque((self._held,))
+            self._held = None
+            self._send_all(self._left)
 
-    def _send_all(self) -> bool:
+    def _send_all(self, left: deque[Any]) -> bool:
         """Send everything that is left, now (True) or also when the socket is writable again."""
-        size = sum(map(len, self._left)) if self._polling is not None else 0
+        size = sum(map(len, left)) if self._polling is not None else 0
         is_complete = self._send()
         if self._polling is not None:
             self._polling.sent(size)
@@ -200,6 +201,7 @@ class ServedSocket:
         except OSError:
             self._lose()
             return False
+        self._left = None
         return True
 
     def _allowed(self, position: int) -> int:
@@ -242,10 +244,10 @@ class ServedSocket:
         if self._closed:
             return
         self._closed = True
-        if self._is_held:
-            self._is_held = False
+        if self._held is not None:
             with suppress(OSError):
-                self._socket.send(self._left[0])
+                self._socket.send(self._held)
+            self._held = None
         if self._receiver is not None:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
@@ -253,7 +255,7 @@ class ServedSocket:
                 None  # the receiver refers to this object: a cycle would keep both until the next collection
             )
         self._socket.close()
-        self._left.clear()
+        self._left = None
 
 
 def _joined(pieces: Sequence[Any]) -> Sequence[Any]:

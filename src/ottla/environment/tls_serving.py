@@ -103,7 +103,8 @@ class TlsConnection:
         self._receiver: ServedReceiver | None = None
         self._worker = listener.worker()
         self._timer: Cancellable | None = None
-        self._left: deque[Any] = deque()
+        self._left: deque[Any] | None = None
+        """Pieces to send; None without any, as an empty deque takes 760 bytes."""
         self._is_owed = False
         """The receiver waits for `written`."""
         self._is_working = False
@@ -146,15 +147,17 @@ class TlsConnection:
             session = self._begin(count)
             if session is None:
                 return
+        received = memoryview(self._listener.shared)[:count]
         if count == 0:
             session.feed_end()
+            if session.is_established:
+                self._pass_on()
+            else:
+                self._lose()
+        elif session.is_established:
+            session.feed_parts(received, self._pass_on)
         else:
-            session.feed(memoryview(self._listener.shared)[:count])
-        if session.is_established:
-            self._pass_on()
-        elif count == 0:
-            self._lose()
-        else:
+            session.feed(received)
             self._shake_hands(session)
 
     def _begin(self, count: int) -> TlsSession | None:
@@ -211,6 +214,7 @@ class TlsConnection:
         elif outcome and not self._closed:
             if self._timer is not None:
                 self._timer.cancel()
+                self._timer = None
             if self.established(session.certificate):
                 self._pass_on()
             else:
@@ -260,7 +264,10 @@ class TlsConnection:
     def write(self, pieces: Sequence[Any]) -> bool:
         """See `ServedStream.write`."""
         waits = bool(self._left) or self._is_owed
-        self._left.extend(pieces)
+        if self._left is None:
+            self._left = deque(pieces)
+        else:
+            self._left.extend(pieces)
         if waits or self._closed or not self._send():
             self._is_owed = True
             return False
@@ -269,19 +276,22 @@ class TlsConnection:
     def _send(self) -> bool:
         """Encrypt and send until everything is sent (True) or the socket is full (False)."""
         session = self._session
-        while self._left and session is not None:
+        while (left := self._left) and session is not None:
             try:
-                session.write(self._next_piece())
+                encrypted = session.write(self._next_piece(left))
             except (OSError, TlsFailure):
                 self._lose()
                 return False
-            if not self._write((session.outgoing(),)):
+            if not left:
+                self._left = None
+            if not self._write((encrypted,)):
                 return False
         return True
 
-    def _next_piece(self) -> Any:
+    @staticmethod
+    def _next_piece(left: deque[Any]) -> Any:
         """Remove and return up to `_PIECE` bytes of what is left to send. Raises OSError if a file is shorter than it was."""
-        left, room = self._left, _PIECE
+        room = _PIECE
         run: list[Any] = []
         part: Any
         while left and room > 0:
@@ -355,4 +365,4 @@ class TlsConnection:
             stream.close()
         else:
             self._incoming.close()
-        self._left.clear()
+        self._left = None

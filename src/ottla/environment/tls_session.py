@@ -6,11 +6,13 @@ receiver, so that the connections of broker and client are the same with and wit
 
 import contextlib
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 TlsContext = ssl.SSLContext
 _RECORD: Final = 16_384
+_PART: Final = 2 * _RECORD
+"""Bytes that are decrypted at a time."""
 """Maximum number of plain bytes in one TLS record."""
 _ALERTS: Final = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the other side requires a certificate, and none was sent",
@@ -58,6 +60,12 @@ class TlsSession:
     def feed(self, encrypted: Any) -> None:
         """Take bytes of the other side."""
         self._incoming.write(encrypted)
+
+    def feed_parts(self, encrypted: memoryview, take: Callable[[], None]) -> None:
+        """Take bytes of the other side, and call `take` after each part, so that few of them are held at a time."""
+        for start in range(0, len(encrypted), _PART):
+            self._incoming.write(encrypted[start : start + _PART])
+            take()
 
     def feed_end(self) -> None:
         """Record the end of the other side's bytes."""
@@ -109,15 +117,22 @@ class TlsSession:
             self.has_ended = True
         return received
 
-    def write(self, plain: Any) -> None:
-        """Encrypt all of a buffer. Raises TlsFailure."""
-        write = self._object.write
+    def write(self, plain: Any) -> bytes:
+        """Return a buffer encrypted, behind what `outgoing` would have returned. Raises TlsFailure.
+
+        Each record is taken out before the next one is encrypted: the memory of a MemoryBIO grows and never shrinks, so that a
+        connection would hold as much as it ever had to send at once.
+        """
+        write, read = self._object.write, self._outgoing.read
         view = memoryview(plain).cast("B")
+        records: list[bytes] = []
         try:
             for start in range(0, len(view), _RECORD):
                 write(view[start : start + _RECORD])
+                records.append(read())
         except ssl.SSLError as error:
             raise TlsFailure(_reason(error)) from None
+        return records[0] if len(records) == 1 else b"".join(records)
 
     def end(self) -> None:
         """Add the notice of the end of this side (close_notify) to the outgoing bytes."""

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ottla.environment import Address, Receiver, Stream, Transport
@@ -76,17 +77,20 @@ class _TlsReceiver:
         except OSError as error:
             self._lose(error.strerror or str(error))
             return
+        received = memoryview(self._shared)[:count]
         if count == 0:
             session.feed_end()
+            if session.is_established:
+                self._pass_on(session)
+            else:
+                self._lose(
+                    "the broker closed the connection during the TLS handshake; is the listener one with TLS "
+                    "(security.protocol)?"
+                )
+        elif session.is_established:
+            session.feed_parts(received, partial(self._pass_on, session))
         else:
-            session.feed(memoryview(self._shared)[:count])
-        if session.is_established:
-            self._pass_on(session)
-        elif count == 0:
-            self._lose(
-                "the broker closed the connection during the TLS handshake; is the listener one with TLS (security.protocol)?"
-            )
-        else:
+            session.feed(received)
             self._shake_hands(session)
 
     def _shake_hands(self, session: TlsSession) -> None:
@@ -162,11 +166,12 @@ class _TlsReceiver:
         if session is None or self._closed:
             return
         try:
-            session.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            encrypted = session.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except TlsFailure as failure:
             self._lose(str(failure))
             return
-        self._flush(session)
+        if self._stream is not None:
+            self._stream.write((encrypted,))
 
     def close(self) -> None:
         """See `Stream.close`."""

@@ -163,7 +163,9 @@ class ServedConnection:
         self._login: Login | None = None
         self._refusal_delay_ms = 0
         self._refused: Callable[[str], object] = _logger.info
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[bytes] | None = (
+            None  # frames that wait, while there are any: an empty deque takes 760 bytes
+        )
         self._held: list[bytes] = []
         self._waiting = False
         self._timer: Cancellable | None = None  # ends the current wait of a throttled connection, or of a refused login
@@ -178,9 +180,7 @@ class ServedConnection:
         self._version = -1
         self._weight = 0  # how often the times of the current request count in the metrics
         self._queued_ns = 0  # time that the current request has waited in the backlog
-        self._queued_since: deque[int] = (
-            deque()
-        )  # begin of the wait of each frame in the backlog, while there are metrics
+        self._queued_since: deque[int] | None = None  # begin of the wait of each of them, while there are metrics
         self._sending: tuple[Distribution, int, int] | None = (
             None  # where the time of a write is recorded, its begin, its weight
         )
@@ -221,7 +221,7 @@ class ServedConnection:
     @property
     def queued(self) -> int:
         """Number of received requests that wait for earlier ones of the connection."""
-        return len(self._backlog)
+        return 0 if self._backlog is None else len(self._backlog)
 
     def readable(self, receive: Callable[[Sequence[Any]], int]) -> None:
         """Receive available bytes, split them into frames, serve them; then let what they completed take effect."""
@@ -355,10 +355,14 @@ class ServedConnection:
         )
 
     def _wait_behind(self, frames: list[bytes]) -> None:
-        if self._pipeline.meter is not None and len(self._queued_since) == len(self._backlog):
-            self._queued_since.extend([self._pipeline.now_ns()] * len(frames))
-        self._backlog.extend(frames)
-        if self._backlog and not self._muted and not self.is_closed:
+        backlog, since = self._backlog, self._queued_since
+        if backlog is None:
+            backlog = self._backlog = deque()
+            since = self._queued_since = deque() if self._pipeline.meter is not None else None
+        if since is not None and len(since) == len(backlog):
+            since.extend([self._pipeline.now_ns()] * len(frames))
+        backlog.extend(frames)
+        if backlog and not self._muted and not self.is_closed:
             self._muted = True
             if not self._waits_for_turn:
                 self._stream.pause_reading()
@@ -475,22 +479,25 @@ class ServedConnection:
     def _go_on(self) -> None:
         """Serve the frames of the backlog after an answer was sent."""
         number = 0
-        end_ns = self._pipeline.now_ns() + _NS_A_PASS if len(self._backlog) > 1 else 0
+        backlog, since = self._backlog, self._queued_since
+        end_ns = self._pipeline.now_ns() + _NS_A_PASS if backlog is not None and len(backlog) > 1 else 0
         try:
-            while self._backlog and not self._waiting and not self._writing and not self.is_closed:
+            while backlog and not self._waiting and not self._writing and not self.is_closed:
                 if number and (number == _REQUESTS_A_PASS or self._pipeline.now_ns() > end_ns):
                     self._let_others_go_first()
                     break
                 number += 1
-                frame = self._backlog.popleft()
-                if self._queued_since:
-                    self._queued_ns = self._pipeline.now_ns() - self._queued_since.popleft()
-                self._serve(frame, more=bool(self._backlog))
+                frame = backlog.popleft()
+                if since:
+                    self._queued_ns = self._pipeline.now_ns() - since.popleft()
+                self._serve(frame, more=bool(backlog))
         except PeerError as error:
             self.drop(error)
         except Exception:  # noqa: BLE001
             self._fail()
         self._flush()
+        if not backlog:
+            self._backlog = self._queued_since = None
         if self._muted and not self._waiting and not self._writing and not self.is_closed:
             self._muted = False
             self._resume_reading()
@@ -632,8 +639,7 @@ class ServedConnection:
         if self._turn_of >= 0:
             self._turns.end(self)
         self._held.clear()
-        self._backlog.clear()
-        self._queued_since.clear()
+        self._backlog = self._queued_since = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
