@@ -139,6 +139,8 @@ class LogDirectory:
         self._partitions: dict[tuple[str, int], Log] = {}
         self._certain: dict[tuple[str, int], bytes] = {}
         """Topic ids in the partition.metadata files at the start, by partition, until the partition is opened."""
+        self._unflushed: set[str] = set()
+        """Names of partitions' directories whose partition.metadata may not be on the disk yet."""
         self.futures: dict[tuple[str, int], Relocation] = {}
         """Copies in progress, from partitions in other directories to this one."""
         try:
@@ -244,6 +246,9 @@ class LogDirectory:
                 self._store.make_directory(directory)
                 self._present.add(directory.name)
                 write_topic_id(self._store, directory, topic_id)
+                self._unflushed.add(directory.name)
+            elif not self.stopped_cleanly:
+                self._unflushed.add(directory.name)
             log = self._open(key, directory, config, in_cluster=in_cluster, may_refill=may_refill)
         except OSError as cause:
             self.fail(cause)
@@ -264,7 +269,8 @@ class LogDirectory:
         owner = owner_of(self._store, directory, topic_id)
         if owner is Owner.OTHER:
             self.set_aside(directory.name, "belongs to another topic of the same name")
-        elif owner is Owner.UNCERTAIN and not only_place and (text or self.stopped_cleanly):
+        elif owner is Owner.UNCERTAIN and not only_place and self.stopped_cleanly:
+            # After another stop the file may be what a loss of power left of it: nothing, a part, or other bytes.
             raise StorageError(
                 f"{path} is missing or damaged, so these records may be those of an earlier topic {key[0]}: if they are not, "
                 f"write 'version: 0' and 'topic_id: {uuid_text(topic_id)}' into it as two lines, else move {directory} away; "
@@ -276,6 +282,7 @@ class LogDirectory:
                     "%s is missing or damaged; it is written again with topic id %s", path, uuid_text(topic_id)
                 )
             write_topic_id(self._store, directory, topic_id)
+            self._unflushed.add(directory.name)
 
     def _open(
         self, key: tuple[str, int], directory: Path, config: LogConfig, *, in_cluster: bool, may_refill: bool
@@ -339,6 +346,7 @@ class LogDirectory:
         stray = self._unique(name, STRAY)
         self._store.rename(self.path / name, self.path / stray)
         self._present.discard(name)
+        self._unflushed.discard(name)
         topic, _, partition = name.rpartition("-")
         if partition.isdecimal():
             self._drop_offsets((topic, int(partition)))
@@ -381,6 +389,7 @@ class LogDirectory:
             log.close(clean=False)
         self._store.rename(self.path / name, renamed)
         self._present.discard(name)
+        self._unflushed.discard(name)
         if log is not None:
             log.moved(renamed)
         return renamed
@@ -429,6 +438,7 @@ class LogDirectory:
         del self.futures[key]
         log.take_over(moved, relocation.flushed_offset)
         self._present.add(directory.name)
+        self._unflushed.add(directory.name)
         self._partitions[key] = log
         return log
 
@@ -597,11 +607,13 @@ class LogDirectory:
         """
         if self.offline is None:
             changed = sum(log.has_changed for log in self._partitions.values())
-            at_once = changed > _FLUSHED_ONE_BY_ONE
+            at_once = changed + len(self._unflushed) > _FLUSHED_ONE_BY_ONE
             for log in self._partitions.values():
                 log.close(flush=not at_once)
             if at_once:
                 self._store.flush_everything()
+            else:
+                self._flush_topic_ids()
         if self.offline is not None:
             self.release()
             return
@@ -609,6 +621,14 @@ class LogDirectory:
         marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":"))
         self._store.replace(self.path / CLEAN_SHUTDOWN, marker.encode())
         self.release()
+
+    def _flush_topic_ids(self) -> None:
+        """Flush each partition.metadata that a loss of power could take: after a clean stop a missing one is no trace of a
+        crash, and its partition would stay offline. Raises OSError.
+        """
+        for name in sorted(self._unflushed):
+            self._store.flush(self.path / name / PARTITION_METADATA)
+            self._store.flush(self.path / name)
 
     def release(self) -> None:
         """Unlock the directory without writing, after a failed start."""

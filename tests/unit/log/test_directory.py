@@ -1,6 +1,7 @@
 """A log directory: one owner, one identity, and what it remembers of its partitions."""
 
 import errno
+import random
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from ottla.log.directory import Identity, LogDirectory, UnusableDirectory
 from ottla.log.log import StorageError
 from ottla.protocol.uuids import uuid_bytes, uuid_text
 from tests.faulty_store import FaultyStore
+from tests.memory_store import MemoryStore
 
 ID = bytes(range(16))
 
@@ -244,9 +246,10 @@ def test_what_a_loss_of_power_left_of_a_partition_elsewhere_is_removed(stopped: 
     assert len(list(stopped.glob("t-0.*-stray"))) == 1
 
 
-def test_a_loss_of_power_may_leave_an_empty_partition_metadata(stopped: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"version: 0\ntopic_id: AAEC", b"vers\x00\x8f\x00\x1c"])
+def test_a_loss_of_power_may_leave_a_part_of_partition_metadata(stopped: Path, content: bytes) -> None:
     (stopped / ".kafka_cleanshutdown").unlink()
-    (stopped / "t-0" / "partition.metadata").write_bytes(b"")
+    (stopped / "t-0" / "partition.metadata").write_bytes(content)
     assert reopened(stopped, only_place=False) == (2, 10)
 
 
@@ -363,3 +366,25 @@ def test_discarded_partitions_are_renamed_then_removed(tmp_path: Path) -> None:
     directory.remove_discarded(path)
     assert not path.exists()
     directory.release()
+
+
+@pytest.mark.parametrize("process", ["that created it", "after a crash"])
+def test_a_loss_of_power_after_a_clean_stop_leaves_partition_metadata(process: str) -> None:
+    """With it gone the partition of a broker with several directories would stay offline, as if somebody had taken it away."""
+    store, path = MemoryStore(), Path("/data")
+    directory = LogDirectory(store, path)
+    log = directory.open_partition("t", 0, ID, LogConfig())
+    assert log.append_records([(b"k", b"v")], 0, 1).error_code == 0
+    if process == "after a crash":
+        log.flush()
+        directory.release()
+        directory = LogDirectory(store, path)
+        directory.take_inventory({("t", 0): ID})
+        directory.open_partition("t", 0, ID, LogConfig(), only_place=False)
+    directory.close()
+    for seed in range(20):  # what was not flushed is there or not, by chance
+        after = LogDirectory(store.power_loss(random.Random(seed)), path)
+        assert after.stopped_cleanly
+        assert after.take_inventory({("t", 0): ID}).certain == [("t", 0)]
+        assert after.open_partition("t", 0, ID, LogConfig(), only_place=False).end_offset == 1
+        after.release()
