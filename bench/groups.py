@@ -76,8 +76,12 @@ class Wire:
         """A request's bytes, to be sent as often as wanted; its correlation id does not matter."""
         return b"".join(ClientConnection("bench").request(request, version))
 
+    def prepared(self, request: Request, version: int) -> bytes:
+        """A request's bytes, to be sent once, in the order of preparation."""
+        return b"".join(self._messages.request(request, version))
+
     def send(self, request: Request, version: int) -> None:
-        self.socket.sendall(b"".join(self._messages.request(request, version)))
+        self.socket.sendall(self.prepared(request, version))
 
     def receive(self) -> Any:
         while True:
