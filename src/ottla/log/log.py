@@ -32,6 +32,7 @@ from ottla.log.compaction import CompactionRules, Pass
 from ottla.log.config import LogConfig
 from ottla.log.flush import Flush
 from ottla.log.index import OFFSET_ENTRY_SIZE, Aborted
+from ottla.log.partition_metadata import PARTITION_METADATA
 from ottla.log.producers import ProducerStates
 from ottla.log.replicated import ReplicatedBatch, check_batches
 from ottla.log.retention import Candidate, expired
@@ -894,7 +895,8 @@ class Log:
         paths += [self.directory / f"{segment.base_offset:020d}.snapshot" for segment in self._segments[1:][-1:]]
         paths.append(self.directory / "leader-epoch-checkpoint")
         if self._has_new_names:
-            paths += [self.directory, self.directory.parent]
+            # Records on the disk whose topic is not known might be served as those of a later topic of the same name.
+            paths += [self.directory / PARTITION_METADATA, self.directory, self.directory.parent]
         if not self._rolled and not self._has_new_names:
             paths = []
         self._rolled = []

@@ -3,8 +3,8 @@
     version: 0
     topic_id: <22 characters of base64>
 
-It is written without a flush until the clean stop, so a power failure may leave it missing or damaged: then the directory is
-accepted as the topic's if it has no records, or if the stop was not clean.
+It is written without a flush, and flushed with the first records or at the clean stop: until then a power failure may leave it
+missing or damaged. Then the directory is accepted as the topic's if it has no records, or if the stop was not clean.
 """
 
 from enum import Enum, auto

@@ -388,3 +388,19 @@ def test_a_loss_of_power_after_a_clean_stop_leaves_partition_metadata(process: s
         assert after.take_inventory({("t", 0): ID}).certain == [("t", 0)]
         assert after.open_partition("t", 0, ID, LogConfig(), only_place=False).end_offset == 1
         after.release()
+
+
+def test_the_first_flush_of_records_flushes_their_topic_id() -> None:
+    """As in Kafka: records without a known topic might be served as those of a later topic of the same name."""
+    store, path = MemoryStore(), Path("/data")
+    directory = LogDirectory(store, path)
+    log = directory.open_partition("t", 0, ID, LogConfig())
+    assert log.append_records([(b"k", b"v")], 0, 1).error_code == 0
+    log.flush()
+    for seed in range(20):
+        after = LogDirectory(store.power_loss(random.Random(seed)), path)
+        assert after.take_inventory({("t", 0): ID}).certain == [("t", 0)]
+        assert after.open_partition("t", 0, ID, LogConfig(), only_place=False).end_offset == 1
+        assert after.take_inventory({}) == ([], [], [])  # the topic was deleted: its records are those of no other
+        after.release()
+    directory.release()
