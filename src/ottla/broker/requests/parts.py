@@ -64,6 +64,8 @@ _READING: Final = frozenset(
     }
 )
 """Requests that change nothing, whose further parts do not begin when their connection is closed."""
+_WAITING: Final = frozenset({api.FETCH, api.SHARE_FETCH})
+"""Requests that may wait for records for long."""
 LARGE_FRAME: Final = 1 << 14
 """Bytes of a request from which on it is decoded in parts."""
 
@@ -87,9 +89,9 @@ async def serve_in_parts(
     with broker.large_work():
         request: Any = await paced(encoded.decode(keeps_rows=target.is_whole), broker.tasks)
         request.context = context
-        if envelope.api.key != api.FETCH:
+        if envelope.api.key not in _WAITING:
             return await _answered(target, envelope, encoded, request, broker)
-    return await _answered(target, envelope, encoded, request, broker)  # it may wait for records for long
+    return await _answered(target, envelope, encoded, request, broker)
 
 
 async def answer_in_parts(target: Route, envelope: "Envelope", request: Any, broker: "Broker") -> Response | None:

@@ -52,7 +52,7 @@ from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer, after
 
 
-@handles(ShareAcknowledgeRequest)
+@handles(ShareAcknowledgeRequest, rows="topics.partitions", is_whole=True)
 def share_acknowledge(request: ShareAcknowledgeRequest, broker: Broker) -> Answer[ShareAcknowledgeResponse]:
     sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)

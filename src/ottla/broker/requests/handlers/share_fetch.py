@@ -29,6 +29,7 @@ Versions
 """
 
 import logging
+from collections.abc import Generator
 from functools import partial
 from typing import Final
 
@@ -36,6 +37,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests.current_leaders import MovedPartition, add_current_leaders
 from ottla.broker.requests.delayed import DelayedAnswer
 from ottla.broker.requests.dispatch import handles
+from ottla.broker.requests.parts import paced
 from ottla.broker.security.permission import may_use_group
 from ottla.broker.share_partitions.led_partition import AcknowledgementResult, AcquiredRegion, LedSharePartition
 from ottla.broker.share_partitions.permission import is_denied, split_acknowledgements
@@ -62,6 +64,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.protocol.rows import ROWS_OF_PART
 from ottla.security.operations import AclOperation
 from ottla.tasks.deferred import Answer, Deferred, after
 
@@ -69,10 +72,30 @@ _logger = logging.getLogger("ottla.broker")
 _BATCH_OPTIMIZED: Final = 0
 _RECORD_LIMIT: Final = 1
 _Read = list[tuple[TopicIdPartition, PartitionData]]
+_Steps = Generator[None, None, Answer[ShareFetchResponse]]
 
 
-@handles(ShareFetchRequest)
+@handles(ShareFetchRequest, rows="topics.partitions", is_whole=True)
 def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetchResponse]:
+    steps = _steps(request, broker)
+    if len(request.topics) > ROWS_OF_PART or sum([len(topic.partitions) for topic in request.topics]) > ROWS_OF_PART:
+        return broker.tasks.start(_in_parts(steps, broker))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: Answer[ShareFetchResponse] = end.value
+            return answer
+
+
+async def _in_parts(steps: _Steps, broker: Broker) -> ShareFetchResponse:
+    """Take the steps of a request with many rows, with pauses between them."""
+    answer = await paced(steps, broker.tasks)
+    return await answer if isinstance(answer, Deferred) else answer
+
+
+def _steps(request: ShareFetchRequest, broker: Broker) -> _Steps:
+    """Serve a request; other requests may be served at each `yield`, if it has many rows."""
     sharing = broker.share_partitions
     code = sharing.refusal(request.group_id, request.member_id)
     if code == NONE and not may_use_group(request.context, AclOperation.READ, request.group_id or ""):
@@ -89,7 +112,9 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
     }
     if not any(acks.values()):
         acks = {}
+    yield
     acks, denied = split_acknowledgements(acks, request.context, broker)
+    yield
     epoch = request.share_session_epoch
     answer = partial(_answer, broker, request.context, request.group_id, denied)
     if epoch == FINAL_EPOCH:
@@ -115,6 +140,7 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
         session.partitions = dict.fromkeys(places, False)
     else:
         session.update(places, forgotten)
+    yield
     outcomes = sharing.acknowledge(member, acks, is_renewal=request.is_renew_ack)
     if request.is_renew_ack or request.max_bytes <= 0:
         return after(outcomes, lambda outcomes: answer(outcomes, []))
@@ -123,7 +149,11 @@ def share_fetch(request: ShareFetchRequest, broker: Broker) -> Answer[ShareFetch
     if broker.throttling is not None:
         request.max_bytes = broker.throttling.most_fetched(request.context, request.max_bytes)
     request.max_bytes = min(request.max_bytes, broker.config.integer("fetch.max.bytes"))
-    reads = _ShareFetchAttempt(broker, request, session).begin(request.max_wait_ms)
+    yield
+    attempt = _ShareFetchAttempt(broker, request, session)
+    yield
+    reads = attempt.begin(request.max_wait_ms)
+    yield
     whole = after(outcomes, lambda outcomes: after(reads, lambda reads: answer(outcomes, reads)))
     return after(whole, partial(_throttled, broker, request))
 
