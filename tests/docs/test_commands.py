@@ -188,6 +188,18 @@ def test_storage_as_the_docs_say(tmp_path: Path) -> None:
         assert (directory / "kafka-data" / "metadata.db").exists()
 
 
+def test_cordons_as_the_docs_say() -> None:
+    text = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
+    commands = [line.strip() for line in text.splitlines() if line.startswith("    ottla configs ")]
+    shown = []
+    with EmbeddedBroker() as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for command in commands:
+            _, *words = shlex.split(command.replace("127.0.0.1:9092", broker.bootstrap_servers))
+            main(words, standalone_mode=False)
+            shown.append([row.is_cordoned for rows in admin.describe_log_dirs([1]).values() for row in rows.values()])
+    assert shown == [[True], [False]]
+
+
 def test_a_backup_as_the_docs_say(tmp_path: Path) -> None:
     """The commands of docs/storage.md, of a broker that runs; what was acknowledged before is on the copy."""
     commands = [command for command in storage_commands() if " backup " in command]

@@ -53,3 +53,15 @@ def test_counters_of_the_process_io_are_exported_and_grow(served: Served) -> Non
     assert before.keys() == IO
     assert after["syscr"] > before["syscr"]
     assert after["rchar"] > before["rchar"]
+
+
+def test_cordoned_log_directories_are_exported(tmp_path: Path) -> None:
+    paths = [tmp_path, tmp_path / "two"]
+    served = serve(tmp_path, "--data-dir", f"{paths[0]},{paths[1]}", "-o", f"cordoned.log.dirs={paths[1]}")
+    try:
+        text = served.get()
+    finally:
+        served.process.stop()
+    name = "kafka_log_logmanager_logdirectorycordoned"
+    assert [gauge(text, f'{name}{{logDirectory="{path}"}}') for path in paths] == [0, 1]
+    assert gauge(text, "kafka_log_logmanager_cordonedlogdirectorycount") == 1

@@ -16,6 +16,7 @@ from ottla.metadata.configs import TASK_ASSIGNORS, BrokerValues, InvalidConfig, 
 from ottla.metadata.configs.effects import OF_THE_AUTHORIZER, without_effect
 from ottla.metadata.configs.schema_rules import REGISTRY_URL
 from ottla.metadata.configs.table import CLASS
+from ottla.metadata.plans.cordons import ALL, CORDONED, is_named
 from ottla.properties import BadReference, read_properties, resolve_references
 from ottla.spelling import did_you_mean
 
@@ -184,6 +185,24 @@ class BrokerConfig(BrokerValues):
         return self.items_of("log.dirs") or self.items_of("log.dir")
 
     @property
+    def cordoned_log_dirs(self) -> list[str]:
+        """Those of the log directories that get no new partitions."""
+        return [path for path in self.log_dirs if is_named(path, self.items_of(CORDONED))]
+
+    def _check_cordoned(self) -> None:
+        entries = self.items_of(CORDONED)
+        if ALL in entries and len(entries) > 1:
+            raise InvalidConfig(
+                f"requirement failed: When {CORDONED} is set to {ALL}, it must not contain other values"
+            )
+        missing = [entry for entry in entries if entry != ALL and entry not in self.log_dirs]
+        if missing:
+            raise InvalidConfig(
+                f"requirement failed: All entries in {CORDONED} must be present in log.dirs or log.dir. "
+                f"Missing entries : {', '.join(missing)}"
+            )
+
+    @property
     def metadata_log_dir(self) -> str:
         """metadata.log.dir, else the first of the log directories."""
         return self.text("metadata.log.dir") or self.log_dirs[0]
@@ -215,6 +234,7 @@ class BrokerConfig(BrokerValues):
     def check(self) -> None:
         """Raise InvalidConfig for values that are valid by type but not usable."""
         _check_classes(self)
+        self._check_cordoned()
         check_listeners(self)
         for address in (self.text(REGISTRY_URL) or "").split(","):
             if self.text(REGISTRY_URL) and not address.strip().startswith(("http://", "https://")):

@@ -44,6 +44,7 @@ from ottla.metadata.features import too_new
 from ottla.metadata.image import INTERNAL_TOPICS, BrokerImage, Delta, TopicImage, UnknownFormat
 from ottla.metadata.metadata import Listener as MetadataListener
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.cordons import CORDONED
 from ottla.metadata.refusal import ChangeResult
 from ottla.metadata.store import MetadataStore, Snapshot
 from ottla.metadata.store.sqlite_file import DamagedStore
@@ -169,7 +170,15 @@ class BrokerServer:
         """Open storage and services of a single broker, without listening."""
         store = self._storage.open()
         config = self._config
-        self._build(store, store.load(), BrokerImage(config.node_id, "", -1, config.text("broker.rack")))
+        own = BrokerImage(
+            config.node_id,
+            "",
+            -1,
+            config.text("broker.rack"),
+            log_dirs=tuple(config.log_dirs),
+            cordoned=tuple(config.items_of(CORDONED)),
+        )
+        self._build(store, store.load(), own)
         self.broker.metadata.follow(*self._listeners())
         self._load_partitions()
         replicas = self.broker.replicas

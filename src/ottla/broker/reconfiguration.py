@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.broker.connections.limits import ConnectionLimits, LimitConfigs
@@ -74,6 +75,9 @@ class Reconfiguration:
                 _logger.error("ignoring a config in the metadata: %s", reason)
         self._ignored = frozenset(ignored)
         self._limits.change(LimitConfigs.of(broker.config))
+        cordoned = {Path(path) for path in broker.config.cordoned_log_dirs}
+        for directory in broker.replicas.directories:
+            directory.is_cordoned = directory.path in cordoned
         throttles = broker.replication_throttles
         throttles.leader.limit = broker.config.integer("leader.replication.throttled.rate")
         throttles.follower.limit = broker.config.integer("follower.replication.throttled.rate")

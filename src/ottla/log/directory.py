@@ -108,6 +108,7 @@ class LogDirectory:
     broker_epoch  broker epoch in the marker of the last clean stop, later the current one; 0 for a single broker
     id          directory.id in meta.properties, 16 bytes; empty before `identity` or `claim`
     offline     error that took the directory offline, None while it is online
+    is_cordoned  whether it gets no new partitions (cordoned.log.dirs)
     failed      called once when the directory goes offline
 
     Raises UnusableDirectory if the directory cannot be used, FailedDirectory if its disk has failed.
@@ -124,6 +125,7 @@ class LogDirectory:
         self.path = path
         self.id = b""
         self.offline: str | None = None
+        self.is_cordoned = False
         self.on_failure: list[Callable[[LogDirectory], None]] = []
         try:
             store.make_directory(path, parents=True)

@@ -426,9 +426,13 @@ class Replicas:
         return len(self.directories) + len(self.missing) == 1
 
     def _home_for_new_partition(self) -> LogDirectory | None:
-        """Return the directory for a new partition: the working one with the fewest, as in Kafka; None if none works."""
+        """Return the directory for a new partition: the working one with the fewest, as in Kafka; None if none works.
+
+        A cordoned one is taken only if all are: the partition was assigned to this broker before.
+        """
         working = [directory for directory in self.directories if directory.offline is None]
-        return min(working, key=lambda directory: len(directory.logs()), default=None)
+        open_to_new = [directory for directory in working if not directory.is_cordoned]
+        return min(open_to_new or working, key=lambda directory: len(directory.logs()), default=None)
 
     def _close(self, topic: TopicImage) -> Pieces:
         """Discard the partitions of a deleted topic, in steps; none of them can be found from the first step on."""

@@ -18,6 +18,7 @@ from ottla.metadata.changes.elections import ElectionRules
 from ottla.metadata.features import FEATURES, initial
 from ottla.metadata.image import BrokerImage, Endpoint, TopicImage
 from ottla.metadata.metadata import Metadata
+from ottla.metadata.plans.cordons import CORDONED
 from ottla.metadata.store import Change, MetadataStore, Snapshot, keys
 from ottla.net.authentication import Credentials
 from ottla.protocol.uuids import uuid_text
@@ -174,6 +175,8 @@ def registration(
         defaults={name: config.static[name] for name in _SHARED_DEFAULTS if name in config.static},
         listener=inter_broker.name,
         features={feature.name: (feature.lowest, feature.highest) for feature in FEATURES},
+        log_dirs=tuple(config.log_dirs),
+        cordoned=tuple(config.items_of(CORDONED)),
     )
 
 

@@ -115,6 +115,14 @@ def storage_families(broker: "Broker", flusher: "Flusher", flushes: Recent, now_
     for path in missing:
         offline.add(1, str(path))
     yield offline
+    cordoned = Family(
+        "kafka_log_logmanager_logdirectorycordoned", GAUGE, "1 if a log directory is cordoned.", ("logDirectory",)
+    )
+    for directory in directories:
+        cordoned.add(int(directory.is_cordoned), str(directory.path))
+    yield cordoned
+    count = sum(directory.is_cordoned for directory in directories)
+    yield single("kafka_log_logmanager_cordonedlogdirectorycount", GAUGE, "Log directories that are cordoned.", count)
     count = sum(directory.offline is not None for directory in directories) + len(missing)
     yield single("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories that are offline.", count)
     name, text = "kafka_log_logflushstats_logflushrateandtimems", "Time of flushes of logs to disk"

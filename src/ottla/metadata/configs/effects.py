@@ -39,7 +39,6 @@ _NAMES: Final = frozenset(
         "broker.heartbeat.interval.ms",
         "client.quota.callback.class",
         "controller.socket.timeout.ms",
-        "cordoned.log.dirs",
         "create.topic.policy.class.name",
         "delete.records.purgatory.purge.interval.requests",
         "early.start.listeners",

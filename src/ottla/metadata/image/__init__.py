@@ -243,6 +243,8 @@ class BrokerImage(NamedTuple):
     defaults     static values of configs that must be equal on all brokers
     listener     listener that other brokers use
     features     lowest and highest supported level of each feature; empty for a release that did not register them
+    log_dirs     its log.dirs; empty for a release that did not register them
+    cordoned     cordoned.log.dirs at its start
     """
 
     node_id: int
@@ -256,6 +258,8 @@ class BrokerImage(NamedTuple):
     defaults: Mapping[str, str] = _NOTHING
     listener: str = ""
     features: Mapping[str, tuple[int, int]] = _NO_FIELDS
+    log_dirs: tuple[str, ...] = ()
+    cordoned: tuple[str, ...] = ()
     unknown: Mapping[str, Any] = _NO_FIELDS
 
     def encoded(self) -> bytes:
@@ -270,6 +274,8 @@ class BrokerImage(NamedTuple):
             "defaults": dict(self.defaults),
             "listener": self.listener,
             "features": dict(self.features),
+            "log_dirs": self.log_dirs,
+            "cordoned": self.cordoned,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -283,6 +289,7 @@ class BrokerImage(NamedTuple):
         directories, defaults = tuple(fields.pop("directories")), fields.pop("defaults")
         listener = fields.pop("listener")
         features = {name: (lowest, highest) for name, (lowest, highest) in fields.pop("features", {}).items()}
+        log_dirs, cordoned = tuple(fields.pop("log_dirs", ())), tuple(fields.pop("cordoned", ()))
         return cls(
             node_id,
             first.host,
@@ -295,6 +302,8 @@ class BrokerImage(NamedTuple):
             defaults,
             listener,
             features,
+            log_dirs,
+            cordoned,
             fields or _NO_FIELDS,
         )
 

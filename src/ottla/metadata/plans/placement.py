@@ -57,13 +57,16 @@ class _Rack:
 
 
 class ReplicaPlacer:
-    """Places partitions on the registered brokers of an image, at least one of which is live and does not stop."""
+    """Places partitions on the registered brokers of an image but for cordoned ones; at least one of the others is live and
+    does not stop."""
 
-    def __init__(self, image: Image, random: Random) -> None:
+    def __init__(self, image: Image, random: Random, cordoned: frozenset[int] = frozenset()) -> None:
         self._random = random
-        self._live = image.active
+        self._live = image.active - cordoned
         by_rack: dict[str, list[int]] = {}
         for node in image.registered.values():
+            if node.node_id in cordoned:
+                continue
             by_rack.setdefault(_rack_name(node), []).append(node.node_id)
         self._racks = [
             _Rack((node for node in nodes if node in self._live), (node for node in nodes if node not in self._live))

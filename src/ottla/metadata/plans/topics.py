@@ -4,12 +4,13 @@ A plan is only a value; `Metadata` writes it to the store. Error messages are Ka
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ottla.environment import Random
 from ottla.metadata.configs import InvalidConfig, validate_topic
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
+from ottla.metadata.plans.cordons import cordoned_brokers, is_cordoned
 from ottla.metadata.plans.eligibility import min_isr_of
 from ottla.metadata.plans.placement import ReplicaPlacer, assigned
 from ottla.metadata.refusal import Refused, TooLarge, check_records
@@ -96,7 +97,7 @@ def check_name(name: str) -> None:
     raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
 
-def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
+def check_replicas(replicas: Sequence[int], image: Image) -> None:
     """Raise Refused unless a partition may have these manually assigned replicas."""
     if not replicas:
         text = "The manual partition assignment includes an empty replica list."
@@ -105,8 +106,11 @@ def check_replicas(replicas: Sequence[int], brokers: Collection[int]) -> None:
         if number and node == ordered[number - 1]:
             text = f"The manual partition assignment includes the broker {node} more than once."
             raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
-        if node not in brokers:
+        if node not in image.registered:
             text = f"The manual partition assignment includes broker {node}, but no such broker is registered."
+            raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
+        if is_cordoned(image, image.registered[node]):
+            text = f"The manual partition assignment includes broker {node}, but all its log directories are cordoned."
             raise Refused(INVALID_REPLICA_ASSIGNMENT, text)
 
 
@@ -185,7 +189,6 @@ class TopicPlans:
                 raise Refused(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
     def _placed(self, topic: RequestedTopic) -> list[PartitionImage]:
-        brokers = self._image().registered
         if topic.assignments:
             return self._assigned(topic)
         factor, count = topic.replication_factor, topic.partitions
@@ -198,24 +201,29 @@ class TopicPlans:
             raise Refused(INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
         factor = self._default_replicas() if factor == -1 else factor
         count = self._default_partitions() if count == -1 else count
-        if factor > len(brokers):
-            raise Refused(
-                INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
-                f"cannot be reached because only {len(brokers)} broker(s) are registered or some brokers have all their log "
-                "directories cordoned.",
-            )
-        return self._striped(factor, count)
+        try:
+            return self._striped(factor, count)
+        except Refused as refused:
+            text = f"Unable to replicate the partition {factor} time(s): {refused.message}"
+            raise Refused(refused.code, text) from None
 
     def _striped(self, factor: int, count: int) -> list[PartitionImage]:
-        """Return new partitions, spread over racks and brokers. Raises Refused if no broker is live."""
+        """Return new partitions, spread over racks and brokers. Raises Refused if too few brokers may have them."""
         image = self._image()
-        if not image.active:
-            text = f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced."
+        cordoned = cordoned_brokers(image)
+        if not image.active - cordoned:
+            text = "All brokers are currently fenced, or have all their log directories cordoned."
             raise Refused(INVALID_REPLICATION_FACTOR, text)
+        usable = len(image.registered) - len(cordoned)
+        if factor > usable:
+            raise Refused(
+                INVALID_REPLICATION_FACTOR,
+                f"The target replication factor of {factor} cannot be reached because only {usable} broker(s) are registered "
+                "or some brokers have all their log directories cordoned.",
+            )
         if len(image.registered) == 1:
             return [assigned(list(image.registered), image.active)] * count
-        placer = ReplicaPlacer(image, self._random)
+        placer = ReplicaPlacer(image, self._random, cordoned)
         return [placer.place(factor) for _ in range(count)]
 
     def _assigned(self, topic: RequestedTopic, first: int = 0, factor: int | None = None) -> list[PartitionImage]:
@@ -229,7 +237,7 @@ class TopicPlans:
             raise Refused(INVALID_REQUEST, text)
         placed: dict[int, PartitionImage] = {}
         for number, replicas in topic.assignments.items():
-            check_replicas(replicas, image.registered)
+            check_replicas(replicas, image)
             factor = len(replicas) if factor is None else factor
             if len(replicas) != factor:
                 text = (

@@ -180,7 +180,7 @@ class _Alteration:
         """Return a partition after a reassignment, or its cancellation, was requested. Raises Refused."""
         before = topic.partitions[index]
         if replicas is not None:
-            check_replicas(replicas, image.registered)
+            check_replicas(replicas, image)
             if not self._request.allow_replication_factor_change:
                 _check_factor(before, len(replicas))
             state = begin_reassignment(before, replicas)

@@ -7,6 +7,7 @@ Behaviour
     the answer comes at once          DescribeLogDirs shows how far the copy is (is_future_key)
     no such directory                 LOG_DIR_NOT_FOUND
     a directory that is offline       KAFKA_STORAGE_ERROR, also when the partition lies in one
+    a directory that is cordoned      INVALID_REPLICA_ASSIGNMENT, also when the partition is in it
     a topic name over 249 characters  INVALID_TOPIC_EXCEPTION: its directory would have too long a name
     unknown topic or partition        UNKNOWN_TOPIC_OR_PARTITION
     the partition's own directory     success; a move that is under way is cancelled
@@ -26,6 +27,7 @@ from ottla.log.log import StorageError
 from ottla.metadata.plans.topics import LONGEST_TOPIC_NAME
 from ottla.protocol.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_REPLICA_ASSIGNMENT,
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
     LOG_DIR_NOT_FOUND,
@@ -70,6 +72,8 @@ def _begun(topic: str, index: int, path: Path, broker: Broker) -> int:
         return LOG_DIR_NOT_FOUND
     if target.offline is not None:
         return KAFKA_STORAGE_ERROR
+    if target.is_cordoned:
+        return INVALID_REPLICA_ASSIGNMENT
     partition = broker.replicas.find(topic, index)
     if partition is None:
         return broker.replicas.absence(topic, index)

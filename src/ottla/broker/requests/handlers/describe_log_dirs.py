@@ -13,7 +13,7 @@ Behaviour
 Versions
     3  an error for the whole
     4  bytes of the volume, in all and free
-    5  whether the directory is cordoned (never here)
+    5  whether the directory is cordoned (KIP-1066)
 """
 
 from pathlib import Path
@@ -67,6 +67,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, broker: Broker) -> 
                 topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],
                 total_bytes=total,
                 usable_bytes=usable,
+                is_cordoned=directory.is_cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)
